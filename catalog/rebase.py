@@ -6,11 +6,16 @@ present one only in temporary objects, or the transaction changes these alone.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.state import State, name_key, wholes_of, with_allotted, with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import Conflict
+from foreshore.ids import GlobalId
+
+if TYPE_CHECKING:
+    from foreshore.catalog.catalog import Planned
 
 
 def rebased(transaction: Transaction, now: State) -> Transaction:
@@ -38,6 +43,16 @@ def rebased(transaction: Transaction, now: State) -> Transaction:
         changed = with_allotted(changed, space, number)
     _check_parts_exist(changed)
     return transaction.rebased(now, changed)
+
+
+def without_dropped(state: State, planned: Mapping[GlobalId, "Planned"]) -> State:
+    """Return a transaction's `state` without the items that other sessions have dropped since.
+
+    These have no plan any more; what depends on them goes with them.
+    """
+    dropped = [each.id for each in state.all(Item) if each.id not in planned]
+    gone = {id for each in dropped for id in state.above(each)}
+    return with_objects(state, dict.fromkeys(gone)) if gone else state
 
 
 def _changes(base: State, state: State, now: State) -> dict[str, Object | None]:

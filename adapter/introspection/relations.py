@@ -16,6 +16,7 @@ from foreshore.catalog.builtin.answers import Origin, Question
 from foreshore.catalog.builtin.registry import BUILTINS, all_builtins
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.item import Item
+from foreshore.catalog.rebase import without_dropped
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import UndefinedTable
 from foreshore.expr.block import Block
@@ -77,6 +78,8 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     """Return the system as the session sees it now."""
     reader, coordinator = context.planner.reader(), context.coordinator
     state, planned = reader.state, reader.planned
+    if state is not coordinator.state:
+        state = without_dropped(state, planned)
 
     def full_definition_of(id: GlobalId) -> str:
         return query_text(definition_text(state, planned, state.item(id)))

@@ -187,6 +187,9 @@ def test_temporary_view_conflicts_with_change_of_what_it_reads(
     async def main(database: Database) -> None:
         await database.ran("s", "BEGIN", "CREATE TEMP VIEW k AS SELECT * FROM vv")
         await database.ran("other", change)
+        for catalog in ("information_schema.columns", "pg_class", "pg_views", "pg_depend"):
+            answer = await database.query("s", f"SELECT count(*) >= 0 FROM {catalog}")
+            assert answer == "t\nSELECT 1\nT"
         answer = await database.query("s", "COMMIT")
         assert answer.startswith("ERROR 40001: could not serialize access")
 
