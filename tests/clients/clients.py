@@ -48,7 +48,9 @@ class Client:
         """Return how to start it, less the address; skips the test where something is missing."""
         for binary in self.binaries:
             if (
-                shutil.which(binary, path=f"{os.environ['PATH']}:/usr/lib/postgresql/15/bin")
+                shutil.which(
+                    binary, path=f"{os.environ['PATH']}:/usr/sbin:/usr/lib/postgresql/15/bin"
+                )
                 is None
             ):
                 pytest.skip(f"{NOT_INSTALLED}{binary}")
@@ -147,6 +149,8 @@ OTHERS = (
         binaries=("java",),
         jars=("postgresql.jar", "HikariCP.jar", "slf4j-api.jar"),
     ),
+    Client("pgbouncer.py", modules=("psycopg",), binaries=("pgbouncer",)),
+    Client("dbt_.py", modules=("dbt.adapters.postgres",)),
     Client("libpq.go", binaries=("go",)),
     Client("perl.pl", binaries=("perl",)),
     Client("php.php", binaries=("php",)),
