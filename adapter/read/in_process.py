@@ -28,7 +28,7 @@ from foreshore.compute.local.recursion import Evaluation, Steps, in_slices
 from foreshore.compute.local.small.first import SmallFirst
 from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import TableAltered
-from foreshore.expr.cost import LONG, has_growing_call, is_heavy
+from foreshore.expr.cost import LONG, has_growing_call, has_long_step, is_heavy
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
@@ -90,13 +90,14 @@ async def _evaluate(
 
     def steps() -> Steps[T]:
         evaluations: Evaluations
+        heavy = _is_heavy(bound)
         engine: AbstractContextManager[Evaluations] = (
             coordinator.isolated.evaluations(cancellation)
-            if _is_heavy(bound)
+            if heavy
             else coordinator.engine.evaluations(cancellation)
         )
         with ExitStack() as stack:
-            if inputs.keys() <= BUILTINS.keys():
+            if inputs.keys() <= BUILTINS.keys() and not (heavy and _has_long_step(bound)):
                 evaluations = SmallFirst(lambda: stack.enter_context(engine), cancellation.check)
             else:
                 evaluations = stack.enter_context(engine)
@@ -117,6 +118,15 @@ async def _evaluate(
     finally:
         for snapshot in snapshots:
             snapshot.release()
+
+
+def _has_long_step(bound: BoundPeek) -> bool:
+    """Whether a step of a plan may hold up other sessions, unless it is in a process of its own.
+
+    Joins of many rows are left to an engine by the evaluation of small plans itself.
+    """
+    relations = list(bound.block.relations())
+    return any(map(has_long_step, relations)) or grows_long_values(relations, bound.given)
 
 
 def _is_heavy(bound: BoundPeek) -> bool:

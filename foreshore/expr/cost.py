@@ -10,7 +10,7 @@ over its arguments. Functions not listed here make one pass and return no more t
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from math import prod
@@ -243,22 +243,29 @@ def is_light(scalar: Scalar) -> bool:
 
 def is_heavy(relation: Relation) -> bool:
     """Whether a single uninterruptible call, or the whole, may take long."""
+    return has_long_step(relation) or any(
+        isinstance(node, Join) and cost_of_relation(node)[0] > MANY_ROWS
+        for node in ([] if _is_range(relation) else walk_relations(relation))
+    )
+
+
+def has_long_step(relation: Relation) -> bool:
+    """Whether a single uninterruptible call may take long."""
     if _is_range(relation):
         return False
     nodes = list(walk_relations(relation))
-    calls = False
-    for node in nodes:
-        scalars = list(scalars_of(node))
-        if isinstance(node, FlatMap):
-            scalars = [each for each in node.arrays if not is_given(each)]
-        for scalar in scalars:
-            cost = cost_of(scalar)
-            calls = calls or cost.calls > 0
-            if cost.dearest > LIGHT:
-                return True
-        if isinstance(node, Join) and cost_of_relation(node)[0] > MANY_ROWS:
-            return True
-    return calls and any(isinstance(node, Constant) and _has_long_datum(node) for node in nodes)
+    costs = [cost_of(each) for node in nodes for each in _computed(node)]
+    if any(cost.dearest > LIGHT for cost in costs):
+        return True
+    long_datum = any(isinstance(node, Constant) and _has_long_datum(node) for node in nodes)
+    return long_datum and any(cost.calls > 0 for cost in costs)
+
+
+def _computed(node: Relation) -> Iterable[Scalar]:
+    """Return the scalars that a node computes."""
+    if isinstance(node, FlatMap):
+        return [each for each in node.arrays if not is_given(each)]
+    return scalars_of(node)
 
 
 def is_given(array: Scalar) -> bool:
