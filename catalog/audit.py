@@ -28,7 +28,7 @@ _PER_MILLISECOND = 1_000_000  # the most events of a change
 
 
 class Event(NamedTuple):
-    """What happened to an object."""
+    """A change of one object, as the audit shows it."""
 
     kind: str
     object_type: str

@@ -23,7 +23,7 @@ Grantable = Database | Schema | Secret | Cluster | Item
 
 @dataclass(frozen=True, slots=True)
 class Giving:
-    """What GRANT or REVOKE does, and with whom; `warn` takes a message and its SQLSTATE."""
+    """A GRANT or REVOKE and its roles; `warn` sends a warning, given its message and SQLSTATE."""
 
     actor: Role
     grants: bool

@@ -1,4 +1,4 @@
-"""What a role owns and may do: what has to go before the role can be dropped."""
+"""The objects and rights of a role, which must be removed before the role can be dropped."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -94,6 +94,12 @@ class Checker:
         if schema is not None:
             self.create_in_schema(schema)
 
+    def schema_of(self, item: Item) -> Schema:
+        """Return the schema of an item."""
+        schema = self.state.objects[item.schema]
+        assert isinstance(schema, Schema), schema
+        return schema
+
     def create_in_schema(self, schema: Schema) -> None:
         """Require the right to create an object in a schema."""
         if not schema.temporary:

@@ -1,4 +1,4 @@
-"""What each statement requires of a role beyond the rights on what it reads and writes.
+"""The rule of each statement: ownership, attributes and rights that it requires of a role.
 
 Rights on relations, columns, sequences and functions are recorded while a statement is bound
 (`sql/bind/needs.py`). This table has the rest: ownership, attributes of roles, and the right to
@@ -100,8 +100,7 @@ def _index(check: Checker, plan: plans.CreateIndex) -> None:
     if not isinstance(each, Item):
         return
     check.own(each)
-    schema = check.state.objects[each.schema]
-    assert isinstance(schema, Schema), schema
+    schema = check.schema_of(each)
     check.create_in_schema(schema)
     check.create_on_cluster(plan.cluster)
     need = Need(each.id, "SELECT", any_column=True, role=each.owner)
@@ -158,8 +157,7 @@ def _rename(check: Checker, plan: plans.Rename) -> None:
     check.own(each)
     match each:
         case Item():
-            schema = check.state.objects[each.schema]
-            assert isinstance(schema, Schema), schema
+            schema = check.schema_of(each)
             check.create_in_schema(schema)
         case Schema(database=str() as database):
             check.create_on_database(check.state.objects[database].name)
@@ -183,8 +181,7 @@ def _give(check: Checker, each: Object, role: Role) -> None:
         raise InsufficientPrivilege(f'must be member of role "{role.name}"')
     match each:
         case Item():
-            schema = check.state.objects[each.schema]
-            assert isinstance(schema, Schema), schema
+            schema = check.schema_of(each)
             if not schema.temporary and not holds(check.state, role, schema, "CREATE"):
                 raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
         case Schema(database=str() as database):
@@ -243,8 +240,7 @@ def _functions(
 def _alter_function(check: Checker, plan: plans.AlterFunction) -> None:
     for each in _functions(check, plan.name, plan.types):
         check.own(each)
-        schema = check.state.objects[each.schema]
-        assert isinstance(schema, Schema), schema
+        schema = check.schema_of(each)
         match plan.action:
             case "rename":
                 check.create_in_schema(schema)
@@ -304,8 +300,7 @@ def _explain_object(check: Checker, plan: Any) -> None:
 def _show_create(check: Checker, plan: plans.ShowCreate) -> None:
     each = check.found(plan.kind, plan.name, altered=False)
     if isinstance(each, Item):
-        schema = check.state.objects[each.schema]
-        assert isinstance(schema, Schema), schema
+        schema = check.schema_of(each)
         if not schema.temporary:
             check.need(schema, "USAGE")
 

@@ -1,4 +1,4 @@
-"""What the information schema shows of relations to the role of a session, as in PostgreSQL.
+"""The relations that the information schema shows to the role of a session, as in PostgreSQL.
 
 It shows the relations and columns on which the role has a right, and definitions only of those
 whose owner's rights it has. pg_catalog shows all of them to everybody.
