@@ -6,7 +6,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists, schema_of, skip_existing
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Secret
-from foreshore.catalog.rights import holds, owns
+from foreshore.catalog.rights import holds, owns_object
 from foreshore.errors import DuplicateObject, FeatureNotSupported, InsufficientPrivilege
 from foreshore.sql.plan import AlterSecret, CreateSecret
 
@@ -34,7 +34,7 @@ def alter_secret(context: StatementContext, plan: AlterSecret) -> Completed:
     found = find_if_exists(context, "secret", plan.name, if_exists=plan.if_exists, altered=True)
     if found is not None:
         assert isinstance(found, Secret), found
-        if not owns(context.planner.state, context.role, found.owner):
+        if not owns_object(context.planner.state, context.role, found):
             raise InsufficientPrivilege(f"must be owner of secret {found.name}")
         sealed = context.coordinator.secrets.sealed(found.id, plan.value)
         context.catalog_change().put(msgspec.structs.replace(found, sealed=sealed))

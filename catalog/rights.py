@@ -2,15 +2,17 @@
 
 Superusers may do everything. Other roles have the rights that were granted to them, to PUBLIC, and
 to the roles whose members they are, if they inherit. An owner has what its list of grants says, as
-in PostgreSQL, where an owner can revoke rights of its own.
+in PostgreSQL, where an owner can revoke rights of its own. The predefined roles give rights on all
+objects, or to do what is for superusers otherwise.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema, Secret
-from foreshore.catalog.state import State
+from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
+from foreshore.catalog.predefined import DATABASE_OWNER, EVERYWHERE, id_of
+from foreshore.catalog.state import State, is_system
 from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege, initial, open_to_all
 
 # System relations that only superusers may read; all others may be read by everybody.
@@ -53,6 +55,15 @@ def roles_with_rights_of(state: State, role: Role) -> frozenset[str]:
     return frozenset(found)
 
 
+def may_act_as(state: State, role: Role, predefined: str) -> bool:
+    """Return whether `role` may do what the predefined role of this name gives.
+
+    Superusers may, and members that inherit its rights: `may_act_as(state, role,
+    "pg_read_server_files")`.
+    """
+    return role.superuser or id_of(predefined) in roles_with_rights_of(state, role)
+
+
 def is_member(state: State, role: Role, of: str) -> bool:
     """Return whether `role` may SET ROLE to the role with id `of`: superusers may to any."""
     return role.superuser or of in members_of(state, role)
@@ -88,7 +99,12 @@ def holds(
     """Return whether `role` has a right on an object as a whole."""
     if role.superuser:
         return True
-    return _given(grants_on(each), roles_with_rights_of(state, role), privilege)
+    roles = _roles_at(state, role, each)
+    if _given(grants_on(each), roles, privilege):
+        return True
+    everywhere = EVERYWHERE.get((kind_of(each), privilege), frozenset())
+    reads = privilege in ("SELECT", "USAGE")
+    return not roles.isdisjoint(everywhere) and (reads or not is_system(each.id))
 
 
 def holds_on_columns(
@@ -97,7 +113,7 @@ def holds_on_columns(
     """Return whether `role` has a right on each of these columns, counted from 1."""
     if holds(state, role, item, privilege):
         return True
-    roles = roles_with_rights_of(state, role)
+    roles = _roles_at(state, role, item)
     columns = item.column_grants or {}
     return all(_given(columns.get(at, ()), roles, privilege) for at in positions)
 
@@ -105,6 +121,32 @@ def holds_on_columns(
 def owns(state: State, role: Role, owner: str) -> bool:
     """Return whether `role` has the rights of an owner, itself or as a member of the owner."""
     return role.superuser or owner in roles_with_rights_of(state, role)
+
+
+def owns_object(
+    state: State, role: Role, each: Database | Schema | Secret | Cluster | Replica | Item
+) -> bool:
+    """Return whether `role` has the rights of the owner of an object."""
+    if each.owner == DATABASE_OWNER and owns_database(state, role, each):
+        return True
+    return owns(state, role, each.owner)
+
+
+def owns_database(state: State, role: Role, each: Object) -> bool:
+    """Return whether `role` has the rights of the owner of the database that an object is in."""
+    if isinstance(each, Item | Secret):
+        each = state.objects[each.schema]
+    if isinstance(each, Schema) and each.database is not None:
+        each = state.objects[each.database]
+    return isinstance(each, Database) and owns(state, role, each.owner)
+
+
+def _roles_at(
+    state: State, role: Role, each: Database | Schema | Secret | Cluster | Item
+) -> frozenset[str]:
+    """Return the roles whose rights on an object `role` has."""
+    roles = roles_with_rights_of(state, role)
+    return roles | {DATABASE_OWNER} if owns_database(state, role, each) else roles
 
 
 def _given(grants: Iterable[Grant], roles: frozenset[str], privilege: Privilege) -> bool:

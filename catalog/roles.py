@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from foreshore.catalog.item import Item, Membership, Object, Role
-from foreshore.catalog.rights import is_member
+from foreshore.catalog.predefined import DATABASE_OWNER, REACHING_OUT, is_predefined
+from foreshore.catalog.rights import is_member, members_of
 from foreshore.catalog.state import State, with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import (
@@ -51,6 +52,12 @@ def check_new_name(name: str) -> None:
         )
 
 
+def check_not_predefined(role: Role, detail: str = "Cannot alter reserved roles.") -> None:
+    """Raise if a role is one of those that cannot be changed."""
+    if is_predefined(role.id):
+        raise InvalidName(f'role name "{role.name}" is reserved', sqlstate="42939", detail=detail)
+
+
 def create_role(
     change: Transaction, actor: Role, name: str, attributes: Mapping[str, Any], *, replicates: bool
 ) -> Role:
@@ -77,10 +84,15 @@ def alter_role(
     replicates: bool,
 ) -> Role:
     """Change attributes of a role; who may do little else may change its own password."""
+    check_not_predefined(role)
     if not actor.superuser:
         if role.superuser or "superuser" in attributes:
             raise InsufficientPrivilege(
                 "must be superuser to alter superuser roles or change superuser attribute"
+            )
+        if role.id != actor.id and not REACHING_OUT.isdisjoint(members_of(change.state, role)):
+            raise InsufficientPrivilege(
+                "must be superuser to alter roles with rights on the server"
             )
         if replicates:
             raise InsufficientPrivilege(
@@ -96,6 +108,7 @@ def alter_role(
 
 def rename_role(change: Transaction, actor: Role, role: Role, to: str) -> Role:
     """Give a role another name."""
+    check_not_predefined(role)
     check_new_name(to)
     if change.state.role(to) is not None:
         raise DuplicateObject(f'role "{to}" already exists')
@@ -121,6 +134,9 @@ def add_member(
 ) -> None:
     """Make `member` a member of `role`, who may make others if `admin`."""
     _check_may_admit(change.state, actor, role)
+    check_not_predefined(member, "Predefined roles cannot be members of others.")
+    if role.id == DATABASE_OWNER:
+        raise InvalidGrant('role "pg_database_owner" cannot have explicit members')
     if is_member(change.state, msgspec.structs.replace(role, superuser=False), member.id):
         raise InvalidGrant(f'role "{role.name}" is a member of role "{member.name}"')
     old = next((each for each in member.member_of if each.role == role.id), None)
@@ -153,7 +169,10 @@ def _check_may_admit(state: State, actor: Role, role: Role) -> None:
     if role.superuser:
         if not actor.superuser:
             raise InsufficientPrivilege("must be superuser to alter superusers")
-    elif not may_create_roles(actor) and not is_admin(state, actor, role.id):
+        return
+    reaches_out = not REACHING_OUT.isdisjoint(members_of(state, role))
+    may = may_create_roles(actor) and not is_predefined(role.id) and not reaches_out
+    if not may and not is_admin(state, actor, role.id):
         raise InsufficientPrivilege(f'must have admin option on role "{role.name}"')
 
 

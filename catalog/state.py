@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
+from foreshore.catalog.predefined import MONITOR, PREDEFINED, PREFIX
 from foreshore.errors import InternalError
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, number_of
@@ -65,7 +66,7 @@ AUDIT_EVENTS = Item(
     "CREATE TABLE mz_catalog.mz_audit_events"
     " (id int8 NOT NULL, event_type text NOT NULL, object_type text NOT NULL,"
     ' details jsonb NOT NULL, "user" text, occurred_at timestamptz NOT NULL)',
-    grants=(),  # for superusers
+    grants=(Grant(MONITOR, "o1", "r"),),
 )
 SYSTEM_TABLES = (LAG_HISTORY, VIEW_ERRORS, AUDIT_EVENTS)
 FIRST_USER_OID = 16_384
@@ -477,11 +478,11 @@ def with_allotted(state: State, space: str, number: int) -> State:
 
 
 def empty() -> State:
-    """Return the state before anything was created: only system schemas and tables."""
-    objects: tuple[Object, ...] = (*SYSTEM_SCHEMAS, *SYSTEM_TABLES)
+    """Return the state before anything was created: only system schemas, tables and roles."""
+    objects: tuple[Object, ...] = (*SYSTEM_SCHEMAS, *SYSTEM_TABLES, *PREDEFINED)
     return with_objects(State(), {each.id: each for each in objects})
 
 
 def is_system(id: str | GlobalId) -> bool:
     """Whether the object with this id belongs to the system."""
-    return id.startswith(("n_", "s"))
+    return id.startswith(("n_", "s", PREFIX))

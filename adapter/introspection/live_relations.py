@@ -15,7 +15,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.catalog.builtin.relation import Frontier, Row
 from foreshore.catalog.item import Item, Replica
-from foreshore.catalog.rights import owns
+from foreshore.catalog.rights import may_act_as, owns
 from foreshore.compute.controller.dataflow_rows import DATAFLOWS, Reports
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
@@ -59,7 +59,9 @@ def _of_dataflows(
 
 
 def _settings(context: StatementContext) -> Iterator[Row]:
-    for name, value, description in visible_settings(context.role, context.variables):
+    for name, value, description in visible_settings(
+        context.planner.state, context.role, context.variables
+    ):
         yield {"name": name, "setting": value, "short_desc": description}
 
 
@@ -76,8 +78,9 @@ def _encryption(context: StatementContext) -> Iterator[Row]:
 
 
 def _activity(context: StatementContext) -> Iterator[Row]:
-    """Yield the sessions; what those of other roles do is shown to superusers only."""
+    """Yield the sessions; what those of other roles do is shown by pg_read_all_stats."""
     state, role = context.planner.state, context.role
+    sees_all = may_act_as(state, role, "pg_read_all_stats")
     for each in context.sessions.values():
         running, user = each.transactions.running, each.roles.session
         shown = {
@@ -86,7 +89,7 @@ def _activity(context: StatementContext) -> Iterator[Row]:
             "usename": user.name,
             "application_name": each.variables["application_name"],
         }
-        if not owns(state, role, user.id):
+        if not (sees_all or owns(state, role, user.id)):
             yield {**shown, "query": "<insufficient privilege>"}
             continue
         yield {

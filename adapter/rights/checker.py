@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
 from foreshore.catalog.needs import permission_denied
-from foreshore.catalog.rights import holds, owns
+from foreshore.catalog.rights import holds, owns_object
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, InsufficientPrivilege
 from foreshore.item_view import Name
@@ -59,7 +59,7 @@ class Checker:
             case Role():
                 raise must_own(each)
             case _:
-                if not owns(self.state, self.role, each.owner):
+                if not owns_object(self.state, self.role, each):
                     raise must_own(each, kind)
 
     def own_id(self, id: "GlobalId | None") -> None:
@@ -71,7 +71,7 @@ class Checker:
         if isinstance(each, Item):
             schema = self.state.objects[each.schema]
             assert isinstance(schema, Schema), schema
-            if owns(self.state, self.role, schema.owner):
+            if owns_object(self.state, self.role, schema):
                 return
         if isinstance(each, Replica):
             each = self.state.objects[each.cluster]

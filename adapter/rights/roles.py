@@ -11,13 +11,14 @@ has no rights.
 from collections.abc import Callable, Iterator
 
 from foreshore.catalog.item import Database, Role
-from foreshore.catalog.rights import holds, is_member
+from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.catalog.state import State
 from foreshore.errors import InsufficientPrivilege, InvalidAuthorization, UndefinedObject
 from foreshore.session_variables import Variables
 from foreshore.settings import VARIABLES
 
 NO_ROLE = "none"
+_SEES_SETTINGS = "pg_read_all_settings"
 
 
 class SessionRoles:
@@ -135,21 +136,24 @@ def require_settable(role: Role, variable: str) -> None:
         raise InsufficientPrivilege(f'permission denied to set parameter "{known.name}"')
 
 
-def require_visible(role: Role, variable: str) -> None:
-    """Raise InsufficientPrivilege if only superusers may see a variable."""
+def require_visible(state: State, role: Role, variable: str) -> None:
+    """Raise InsufficientPrivilege if a role may not see a variable."""
     known = VARIABLES.get(variable.lower())
-    if known is not None and known.hidden and not role.superuser:
+    if known is not None and known.hidden and not may_act_as(state, role, _SEES_SETTINGS):
         raise InsufficientPrivilege(
             "must be superuser or have privileges of pg_read_all_settings "
             f'to examine "{known.name}"'
         )
 
 
-def visible_settings(role: Role, variables: Variables) -> Iterator[tuple[str, str, str]]:
+def visible_settings(
+    state: State, role: Role, variables: Variables
+) -> Iterator[tuple[str, str, str]]:
     """Yield name, value and description of the variables that a role may see, in order."""
+    all_shown = may_act_as(state, role, _SEES_SETTINGS)
     for row in variables.show_all():
         known = VARIABLES.get(row[0].lower())
-        if known is None or not known.hidden or role.superuser:
+        if known is None or not known.hidden or all_shown:
             yield row
 
 

@@ -15,7 +15,7 @@ from foreshore.adapter.rights.checker import Checker
 from foreshore.adapter.rights.roles import require_settable, require_visible
 from foreshore.catalog.item import Database, Item, Object, Replica, Role, Schema
 from foreshore.catalog.needs import require_all
-from foreshore.catalog.rights import holds, is_member
+from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
@@ -317,13 +317,13 @@ def _set_variable(check: Checker, plan: plans.SetVariable | plans.ResetVariable)
 
 
 def _show_variable(check: Checker, plan: plans.ShowVariable) -> None:
-    require_visible(check.role, plan.name)
+    require_visible(check.state, check.role, plan.name)
 
 
 def _maintain(check: Checker, plan: plans.Maintain) -> None:
     for id in plan.rebuilt:
         check.own_id(id)
-    if plan.verb == "checkpoint":
+    if plan.verb == "checkpoint" and not may_act_as(check.state, check.role, "pg_checkpoint"):
         raise InsufficientPrivilege(
             "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT"
         )

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from foreshore.catalog.rights import owns
+from foreshore.catalog.rights import may_act_as, owns
 from foreshore.clock import Clock
 from foreshore.errors import (
     AdminShutdown,
@@ -236,7 +236,8 @@ def _require_signal(context: "StatementContext", target: "Session", verb: str) -
     if other.superuser and not role.superuser:
         noun = verb.replace("cancel query", "query").replace("terminate process", "process")
         raise InsufficientPrivilege(f"must be a superuser to {verb.split()[0]} superuser {noun}")
-    if not owns(context.planner.state, role, other.id):
+    state = context.planner.state
+    if not (owns(state, role, other.id) or may_act_as(state, role, "pg_signal_backend")):
         what = "whose query is being canceled" if verb.startswith("c") else "whose process is being"
         what += "" if verb.startswith("c") else " terminated"
         raise InsufficientPrivilege(

@@ -249,7 +249,7 @@ class StatementContext(Struct, frozen=True, eq=False):
                 return self._of_sequence(*details)
             case "current_setting_or_null" | "current_setting":
                 variable = ":".join(details)
-                require_visible(self.role, variable)
+                require_visible(self.planner.state, self.role, variable)
                 if kind == "current_setting":
                     return self.variables.show(variable)
                 return self.variables.show_if_known(variable)

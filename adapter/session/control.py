@@ -179,7 +179,7 @@ def show_variable(
 ) -> Selected:
     """Run SHOW."""
     if plan.name == "all":
-        rows = list(visible_settings(context.role, session.variables))
+        rows = list(visible_settings(context.planner.state, context.role, session.variables))
         columns = [pa.array([row[i] for row in rows], pa.string()) for i in range(3)]
     else:
         value = session.variables.show(plan.name)

@@ -119,7 +119,7 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
         if None in args:
             return None
         show = context.variables.show_if_known if True in args else context.variables.show
-        require_visible(context.role, str(args[0]))
+        require_visible(context.planner.state, context.role, str(args[0]))
         return show(str(args[0]))
     name, value, local = args
     if name is None:

@@ -7,15 +7,17 @@ import msgspec
 from foreshore.catalog import acl
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Cluster, Database, Item, Role, Schema, Secret
+from foreshore.catalog.predefined import DATABASE_OWNER, EVERYWHERE
 from foreshore.catalog.rights import (
     FOR_SUPERUSERS,
     grants_on,
     kind_of,
     members_of,
+    owns,
     roles_with_rights_of,
 )
 from foreshore.catalog.state import State, is_system
-from foreshore.privileges import PUBLIC, RIGHTS, Grant
+from foreshore.privileges import LETTERS, PUBLIC, RIGHTS, Grant
 
 SUPERUSER_OID = 10  # owns the system objects; no one can connect as it
 
@@ -47,6 +49,7 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         if isinstance(each, Item) and each.type in ("index", "subscription"):
             continue
         yield from _entries(state, each.oid, 0, grants_on(each))
+        yield from _everywhere(state, each)
         if each.owner in state.objects:
             owner = state.objects[each.owner].oid
             rights = RIGHTS[kind_of(each)]
@@ -57,6 +60,16 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for builtin in snapshot.builtins:
         if builtin.name not in FOR_SUPERUSERS:
             yield {"oid": builtin.oid, "position": 0, "grantee": 0, "rights": "r"}
+
+
+def _everywhere(state: State, each: Database | Schema | Secret | Cluster | Item) -> Iterator[Row]:
+    """Yield the rights on an object that predefined roles give."""
+    kind = kind_of(each)
+    for (of, privilege), roles in EVERYWHERE.items():
+        if of == kind:
+            for id in sorted(roles):
+                role, letter = state.objects[id], LETTERS[privilege]
+                yield {"oid": each.oid, "position": 0, "grantee": role.oid, "rights": letter}
 
 
 def _entries(state: State, oid: int, position: int, grants: Sequence[Grant]) -> Iterator[Row]:
@@ -74,6 +87,7 @@ def _entries(state: State, oid: int, position: int, grants: Sequence[Grant]) -> 
 def role_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield whose rights each role has (U), whose member (M) and admin (A) it is; 0 is PUBLIC."""
     state = snapshot.state
+    database = state.database(snapshot.database)
     yield {"role": 0, "has": 0, "kind": "U"}
     for role in state.all(Role):
         yield {"role": role.oid, "has": 0, "kind": "U"}
@@ -91,6 +105,9 @@ def role_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         ):
             for id in ids:
                 yield {"role": role.oid, "has": state.objects[id].oid, "kind": kind}
+        if database is not None and owns(state, role, database.owner):
+            owner = state.objects[DATABASE_OWNER].oid
+            yield {"role": role.oid, "has": owner, "kind": "U"}
 
 
 def memberships(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

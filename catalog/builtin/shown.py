@@ -8,8 +8,11 @@ from collections.abc import Iterator
 
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot
 from foreshore.catalog.item import Item
+from foreshore.catalog.predefined import EVERYWHERE
 from foreshore.catalog.rights import grants_on, roles_with_rights_of
-from foreshore.privileges import PUBLIC, Grant
+from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege
+
+_NAMES: dict[str, Privilege] = {letter: name for name, letter in LETTERS.items()}
 
 
 class Shown:
@@ -21,10 +24,15 @@ class Shown:
         self._all = role is None or role.superuser
         own = frozenset() if role is None else roles_with_rights_of(snapshot.state, role)
         self._roles, self._grantees = own, own | {PUBLIC}
+        given = {letter for letter in "rawd" if own & EVERYWHERE[("table", _NAMES[letter])]}
+        self._everywhere = frozenset(given)  # the letters of rights on all relations
 
     def items(self) -> Iterator[Item]:
         """Yield the items on which the role has a right, or on one of their columns."""
         for item in self._items:
+            if self._everywhere:
+                yield item
+                continue
             columns = (item.column_grants or {}).values()
             if self.owned(item) or any(map(self._has, (grants_on(item), *columns))):
                 yield item
@@ -36,7 +44,9 @@ class Shown:
     def column(self, item: Item, position: int) -> bool:
         """Return whether the role has a right on the column at a position, from 1."""
         grants = (item.column_grants or {}).get(position, ())
-        return self.owned(item) or self._has(grants) or self._has(grants_on(item), "rawx")
+        if self.owned(item) or self._everywhere & set("raw"):
+            return True
+        return self._has(grants) or self._has(grants_on(item), "rawx")
 
     def _has(self, grants: tuple[Grant, ...], letters: str = "") -> bool:
         return any(

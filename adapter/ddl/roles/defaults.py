@@ -7,7 +7,7 @@ from foreshore.catalog.default_rights import changed_defaults
 from foreshore.catalog.granting import Giving
 from foreshore.catalog.item import Role
 from foreshore.catalog.rights import is_member
-from foreshore.catalog.roles import role_with
+from foreshore.catalog.roles import check_not_predefined, role_with
 from foreshore.errors import InsufficientPrivilege, InvalidGrant, InvalidSchemaName
 from foreshore.privileges import RIGHTS
 from foreshore.sql.plan import AlterDefaultRights
@@ -26,6 +26,7 @@ def alter_default_rights(context: StatementContext, plan: AlterDefaultRights) ->
         raise InvalidGrant(f"default privileges cannot be set for {plan.kind}s")
     roles = [role_of(context, each) for each in plan.roles] or [actor]
     for role in roles:
+        check_not_predefined(role)
         if not is_member(context.planner.state, actor, role.id):
             raise InsufficientPrivilege(f'must be member of role "{role.name}"')
         for schema in _schemas(context, plan) or [None]:

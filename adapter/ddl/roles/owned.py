@@ -8,6 +8,7 @@ from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.bootstrap import FIRST_ROLE_ID
 from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema, Secret
 from foreshore.catalog.owned import database_of, is_part, without_rights_of
+from foreshore.catalog.predefined import is_predefined
 from foreshore.catalog.rights import owns
 from foreshore.errors import DependentObjectsStillExist, InsufficientPrivilege
 from foreshore.sql.plan import ChangeOwned
@@ -25,7 +26,7 @@ async def change_owned(context: StatementContext, plan: ChangeOwned) -> Complete
         if not owns(state, actor, role.id):
             raise InsufficientPrivilege(f"permission denied to {verb}")
     for role in roles:
-        if role.id == FIRST_ROLE_ID:
+        if role.id == FIRST_ROLE_ID or is_predefined(role.id):
             what = "drop objects" if plan.kind == "drop" else "reassign ownership of objects"
             raise DependentObjectsStillExist(
                 f"cannot {what} owned by role {role.name} because they are required by the "

@@ -12,6 +12,7 @@ from foreshore.catalog import roles
 from foreshore.catalog.bootstrap import FIRST_ROLE_ID
 from foreshore.catalog.item import Item, Role
 from foreshore.catalog.owned import describe_uses
+from foreshore.catalog.predefined import is_predefined
 from foreshore.errors import (
     DependentObjectsStillExist,
     FeatureNotSupported,
@@ -141,7 +142,7 @@ def _check_droppable(context: StatementContext, actor: Role, role: Role) -> None
         raise ObjectInUse("current user cannot be dropped")
     if role.superuser and not actor.superuser:
         raise InsufficientPrivilege("must be superuser to drop superusers")
-    if role.id == FIRST_ROLE_ID:
+    if role.id == FIRST_ROLE_ID or is_predefined(role.id):
         raise DependentObjectsStillExist(
             f"cannot drop role {role.name} because it is required by the database system"
         )

@@ -7,7 +7,7 @@ from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Database, Role
 from foreshore.catalog.rights import owns
-from foreshore.catalog.roles import may_create_roles
+from foreshore.catalog.roles import check_not_predefined, may_create_roles
 from foreshore.catalog.state import State
 from foreshore.errors import FeatureNotSupported, InsufficientPrivilege, InvalidCatalogName
 from foreshore.session_variables import Variables
@@ -45,6 +45,7 @@ def set_role_setting(context: StatementContext, plan: SetRoleSetting) -> Complet
         raise FeatureNotSupported("ALTER ROLE ALL is not supported")
     refuse_public(plan.role)
     role = role_of(context, plan.role)
+    check_not_predefined(role)
     _check_may_set(actor, role)
     change.put(_with_setting(context, role, database, plan))
     return Completed("ALTER ROLE")

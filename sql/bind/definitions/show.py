@@ -128,7 +128,7 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
                 "JOIN mz_catalog.mz_clusters c ON c.id = r.cluster_id"
             )
         case "roles":
-            return "SELECT name FROM mz_catalog.mz_roles"
+            return "SELECT name FROM mz_catalog.mz_roles WHERE name NOT LIKE 'pg@_%' ESCAPE '@'"
         case "role membership":
             return (
                 "SELECT r.name AS role, m.name AS member, g.name AS grantor "
