@@ -72,6 +72,7 @@ class Startup:
     peer: str = ""  # the client's address, for logs and pg_stat_activity
     key_bytes: int = 4  # the length of the key that a cancel request must have
     encryption: Encryption | None = None
+    login: Login | None = None  # what the client has proven to be
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from foreshore.adapter.ddl.roles.settings import settings_at_login
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
-from foreshore.adapter.logins import has_passwords, login_of, set_password
+from foreshore.adapter.logins import has_passwords, is_same_login, login_of, set_password
 from foreshore.adapter.rights.roles import require_login, require_settable
 from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.prepared import PlanCache
@@ -306,6 +306,8 @@ class Environment:
         role = state.role(startup.user)
         if role is None:
             raise InvalidAuthorization(f'role "{startup.user}" does not exist')
+        if startup.login is not None and not is_same_login(startup.login, role):
+            raise InvalidAuthorization(f'role "{startup.user}" has changed during the login')
         database = state.database(startup.database)
         if database is None:
             raise InvalidCatalogName(f'database "{startup.database}" does not exist')

@@ -29,6 +29,14 @@ def login_of(state: State, name: str) -> Login | None:
     )
 
 
+def is_same_login(login: Login, role: Role) -> bool:
+    """Return whether a role is the one that a client has proven to be, with the same password.
+
+    The role may have been dropped and made anew meanwhile, or its password have been changed.
+    """
+    return login.id == role.id and login.verifier == role.verifier
+
+
 def has_passwords(state: State) -> bool:
     """Return whether a role has a password."""
     return any(role.verifier is not None for role in state.all(Role))

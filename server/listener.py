@@ -2,7 +2,11 @@
 
 A connection has `login_timeout` seconds to open a session. At most `max_connections` sessions are
 open at a time; further clients get 53300. A cancel request opens no session and is always served.
-With LOGGING_IN connections more than that, new ones get 53300 before they have sent anything.
+
+A client that has not proven who it is has no place among the sessions. There are at most
+`max_connections + LOGGING_IN` connections: beyond that, of those that have no session yet, the
+oldest of the address that has most is ended. So whoever opens connections and leaves them does not
+keep out others.
 """
 
 import asyncio
@@ -10,11 +14,12 @@ import logging
 import re
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from foreshore.adapter.client import Client, Session, Startup
+from foreshore.adapter.client import Client, Login, Session, Startup
 from foreshore.errors import (
     AdminShutdown,
     DatabaseError,
@@ -51,6 +56,7 @@ class Listener:
     reserved: int = 3  # of the connections, for superusers
     _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # to end it
     _conversations: dict[asyncio.Task[None], Conversation] = field(default_factory=dict)
+    _waiting: dict[asyncio.Task[None], Wire] = field(default_factory=dict)  # have no session yet
     _places: Places = field(init=False)
     _answers: Answers = field(default_factory=Answers)
     _servers: list[asyncio.Server] = field(default_factory=list)
@@ -105,8 +111,26 @@ class Listener:
     def _start(self, wire: Wire) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._serve(wire))
         self._tasks[task] = wire.cancel
-        task.add_done_callback(self._tasks.pop)
+        self._waiting[task] = wire
+        task.add_done_callback(self._forget)
+        if len(self._tasks) > self.max_connections + LOGGING_IN:
+            self._end_oldest()
         return task
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task)
+        self._waiting.pop(task, None)
+        self._conversations.pop(task, None)
+
+    def _end_oldest(self) -> None:
+        """End the oldest connection without a session, of the address that has most of them."""
+        hosts = Counter(wire.host for wire in self._waiting.values())
+        most = max(hosts.values())
+        for task, wire in self._waiting.items():
+            if hosts[wire.host] == most:
+                del self._waiting[task]
+                self._tasks[task]()
+                return
 
     async def _serve(self, wire: Wire) -> None:
         """Serve one connection to its end; no exception leaves this task."""
@@ -119,8 +143,6 @@ class Listener:
             wire.cancel()
 
         try:
-            if len(self._tasks) > self.max_connections + LOGGING_IN:
-                raise too_many()
             async with asyncio.timeout(self.login_timeout):
                 opened = await self._open(wire)
             if opened is not None:
@@ -128,10 +150,10 @@ class Listener:
                 session.when_terminated(terminate)
                 task = asyncio.current_task()
                 assert task is not None
+                self._waiting.pop(task, None)
                 self._tasks[task] = lambda: session.terminate(self._closing or AdminShutdown())
                 conversation = Conversation(wire, session, self._answers)
                 self._conversations[task] = conversation
-                task.add_done_callback(self._conversations.pop)
                 await conversation.run()
         except Disconnected:
             pass
@@ -141,6 +163,8 @@ class Listener:
             logger.info("could not accept TLS connection: %s", error, extra={"peer": wire.peer})
         except asyncio.CancelledError:
             reason = self._closing or reason
+            if reason is None and opened is None:
+                reason = too_many()
             if reason is None:
                 logger.warning("a connection was cut off", extra={"peer": wire.peer})
         except Exception as error:
@@ -168,33 +192,39 @@ class Listener:
             raise FeatureNotSupported("replication connections are not supported")
         if self._closing:
             raise too_many()
-        place = self._places.take()
-        try:
-            return await self._admit(wire, startup, user, place), place
-        except BaseException:
-            place.release()
-            raise
-
-    async def _admit(
-        self, wire: Wire, startup: message.StartupMessage, user: str, place: Place
-    ) -> Session:
-        """Return the session of a client that proves who it is, and greet the client."""
+        self._places.check()
         unknown = [name for name in startup.parameters if name.startswith("_pq_.")]
         minor = min(startup.minor, message.NEWEST_MINOR)
         if minor < startup.minor or unknown:
             wire.put(message.negotiate_version(minor, unknown))
         database = startup.parameters.get("database") or user
         login = await self.authenticator.authenticate(wire, user, database)
-        place.admit(login)
+        place = self._places.take(login)
+        try:
+            return await self._greet(wire, startup, login, database, minor), place
+        except BaseException:
+            place.release()
+            raise
+
+    async def _greet(
+        self,
+        wire: Wire,
+        startup: message.StartupMessage,
+        login: Login,
+        database: str,
+        minor: int,
+    ) -> Session:
+        """Return the session of a client that has proven who it is, and greet the client."""
         key_bytes = 32 if minor >= 2 else 4
         session = await self.client.connect(
             Startup(
-                user,
+                login.name,
                 database,
                 _settings(startup.parameters),
                 wire.peer,
                 key_bytes,
                 None if wire.tls is None else wire.tls.described(),
+                login,
             )
         )
         wire.put(message.AUTHENTICATION_OK)

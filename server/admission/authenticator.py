@@ -9,7 +9,8 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
@@ -26,6 +27,8 @@ from foreshore.server.admission.throttle import Throttle
 from foreshore.server.wire import Wire
 
 logger = logging.getLogger(__name__)
+
+_Gate: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Authenticator:
@@ -55,8 +58,12 @@ class Authenticator:
         if rule.option("clientcert") is not None and _certificate(wire) is None:
             raise InvalidAuthorization("connection requires a valid client certificate")
         if rule.method in ("scram-sha-256", "password"):
-            await self._throttle.attempt(address, user)
-            if not await self._prove(wire, rule, user, self._verifier(login, user)):
+            self._throttle.check(address, user)
+
+            async def gate() -> None:
+                await self._throttle.attempt(address, user)
+
+            if not await self._prove(wire, rule, user, self._verifier(login, user), gate):
                 self._throttle.failed(address, user)
                 raise _failed(rule, user, wire)
             self._throttle.succeeded(address, user)
@@ -83,18 +90,20 @@ class Authenticator:
         )
         return made_up if found is None else found
 
-    async def _prove(self, wire: Wire, rule: Rule, user: str, verifier: Verifier) -> bool:
-        """Return whether the client knows the password."""
+    async def _prove(
+        self, wire: Wire, rule: Rule, user: str, verifier: Verifier, gate: _Gate
+    ) -> bool:
+        """Return whether the client knows the password; `gate` is passed just before."""
         if rule.method == "password":
             if wire.tls is None and rule.option("plaintext") != "1":
                 raise InvalidAuthorization(
                     f'password authentication for user "{user}" needs an encrypted connection',
                     hint="Connect with TLS.",
                 )
-            return await self._clear(wire, verifier)
-        return await self._scram(wire, verifier)
+            return await self._clear(wire, verifier, gate)
+        return await self._scram(wire, verifier, gate)
 
-    async def _clear(self, wire: Wire, verifier: Verifier) -> bool:
+    async def _clear(self, wire: Wire, verifier: Verifier, gate: _Gate) -> bool:
         """Ask for the password itself, and return whether it is the right one."""
         wire.put(message.AUTHENTICATION_CLEARTEXT_PASSWORD)
         wire.flush()
@@ -104,9 +113,11 @@ class Authenticator:
         if data == b"\0":
             raise InvalidPassword("empty password returned by client")
         password = message.decode_text(data[:-1])
-        return await blocking.run(None, verifier.verifies, password)
+        is_right = await blocking.run(None, verifier.verifies, password)
+        await gate()
+        return is_right
 
-    async def _scram(self, wire: Wire, verifier: Verifier) -> bool:
+    async def _scram(self, wire: Wire, verifier: Verifier, gate: _Gate) -> bool:
         """Go through the exchange, and return whether the client has proven the password."""
         exchange = Exchange(verifier, None if wire.tls is None else wire.tls.end_point)
         wire.put(message.authentication_sasl(exchange.offered))
@@ -115,6 +126,7 @@ class Authenticator:
         wire.put(message.authentication_sasl_continue(exchange.first(mechanism, first)))
         wire.flush()
         last = exchange.final(await _password(wire))
+        await gate()
         if last is None:
             return False
         wire.put(message.authentication_sasl_final(last))

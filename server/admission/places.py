@@ -1,6 +1,6 @@
 """Places: how many sessions there are, and may be, in all and of a role.
 
-A client has a place from its startup message on. The last `reserved` ones are for superusers, who
+A client has a place once it has proven who it is. The last `reserved` ones are for superusers, who
 also have no limit of their role.
 """
 
@@ -21,34 +21,34 @@ class Places:
     taken: int = 0
     _of_roles: Counter[str] = field(default_factory=Counter)
 
-    def take(self) -> "Place":
-        """Return a place, to be released; raises TooManyConnections if there is none."""
+    def check(self) -> None:
+        """Raise TooManyConnections if there is no place."""
         if self.taken >= self.most:
             raise too_many()
-        self.taken += 1
-        metrics.SESSIONS.set(self.taken)
-        return Place(self)
 
-    def admit(self, login: Login) -> None:
-        """Count a session of a role whose client has a place; raises TooManyConnections."""
+    def take(self, login: Login) -> "Place":
+        """Return a place for a session of a role, to be released; raises TooManyConnections."""
+        self.check()
         if not login.superuser:
             if 0 <= login.connection_limit <= self._of_roles[login.id]:
                 raise TooManyConnections(f'too many connections for role "{login.name}"')
-            if self.taken > self.most - self.reserved:
+            if self.taken >= self.most - self.reserved:
                 raise TooManyConnections(
                     "remaining connection slots are reserved for non-replication superuser "
                     "connections"
                 )
         self._of_roles[login.id] += 1
+        self.taken += 1
+        metrics.SESSIONS.set(self.taken)
+        return Place(self, login.id)
 
-    def release(self, login: Login | None) -> None:
-        """Free a place, and the session that was counted for `login`."""
+    def release(self, role: str) -> None:
+        """Free a place, and the session that was counted for the role with this id."""
         self.taken -= 1
         metrics.SESSIONS.set(self.taken)
-        if login is not None:
-            self._of_roles[login.id] -= 1
-            if not self._of_roles[login.id]:
-                del self._of_roles[login.id]
+        self._of_roles[role] -= 1
+        if not self._of_roles[role]:
+            del self._of_roles[role]
 
 
 @dataclass
@@ -56,16 +56,11 @@ class Place:
     """A client's place, and the role whose session has it."""
 
     _places: Places
-    _login: Login | None = None
-
-    def admit(self, login: Login) -> None:
-        """Count the session of a role; raises TooManyConnections."""
-        self._places.admit(login)
-        self._login = login
+    _role: str
 
     def release(self) -> None:
         """Free the place; call it once."""
-        self._places.release(self._login)
+        self._places.release(self._role)
 
 
 def too_many() -> DatabaseError:

@@ -3,9 +3,13 @@
 Failures are counted by address and role, and by address alone. The first ones are free: FREE with
 one role, FREE_OF_ADDRESS in all. After each further one the next attempt has to wait, up to SLOWEST
 seconds, and attempts of many connections wait in line. One that would wait longer than PATIENCE is
-refused at once, so that waiting ones do not take up the places of others. A success forgives the
-failures with its role, and CALM seconds without a failure forgive all. An address of IPv6 counts as
-its network of 64 bits.
+refused at once. A success forgives the failures with its role, and CALM seconds without a failure
+forgive all. An address of IPv6 counts as its network of 64 bits.
+
+An attempt waits when its client has sent its proof, before it hears whether that is right. So
+however many exchanges are open, no client learns of more guesses than one after the other would
+tell. Clients that prove their passwords never wait, however
+many they are, unless somebody at their address has guessed.
 """
 
 import asyncio
@@ -34,6 +38,7 @@ class _Failures:
     count: int
     last: float
     next_attempt: float
+    slowed: int = 0  # attempts since the count has reached what is free
 
 
 class Throttle:
@@ -44,33 +49,53 @@ class Throttle:
         self._failures: OrderedDict[_Key, _Failures] = OrderedDict()  # the oldest failure first
 
     async def attempt(self, address: Address | None, role: str) -> None:
-        """Wait until the address may try a password; raises TooManyConnections."""
+        """Wait until the address may hear whether a password is right; raises TooManyConnections.
+
+        The caller counts the outcome without another await.
+        """
         wait = self.reserve(address, role)
         if wait > 0:
             await asyncio.sleep(wait)
 
+    def check(self, address: Address | None, role: str) -> None:
+        """Raise TooManyConnections if an attempt would have to wait for too long."""
+        if address is not None:
+            self._begin(address, self._line(address, role))
+
     def reserve(self, address: Address | None, role: str) -> float:
         """Return the seconds to wait before an attempt, which has its place in line with that."""
-        if address is None or not self._failures:
+        line = self._line(address, role)
+        if address is None or not line:
             return 0.0
+        begin = self._begin(address, line)
+        for found in line:
+            found.next_attempt = begin + min(SLOWEST, FIRST * 2 ** min(found.slowed, 10))
+            found.slowed += 1
+        return begin - self._now()
+
+    def _line(self, address: Address | None, role: str) -> list[_Failures]:
+        """Return the failures for which an attempt has to wait."""
+        if address is None or not self._failures:
+            return []
         now = self._now()
-        limits = [
-            (found, free)
+        return [
+            found
             for key, free in _counted(address, role)
             if (found := self._failures.get(key)) is not None
             and found.count >= free
             and now - found.last <= CALM
         ]
-        begins = max((found.next_attempt for found, _ in limits), default=now)
-        if begins - now > PATIENCE:
+
+    def _begin(self, address: Address, line: list[_Failures]) -> float:
+        """Return the time of the next attempt."""
+        now = self._now()
+        begin = max((found.next_attempt for found in line), default=now)
+        if begin - now > PATIENCE:
             raise TooManyConnections(
                 f'too many failed authentication attempts from "{address}"',
                 hint="Try again in a minute.",
             )
-        begins = max(begins, now)
-        for found, free in limits:
-            found.next_attempt = begins + min(SLOWEST, FIRST * 2 ** min(found.count - free, 10))
-        return begins - now
+        return max(begin, now)
 
     def failed(self, address: Address | None, role: str) -> None:
         """Note that a client at this address could not prove to be this role."""
@@ -93,6 +118,8 @@ class Throttle:
         """Forget the failures of an address with a role."""
         if address is not None and self._failures:
             self._failures.pop((_number(address), role), None)
+            if (of_address := self._failures.get((_number(address), None))) is not None:
+                of_address.slowed = max(0, of_address.slowed - 1)
 
 
 def _counted(address: Address, role: str) -> Iterator[tuple[_Key, int]]:

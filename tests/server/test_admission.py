@@ -1,7 +1,10 @@
 """Who may connect: rules, passwords, certificates and limits, over sockets."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from foreshore.adapter.client import Login
 from foreshore.errors import ConfigurationFileError, TooManyConnections
 from foreshore.scram import Verifier
+from foreshore.server import listener
 from foreshore.server.admission import throttle
 from foreshore.server.admission.policy import Policy, Sources
 from foreshore.server.admission.rules import address_of
@@ -343,8 +347,8 @@ def test_guesses_of_many_connections_wait_in_line() -> None:
     guesser, neighbour = address_of("2001:db8::1"), address_of("2001:db8::2")  # in one network
     for _ in range(throttle.FREE + 3):
         slow.failed(guesser, "foreshore")
-    waits = [slow.reserve(each, "foreshore") for each in (neighbour, guesser, neighbour, guesser)]
-    assert waits == [0.25, 2.25, 4.25, 6.25]
+    waits = [slow.reserve(each, "foreshore") for each in (neighbour, guesser) * 3]
+    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
     with pytest.raises(TooManyConnections, match="too many failed authentication attempts"):
         slow.reserve(guesser, "foreshore")
 
@@ -376,6 +380,62 @@ def test_memory_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         slow.failed(address_of(f"10.0.0.{number}"), "foreshore")
     assert len(slow._failures) == 10
+
+
+@pytest.mark.parametrize("method", ["scram-sha-256", "password plaintext=1"])
+def test_guesses_in_flight_are_no_more_than_one_after_the_other(
+    guarded: Guarded, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle, "PATIENCE", 1.0)
+    for served in guarded.serve(f"host all all all {method}"):
+        began = time.monotonic()
+        guesses = [Raw(served.port, start=False) for _ in range(60)]
+        proofs = []
+        for raw in guesses:  # all exchanges are open before the first guess is made
+            raw.startup(user="foreshore", database="foreshore")
+            raw.receive()
+            proofs.append(b"wrong\0")
+            if method == "scram-sha-256":
+                first = b"n,,n=,r=abcdefgh"
+                raw.send("p", b"SCRAM-SHA-256\0" + len(first).to_bytes(4, "big") + first)
+                nonce = raw.receive()[1][4:].split(b",")[0]
+                proofs[-1] = b"c=biws," + nonce + b",p=" + b"A" * 43 + b"="
+        for raw, proof in zip(guesses, proofs, strict=True):
+            raw.send("p", proof)
+        codes = Counter(fields(raw.receive()[1])["C"] for raw in guesses)
+        assert codes["28P01"] + codes["53300"] == 60
+        longest = throttle.PATIENCE + throttle.SLOWEST + time.monotonic() - began
+        most = throttle.FREE
+        line, wait = 0.0, throttle.FIRST
+        while line < longest:
+            line, wait, most = line + wait, min(2 * wait, throttle.SLOWEST), most + 1
+        assert throttle.FREE < codes["28P01"] <= most < 20
+
+
+def test_right_passwords_in_flight_wait_for_none(by_password: Served) -> None:
+    began = time.monotonic()
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(psycopg.connect(dsn(by_password)))
+        with ThreadPoolExecutor(20) as pool:
+            for each in pool.map(psycopg.connect, [dsn(by_password)] * 40):
+                stack.enter_context(each)
+        assert by_password.listener._places.taken == 42
+    assert not by_password.listener.authenticator._throttle._failures
+    assert time.monotonic() - began < 60
+
+
+def test_clients_that_prove_nothing_keep_nobody_out(guarded: Guarded) -> None:
+    for served in guarded.serve("host all all all scram-sha-256", max_connections=2, reserved=0):
+        idle = []
+        for _ in range(listener.LOGGING_IN + 2):
+            idle.append(Raw(served.port, start=False))
+            idle[-1].startup(user="foreshore", database="foreshore")
+            idle[-1].receive()
+        with psycopg.connect(dsn(served)), psycopg.connect(dsn(served)):
+            code, body = idle[0].receive()  # the oldest had to go
+            assert (code, fields(body)["C"]) == ("E", "53300")
+            assert "too many clients already" in refusal(dsn(served))
 
 
 def test_sixth_guess_over_a_socket_waits(by_password: Served) -> None:

@@ -1,6 +1,9 @@
 """Roles in an environment: settings at login, secrets, and the audit."""
 
+import pytest
+
 from foreshore.adapter.client import Startup
+from foreshore.errors import InvalidAuthorization
 from tests.adapter.harness import TestEnvironment
 
 
@@ -34,6 +37,22 @@ async def test_audit_tells_what_happened_for_whom_and_no_secrets(own_env: TestEn
     assert "SCRAM" not in shown
     await env.reopen()
     assert await env.query("a", events) == told
+
+
+async def test_role_that_changes_during_its_login_gets_no_session(env: TestEnvironment) -> None:
+    await env.ran("a", "CREATE ROLE changing LOGIN PASSWORD 'one'")
+    for change in (
+        ("DROP ROLE changing", "CREATE ROLE changing SUPERUSER LOGIN PASSWORD 'one'"),
+        ("ALTER ROLE changing PASSWORD 'two'",),
+        ("ALTER ROLE changing RENAME TO another", "CREATE ROLE changing LOGIN"),
+        ("DROP ROLE changing",),
+    ):
+        proven = env.environment.login("changing")
+        assert proven is not None
+        await env.ran("a", *change)
+        with pytest.raises(InvalidAuthorization):
+            await env.environment.connect(Startup("changing", "foreshore", {}, login=proven))
+    await env.ran("a", "DROP ROLE another")
 
 
 async def test_activity_shows_no_password(env: TestEnvironment) -> None:
