@@ -20,7 +20,7 @@ from foreshore.adapter.ddl.refresh import refresh_view
 from foreshore.adapter.ddl.roles import defaults, grants, owned, roles, settings
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
-from foreshore.adapter.ddl.tables import alter
+from foreshore.adapter.ddl.tables import alter, view_columns
 from foreshore.adapter.explain.analyze import explain_analyze
 from foreshore.adapter.explain.change import explain_change
 from foreshore.adapter.explain.explain import explain, explain_maintained
@@ -99,6 +99,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AlterSequence: alter_sequence,
     plans.Advance: advance,
     plans.Rename: drop.rename,
+    plans.RenameViewColumn: view_columns.rename_column,
     plans.SetOwner: owners.set_owner,
     plans.SetSchema: owners.set_schema,
     plans.CreateRole: roles.create_role,
@@ -251,6 +252,7 @@ def _verb(plan: Any) -> str:
             return "TRUNCATE TABLE"
         case (
             plans.Rename()
+            | plans.RenameViewColumn()
             | plans.LimitMemory()
             | plans.SetSecurityInvoker()
             | plans.Retain()

@@ -91,10 +91,12 @@ def as_known(
     table: RelationDesc,
     known: Sequence[KnownColumn],
     known_keys: Sequence[tuple[str, ...]] | None,
+    definition: Relation | None = None,
 ) -> tuple[RelationDesc, Relation]:
     """Return the columns of table `id` as a definition knows them, and the relation over it.
 
     A column that was dropped is NULL. A column or key that has become stricter counts as before.
+    A view that is expanded has a `definition`.
     """
     nullable = {each.now for each in known if each.nullable}
     present = {each.name: each.now for each in known}
@@ -105,7 +107,7 @@ def as_known(
         ColumnType(column.type, nullable=column.nullable or name in nullable)
         for name, column in zip(table.names, table.columns, strict=True)
     )
-    relation: Relation = Get(id, columns, keys, table.append_only)
+    relation = definition or Get(id, columns, keys, table.append_only)
     gone = tuple(Literal(None, each.type) for each in known if each.type is not None)
     if gone:
         relation = Map(relation, gone)

@@ -128,7 +128,7 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.CreateTableAsStatement():
             return table_as.bind_create_table_as(planning, tree)
         case ast.AlterTableStatement():
-            return table.bind_alter_table(planning, tree)
+            return ddl.bind_alter_view(planning, tree) or table.bind_alter_table(planning, tree)
         case ast.CreateUniqueIndexStatement():
             return unique_index.bind_create_unique_index(planning, tree)
         case ast.TruncateStatement():
@@ -191,6 +191,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             | ast.OwnedStatement()
         ):
             return roles.bind_role_statement(planning, tree)
+        case ast.RenameColumnStatement():
+            return ddl.bind_rename_column(planning, tree)
         case ast.OwnerStatement():
             return ddl.bind_owner(planning, tree)
         case ast.SetSchemaStatement():

@@ -95,17 +95,17 @@ def planned_as(
 ) -> Planned:
     """Return the plan of the item that a statement defines, over the `planned` items.
 
-    `stored` are the names of a table's columns in its shard, if they differ.
+    `stored` are the names of the columns in a table's or materialized view's shard, if they differ.
     """
     match plan:
         case CreateTable():
             return plan_created_table(plan, stored)
         case CreateView(query=query, depends_on_zone=depends_on_zone, needs=needs):
             return Planned(query.desc, query.relation, depends_on_zone=depends_on_zone, needs=needs)
-        case (
-            CreateMaterializedView(query=query, needs=needs)
-            | CreateSubscription(query=query, needs=needs)
-        ):
+        case CreateMaterializedView(query=query, needs=needs):
+            desc = replace(query.desc, stored=stored if stored != query.desc.names else ())
+            return Planned(desc, query.relation, needs=needs)
+        case CreateSubscription(query=query, needs=needs):
             return Planned(query.desc, query.relation, needs=needs)
         case CreateDomain(domain=domain):
             return Planned(RelationDesc((), ()), domain=domain)

@@ -6,7 +6,7 @@ from foreshore.adapter.ddl.roles.names import refuse_public, role_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import Item, Object
-from foreshore.errors import FeatureNotSupported, InvalidSchemaName
+from foreshore.errors import FeatureNotSupported, InvalidSchemaName, WrongObjectType
 from foreshore.sql.plan import SetOwner, SetSchema
 
 
@@ -19,6 +19,15 @@ async def set_owner(context: StatementContext, plan: SetOwner) -> Completed:
         await _lock(context, found)
         if isinstance(found, Item) and found.type == "sequence" and found.owned_by:
             raise _linked(context, found, "change owner of sequence")
+        if isinstance(found, Item) and found.type == "index":
+            hint = "Change the ownership of the index's table, instead."
+            context.notice(
+                f'cannot change owner of index "{found.name}"',
+                severity="WARNING",
+                sqlstate="01000",
+                hint=hint,
+            )
+            return Completed(f"ALTER {plan.kind.upper()}")
         context.catalog_change().set_owner(found, role)
     return Completed(f"ALTER {plan.kind.upper()}")
 
@@ -28,6 +37,11 @@ async def set_schema(context: StatementContext, plan: SetSchema) -> Completed:
     found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
     if found is not None:
         assert isinstance(found, Item), found
+        if found.type == "index":
+            raise WrongObjectType(
+                f'cannot change schema of index "{found.name}"',
+                hint="Change the schema of the table instead.",
+            )
         if found.owned_by:
             raise _linked(context, found, "move an owned sequence into another schema")
         state = context.planner.state

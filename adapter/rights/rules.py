@@ -377,6 +377,7 @@ RULES: Mapping[type, Rule] = {
     plans.AlterSequence: _alter_sequence,
     plans.Advance: _advance,
     plans.Rename: _rename,
+    plans.RenameViewColumn: _own,
     plans.SetOwner: _set_owner,
     plans.SetSchema: _set_schema,
     plans.LimitMemory: _own,

@@ -108,7 +108,14 @@ class DefinitionCatalog(SessionCatalog):
         known = self._known.get(found.id)
         if known is None:
             return view
-        desc, relation = as_known(view.id, view.desc, known, self._known_keys.get(found.id))
+        keys, zoned = self._known_keys.get(found.id), view.in_zone
+
+        def relation_as_known(definition: Relation | None) -> Relation:
+            return as_known(view.id, view.desc, known, keys, definition)[1]
+
+        desc, relation = as_known(view.id, view.desc, known, keys, view.definition)
+        if zoned is not None:
+            view = replace(view, in_zone=lambda zone: relation_as_known(zoned(zone)))
         select = columns_as_known(
             view.desc.names, [(each.name, each.now, each.type) for each in known]
         )

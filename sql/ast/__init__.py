@@ -75,6 +75,7 @@ StatementSyntax: TypeAlias = (
     | SetSchemaStatement
     | DropStatement
     | RenameStatement
+    | RenameColumnStatement
     | LimitMemoryStatement
     | SecurityInvokerStatement
     | RetainStatement

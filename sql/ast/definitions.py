@@ -508,6 +508,16 @@ class RenameStatement(Syntax):
     if_exists: bool
 
 
+class RenameColumnStatement(Syntax):
+    """ALTER [MATERIALIZED] VIEW ... RENAME [COLUMN] ... TO."""
+
+    kind: str
+    name: TableRef
+    column: str
+    to: str
+    if_exists: bool
+
+
 class OwnerStatement(Syntax):
     """ALTER ... OWNER TO."""
 

@@ -349,6 +349,11 @@ class ObjectParser(
         name = self.table_name()
         if self.accept("rename", "to"):
             return ast.RenameStatement(kind, name, self.name(), if_exists)
+        if kind in ("view", "materialized view") and self.accept("rename"):
+            self.accept("column")
+            column = self.name()
+            self.expect("to")
+            return ast.RenameColumnStatement(kind, name, column, self.name(), if_exists)
         if self.accept("owner", "to"):
             return ast.OwnerStatement(kind, name, self.role_name(), if_exists)
         if kind == "database" and self.at_word("set", "reset"):

@@ -80,6 +80,7 @@ Plan: TypeAlias = (
     | SetSchema
     | Drop
     | Rename
+    | RenameViewColumn
     | LimitMemory
     | SetSecurityInvoker
     | Retain

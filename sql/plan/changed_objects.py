@@ -35,6 +35,7 @@ from foreshore.sql.plan import (
     LimitMemory,
     Plan,
     Rename,
+    RenameViewColumn,
     Retain,
     SetCluster,
     SetOwner,
@@ -118,6 +119,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             return NamedRelations(tuple(names))
         case (
             Rename(kind=kind, name=name)
+            | RenameViewColumn(kind=kind, name=name)
             | LimitMemory(kind=kind, name=name)
             | SetSecurityInvoker(kind=kind, name=name)
             | Retain(kind=kind, name=name)
@@ -145,6 +147,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | SetCluster()
             | Drop()
             | Rename()
+            | RenameViewColumn()
             | LimitMemory()
             | SetSecurityInvoker()
             | Retain()

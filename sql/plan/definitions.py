@@ -434,6 +434,17 @@ class Rename(WritePlan):
 
 
 @dataclass(frozen=True, slots=True)
+class RenameViewColumn(WritePlan):
+    """Rename a column of a view or materialized view; kind "table" takes either."""
+
+    kind: ObjectKind
+    name: Name
+    column: str
+    to: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SetOwner(WritePlan):
     """Give an object to a role."""
 

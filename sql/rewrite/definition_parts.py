@@ -1,9 +1,12 @@
 """Parts of the text of a definition, as it is kept in the catalog."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from foreshore.sql import ast
+from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
+from foreshore.sql.rewrite.full_names import dotted
 
 
 @lru_cache(maxsize=1024)
@@ -26,9 +29,27 @@ def generated_texts(create_sql: str) -> tuple[str, ...]:
 def query_text(create_sql: str) -> str:
     """Return the query of the statement that defines a view or subscription, else empty text."""
     (statement,) = parse(create_sql)
-    if not isinstance(statement.ast, ast.CreateViewStatement | ast.CreateSubscriptionStatement):
+    tree = statement.ast
+    if not isinstance(tree, ast.CreateViewStatement | ast.CreateSubscriptionStatement):
         return ""
-    return create_sql[statement.ast.at : statement.ast.end].strip()
+    query = create_sql[tree.at : tree.end].strip()
+    if isinstance(tree, ast.CreateViewStatement) and tree.columns:
+        names = ", ".join(map(quote_identifier, tree.columns))
+        return f"SELECT * FROM ({query}) AS {quote_identifier(tree.name.name[-1])}({names})"
+    return query
+
+
+def with_columns_named(create_sql: str, names: Sequence[str]) -> str:
+    """Return the statement of a view with `names` for its columns."""
+    (statement,) = parse(create_sql)
+    tree = statement.ast
+    assert isinstance(tree, ast.CreateViewStatement), create_sql
+    head = "CREATE MATERIALIZED VIEW " if tree.materialized else "CREATE VIEW "
+    head += dotted(tree.name.name)
+    given = f" ({', '.join(map(quote_identifier, tree.columns))})" if tree.columns else ""
+    assert create_sql.startswith(head + given), create_sql
+    rest = create_sql[len(head + given) :]
+    return f"{head} ({', '.join(map(quote_identifier, names))}){rest}"
 
 
 @lru_cache(maxsize=1024)

@@ -122,14 +122,14 @@ async def _redefine(
         if id in coordinator.group:
             change.constrained_since[id] = min(time, coordinator.group.changed(id))
     if new.desc.names != old.desc.names:
-        _rename_columns(change, id, old.desc.names, new.desc.names)
+        rename_dependents_columns(change, id, old.desc.names, new.desc.names)
     await plan_dependents(context, id)
 
 
-def _rename_columns(
+def rename_dependents_columns(
     change: CatalogTransaction, table: GlobalId, old: Sequence[str], names: Sequence[str]
 ) -> None:
-    """Rename columns of a table in everything that refers to them."""
+    """Rename columns of a table or view in everything that refers to them."""
     renamed = {then: now for then, now in zip(old, names, strict=True) if then != now}
     rename_columns(change, table, old, renamed)
     for index in change.state.indexes_on(table):

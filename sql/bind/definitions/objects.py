@@ -5,6 +5,7 @@ again, at any time and in any session, has the same result.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from foreshore.errors import (
@@ -13,6 +14,7 @@ from foreshore.errors import (
     InvalidParameterValue,
     SyntaxError_,
     UndefinedObject,
+    UndefinedTable,
     WrongObjectType,
 )
 from foreshore.expr.ir import Column, Environment, Relation, Scalar
@@ -52,6 +54,7 @@ from foreshore.sql.plan import (
     ObjectKind,
     Query,
     Rename,
+    RenameViewColumn,
     Retain,
     SetOwner,
     SetSchema,
@@ -300,6 +303,28 @@ def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:
     kind = _KINDS[statement.kind]
     name = name_of(planning, kind, statement.name)
     return Rename(kind, name, statement.to, statement.if_exists)
+
+
+def bind_rename_column(
+    planning: Planning, statement: ast.RenameColumnStatement
+) -> RenameViewColumn:
+    """Return the plan of ALTER [MATERIALIZED] VIEW ... RENAME [COLUMN] ... TO."""
+    kind = _KINDS[statement.kind]
+    name = name_of(planning, kind, statement.name)
+    return RenameViewColumn(kind, name, statement.column, statement.to, statement.if_exists)
+
+
+def bind_alter_view(
+    planning: Planning, statement: ast.AlterTableStatement
+) -> RenameViewColumn | None:
+    """Return the plan of ALTER TABLE ... RENAME COLUMN for a view, None for other statements."""
+    match statement.actions:
+        case (ast.RenameColumn(name=column, to=to),):
+            with suppress(UndefinedTable):
+                item = planning.catalog.resolve_item(statement.name.name)
+                if item.kind in ("view", "materialized view"):
+                    return RenameViewColumn("table", item.name, column, to, statement.if_exists)
+    return None
 
 
 def bind_owner(planning: Planning, statement: ast.OwnerStatement) -> SetOwner:
