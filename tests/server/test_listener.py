@@ -51,15 +51,17 @@ def test_commit_in_progress_at_shutdown_is_answered(
     in_environment(tmp_path, scenario)
 
 
-def test_connections_beyond_login_limit_are_closed_at_once(
+def test_oldest_connection_beyond_login_limit_is_closed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "LOGGING_IN", 1)
     with contextlib.contextmanager(serve)(max_connections=1) as served:
         silent = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(2)]
         served.eventually(lambda: len(served.listener._tasks) == 2)
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as third:
-            assert b"C53300\0" in third.makefile("rb").read()
+        silent.append(socket.create_connection(("127.0.0.1", served.port)))
+        with silent.pop(0) as oldest:
+            oldest.settimeout(10)
+            assert b"C53300\0" in oldest.makefile("rb").read()
         silent.pop().close()
         served.eventually(lambda: len(served.listener._tasks) == 1)
         with psycopg.connect(served.dsn()):
