@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from foreshore.adapter.client import ServerConfiguration
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
+from foreshore.adapter.files.progress import Copies
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.subscribe.changelogs import Changelogs
@@ -79,6 +80,7 @@ class Coordinator:
         self.locks = Locks(self.group, lambda: self.state)
         self.advisory = AdvisoryLocks()
         self.channels = Channels()
+        self.copies = Copies()
         self.secrets = Secrets(lambda: self.state)
         self.configuration: ServerConfiguration | None = None  # of who serves it, if it has one
         self.catalog_answers = CatalogAnswers()

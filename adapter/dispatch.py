@@ -26,6 +26,7 @@ from foreshore.adapter.explain.change import explain_change
 from foreshore.adapter.explain.explain import explain, explain_maintained
 from foreshore.adapter.explain.freshness import explain_freshness
 from foreshore.adapter.explain.operators import explain_operators
+from foreshore.adapter.files.copy import copy_from_files, copy_to_files
 from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome, Selected
@@ -138,6 +139,8 @@ SESSION: Mapping[type, SessionStatement] = {
     plans.Fetch: portals.fetch,
     plans.CloseCursor: portals.close,
     plans.CopyFrom: copy_from,
+    plans.CopyFromFiles: copy_from_files,
+    plans.CopyToFiles: copy_to_files,
     plans.CopyChange: lambda session, context, plan: _copy_change(session, context, plan),
 }
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -60,6 +60,7 @@ from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.identity import first_id, identity
+from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.oracle import TimestampOracle
 from foreshore.storage.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.storage.reserved_end import ReservedEnd
@@ -287,6 +288,10 @@ class Environment:
     def configured_by(self, configuration: ServerConfiguration) -> None:
         """Let statements look at the server's configuration, and reload it."""
         self.coordinator.configuration = configuration
+
+    def let_copy(self, places: Sequence[str], data_dir: Path) -> None:
+        """Let COPY read and write files below these directories and buckets."""
+        self.coordinator.copies.places = CopyPlaces(tuple(places), data_dir)
 
     def unlock_secrets(self, key: bytes) -> None:
         """Let secrets be written and read, by their key of 32 bytes."""

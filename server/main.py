@@ -128,6 +128,7 @@ async def serve(options: ServeOptions) -> None:
         lease = await closing.enter_async_context(Lease(storage.check_owned))
         environment.configured_by(configuration)
         environment.unlock_secrets(key)
+        environment.let_copy(options.copy_dir, options.data_dir)
         configuration.check_safe(ports[0], has_passwords=environment.has_passwords())
         listener = Listener(
             environment,

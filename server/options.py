@@ -23,6 +23,7 @@ class ServeOptions:
     consensus: str | None
     segment_bytes: int | None
     spark_master: str
+    copy_dir: tuple[str, ...]
     tls_cert: Path | None
     tls_key: Path | None
     tls_ca: Path | None
@@ -101,6 +102,13 @@ _OPTIONS = (
     ),
     option(
         "spark-master", default="local[*]", metavar="URI", help="Spark of clusters of size spark."
+    ),
+    option(
+        "copy-dir",
+        multiple=True,
+        metavar="PLACE",
+        help="A directory, or s3://BUCKET/PREFIX, whose files COPY may read and write;"
+        " may be given several times.",
     ),
     option("tls-cert", type=_FILE, help="The server's certificate, in PEM, for TLS."),
     option("tls-key", type=_FILE, help="The certificate's private key."),

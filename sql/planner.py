@@ -7,6 +7,8 @@ afterwards.
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace as with_fields
+
 from foreshore.errors import FeatureNotSupported, InvalidCursorDefinition
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import (
@@ -32,7 +34,7 @@ from foreshore.sql.bind.result import finished_query
 from foreshore.sql.bind.select_statement import bind_select
 from foreshore.sql.bind.session import bind_session
 from foreshore.sql.bind.subscribe import bind_advance, bind_create_subscription, bind_subscribe
-from foreshore.sql.bind.writes import copy
+from foreshore.sql.bind.writes import copy, copy_files
 from foreshore.sql.bind.writes.copy_options import check_forced_columns, copy_options
 from foreshore.sql.bind.writes.locking import bind_lock_table
 from foreshore.sql.bind.writes.with_changes import bind_change, queries_of_with, with_changes
@@ -43,6 +45,7 @@ from foreshore.sql.plan import (
     CopyChange,
     CopyOptions,
     CopyTo,
+    CopyToFiles,
     Declare,
     Plan,
     Select,
@@ -244,24 +247,16 @@ def _declare(planning: Planning, tree: ast.DeclareStatement) -> Declare:
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
     if tree.is_from:
-        return copy.bind_copy_from(planning, tree)
+        if tree.url is None:
+            return copy.bind_copy_from(planning, tree)
+        plain = copy.bind_copy_from(planning, with_fields(tree, options=()))
+        return copy_files.with_files(plain, tree)
+    if tree.url is not None:
+        return _copy_to_files(planning, tree)
     source = tree.source
     options = copy_options(tree)
     if isinstance(source, ast.TableRef):
-        columns = tree.columns or copy.columns_to_copy(planning, tree, source)
-        targets = tuple(
-            ast.Target(
-                ast.Star((), at)
-                if name == "*" and columns == (("*", source.at),)
-                else ast.ColumnRef((name,), at),
-                None,
-                at,
-            )
-            for name, at in columns
-        )
-        select = ast.Select(None, targets, (source,), None, (), None, source.at)
-        select_statement = ast.SelectStatement(ast.Query(select, source.at), None)
-        return _copied(bind_select(planning, select_statement), options)
+        return _copied(bind_select(planning, _whole(planning, tree, source)), options)
     plan = _plan(planning, source)
     if isinstance(plan, Select | Subscribe):
         return _copied(plan, options)
@@ -270,6 +265,39 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
         raise FeatureNotSupported("COPY query must have a RETURNING clause")
     check_forced_columns(options, desc.names, desc.names.__contains__)
     return CopyChange(planning.text[slice(*tree.span)], options)
+
+
+def _whole(
+    planning: Planning, tree: ast.CopyStatement, source: ast.TableRef
+) -> ast.SelectStatement:
+    """Return the query for the columns that COPY of a relation copies."""
+    columns = tree.columns or copy.columns_to_copy(planning, tree, source)
+    targets = tuple(
+        ast.Target(
+            ast.Star((), at)
+            if name == "*" and columns == (("*", source.at),)
+            else ast.ColumnRef((name,), at),
+            None,
+            at,
+        )
+        for name, at in columns
+    )
+    select = ast.Select(None, targets, (source,), None, (), None, source.at)
+    return ast.SelectStatement(ast.Query(select, source.at), None)
+
+
+def _copy_to_files(planning: Planning, tree: ast.CopyStatement) -> Plan:
+    """Return the plan of COPY TO files, of a relation or of a query."""
+    source, relation = tree.source, None
+    files = copy_files.file_options(tree)
+    if isinstance(source, ast.TableRef):
+        if tree.columns is None:
+            relation = planning.catalog.resolve_item(source.name).id
+        source = _whole(planning, tree, source)
+    if not isinstance(source, ast.SelectStatement):
+        raise FeatureNotSupported("COPY of changes of rows, or of SUBSCRIBE, to files")
+    plan = bind_select(planning, source)
+    return CopyToFiles(plan, files, relation)
 
 
 def _copied(plan: Select | Subscribe, options: CopyOptions) -> CopyTo:

@@ -117,6 +117,29 @@ def _advisory_locks(context: StatementContext) -> Iterator[Row]:
         }
 
 
+def _copies(context: StatementContext) -> Iterator[Row]:
+    """Yield the COPYs with files that run; those of other roles are shown to superusers only."""
+    state, role = context.planner.state, context.role
+    for pid, each in context.coordinator.copies.running.items():
+        session = context.sessions.get(pid)
+        if session is None or not owns(state, role, session.roles.session.id):
+            continue
+        database = state.database(each.database)
+        item = None if each.relation is None else state.get(each.relation)
+        yield {
+            "pid": pid,
+            "datid": database.oid if database is not None else None,
+            "datname": each.database,
+            "relid": item.oid if item is not None else 0,
+            "command": each.command,
+            "type": "FILE",
+            "bytes_processed": each.bytes,
+            "bytes_total": 0,
+            "tuples_processed": each.rows,
+            "tuples_excluded": 0,
+        }
+
+
 def _storage_sizes(context: StatementContext) -> Iterator[Row]:
     coordinator = context.coordinator
     for item in context.planner.state.all(Item):
@@ -306,6 +329,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_hba_file_rules": _connection_rules,
     "pg_stat_activity": _activity,
     "pg_stat_ssl": _encryption,
+    "pg_stat_progress_copy": _copies,
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,
     "pg_cursors": _cursors,

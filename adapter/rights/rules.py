@@ -329,6 +329,24 @@ def _maintain(check: Checker, plan: plans.Maintain) -> None:
         )
 
 
+def _write_files(check: Checker, plan: plans.CopyToFiles) -> None:
+    _query(check, plan)
+    _need_files(check, "pg_write_server_files", "to")
+
+
+def _read_files(check: Checker, plan: plans.CopyFromFiles) -> None:
+    _need_files(check, "pg_read_server_files", "from")
+
+
+def _need_files(check: Checker, role: str, way: str) -> None:
+    if not may_act_as(check.state, check.role, role):
+        raise InsufficientPrivilege(
+            f"must be superuser or have privileges of the {role} role to COPY {way} a file",
+            hint="Anyone can COPY to stdout or from stdin. psql's \\copy command also works for"
+            " anyone.",
+        )
+
+
 RULES: Mapping[type, Rule] = {
     plans.Select: _query,
     plans.Insert: _query,
@@ -338,7 +356,9 @@ RULES: Mapping[type, Rule] = {
     plans.WithChanges: _query,
     plans.Subscribe: _query,
     plans.CopyTo: _query,
+    plans.CopyToFiles: _write_files,
     plans.CopyFrom: _nothing,
+    plans.CopyFromFiles: _read_files,
     plans.CopyChange: _nothing,  # its statement is checked when it runs
     plans.Explain: _nothing,
     plans.ExplainAnalyze: _query,

@@ -22,6 +22,7 @@ from foreshore.errors import (
     UndefinedColumn,
 )
 from foreshore.expr.ir import Column, Scalar
+from foreshore.ids import GlobalId
 from foreshore.rows import counted
 from foreshore.sql.plan import CopyFrom, CopyOptions, CopyTo, Select
 from foreshore.table_rows import TableRows
@@ -52,51 +53,83 @@ class _Rows:
     def __init__(self, session: "Session", context: StatementContext, given: RelationDesc) -> None:
         self._session = session
         self._context = context
-        self._given = given
-        self._received: list[pa.Table] = []  # rows as they were given
+        assert isinstance(context.prepared.plan, CopyFrom)
+        self._plan = context.prepared.plan
+        self._rows = GivenRows(given, self._tell)
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
         self._context.interrupts.check()
-        self._received.append(counted(batch))
+        self._rows.add(batch)
 
     async def finish(self, *, last: bool) -> str:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""
         prepared, alone = self._context.prepared, self._context.alone and last
         await self._session.attempt(self._stage, prepared, (), alone=alone)
-        return f"COPY {sum(part.num_rows for part in self._received)}"
+        return f"COPY {self._rows.count}"
 
     async def _stage(self, context: StatementContext) -> None:
-        """Check and stage the rows, in the columns that the table has now."""
+        """Stage the rows, in the columns that the table has now."""
         await context.planner.ready(context.prepared)
         plan = context.prepared.plan
         assert isinstance(plan, CopyFrom), plan
-        target = target_of(context, plan.table)
-        row = _columns(context, plan, target, self._given)
+        self._plan = plan
+        await self._rows.stage(context, plan.table, plan.defaults)
+        if context.alone:
+            await self._session.transactions.commit_implicit()
+
+    def _tell(self, row: int, error: DatabaseError) -> None:
+        """Say in which line `row` is; a record is one line."""
+        table = self._context.planner.reader().state.item(self._plan.table).name
+        error.where = f"COPY {table}, line {self._plan.options.header + row}"
+
+    def abort(self) -> None:
+        """Forget all rows."""
+        self._rows.forget()
+
+
+class GivenRows:
+    """Rows in the columns `given`, until they are staged; `tell` says in an error where one is."""
+
+    def __init__(self, given: RelationDesc, tell: Callable[[int, DatabaseError], None]) -> None:
+        self._given = given
+        self._tell = tell
+        self._received: list[pa.Table] = []
+
+    @property
+    def count(self) -> int:
+        """Return the number of rows."""
+        return sum(part.num_rows for part in self._received)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take more rows."""
+        self._received.append(counted(batch))
+
+    def forget(self) -> None:
+        """Forget all rows."""
+        self._received = []
+
+    async def stage(
+        self, context: StatementContext, table: GlobalId, defaults: Sequence[Scalar]
+    ) -> None:
+        """Check and stage the rows, in the columns that the table has now."""
+        target = target_of(context, table)
+        row = _columns(context, defaults, target, self._given)
         await lock_shared_against_ddl(context, target)
         rows: list[pa.Table] = []
         for received in self._received:
             made = await with_row_outputs(context, received, row, target)
-            with_place = partial(self._with_place, plan, sum(part.num_rows for part in rows))
+            before = sum(part.num_rows for part in rows)
+            tell = partial(self._tell_after, before)
             check = partial(_check, context, target)
-            rows.append(await _first_wrong(context, check, made, with_place))
+            rows.append(await _first_wrong(context, check, made, tell))
             await asyncio.sleep(0)  # there may be many parts
         if rows:
             add = partial(_add, context, target)
-            await _first_wrong(
-                context, add, pa.concat_tables(rows), partial(self._with_place, plan, 0)
-            )
-        if context.alone:
-            await self._session.transactions.commit_implicit()
+            await _first_wrong(context, add, pa.concat_tables(rows), self._tell)
 
-    def _with_place(self, plan: CopyFrom, before: int, row: int, error: DatabaseError) -> None:
-        """Say in which line `row` is, of rows after `before` others; a record is one line."""
-        table = self._context.planner.reader().state.item(plan.table).name
-        error.where = f"COPY {table}, line {plan.options.header + before + row}"
-
-    def abort(self) -> None:
-        """Forget all rows."""
-        self._received = []
+    def _tell_after(self, before: int, row: int, error: DatabaseError) -> None:
+        self._tell(before + row, error)
 
 
 async def _check(context: StatementContext, target: Target, rows: pa.Table) -> pa.Table:
@@ -140,13 +173,13 @@ async def _first_wrong(
 
 
 def _columns(
-    context: StatementContext, plan: CopyFrom, target: Target, given: RelationDesc
+    context: StatementContext, defaults: Sequence[Scalar], target: Target, given: RelationDesc
 ) -> Sequence[Scalar]:
     """Return the table's columns over those that are given; none if they are the same.
 
     Raises UndefinedColumn or DatatypeMismatch if an ALTER TABLE has changed a given column.
     """
-    desc, row = target.desc, [*plan.defaults]
+    desc, row = target.desc, [*defaults]
     for place, (name, column) in enumerate(zip(given.names, given.columns, strict=True)):
         if name not in desc.names:
             table = context.planner.reader().state.item(target.id).name

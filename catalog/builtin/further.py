@@ -31,7 +31,8 @@ def system_relations() -> Iterator[Declaration]:
         "pg_statio_user_indexes": _indexes_with("idx_blks_read", "idx_blks_hit"),
         "pg_statio_all_sequences": _sequences,
         "pg_statio_user_sequences": _sequences,
-        "pg_stat_ssl": _ssl,
+        "pg_stat_ssl": _live("pg_stat_ssl"),
+        "pg_stat_progress_copy": _live("pg_stat_progress_copy"),
     }
     for name, (oid, columns) in SYSTEM_VIEWS.items():
         yield Declaration(oid, "pg_catalog", name, columns, rows.get(name, nothing))
@@ -95,8 +96,9 @@ def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             }
 
 
-def _ssl(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    yield from snapshot.live("pg_stat_ssl")
+def _live(name: str) -> Rows:
+    """Return the rows that only a running environment knows."""
+    return lambda snapshot: snapshot.live(name)
 
 
 def _constraint_table_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -234,3 +234,4 @@ class CopyStatement(Syntax):
     options: tuple[CopyOption, ...]
     at: int
     span: tuple[int, int]  # of the statement in parentheses
+    url: str | None = None  # of files; None: the client sends or receives the rows

@@ -3,6 +3,7 @@
 from foreshore.sql import ast
 from foreshore.sql.ast import CopyOption
 from foreshore.sql.parse.cursors import CursorParser
+from foreshore.sql.parse.lexer import STRING
 
 
 class CopyingParser(CursorParser):
@@ -28,8 +29,11 @@ class CopyingParser(CursorParser):
             self.fail(self.tokens[self.index - 1])
         if not is_from:
             self.expect("to")
-        if not self.accept("stdin") and not self.accept("stdout"):
-            self.unsupported("COPY with a file or program")
+        url: str | None = None
+        if self.token.kind == STRING:
+            url = self.string()
+        elif not self.accept("stdin") and not self.accept("stdout"):
+            self.unsupported("COPY with a program")
         self.accept("with")
         if self.at_symbol("("):
             options = (*old, *self.in_parentheses(self._copy_option))
@@ -37,7 +41,7 @@ class CopyingParser(CursorParser):
             options = (*old, *self._old_options())
         if self.at_word("where"):
             self.unsupported("COPY FROM ... WHERE")
-        return ast.CopyStatement(source, columns, is_from, options, at, span)
+        return ast.CopyStatement(source, columns, is_from, options, at, span, url)
 
     def _source(self) -> ast.CopySource:
         if self.at_word("subscribe"):
@@ -49,6 +53,10 @@ class CopyingParser(CursorParser):
     def _copy_option(self) -> CopyOption:
         at = self.token.start
         name = self.label()
+        if name == "max" and self.accept("file"):
+            self.expect("size")
+            name = "max_file_size"
+            self.accept_symbol("=")
         if self.accept_symbol("*"):
             return CopyOption(name, "*", at)
         if self.at_symbol("("):

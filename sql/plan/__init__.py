@@ -37,7 +37,9 @@ Plan: TypeAlias = (
     | Merge
     | WithChanges
     | CopyFrom
+    | CopyFromFiles
     | CopyTo
+    | CopyToFiles
     | CopyChange
     | CreateDatabase
     | CreateSchema

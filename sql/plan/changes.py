@@ -147,6 +147,36 @@ class CopyFrom:
 
 
 @dataclass(frozen=True, slots=True)
+class FileOptions:
+    """The files of a COPY, below `url`; `options` are those of CSV."""
+
+    url: str
+    format: OneOf["csv", "parquet", "json", "delta"]
+    options: CopyOptions
+    max_file_bytes: int = 256 << 20
+    version: int | None = None  # of a Delta table to be read; None: the last one
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFromFiles(WritePlan):
+    """COPY table (columns) FROM files; the other columns take `defaults`."""
+
+    table: GlobalId
+    columns: tuple[int, ...]
+    defaults: tuple[Scalar, ...]
+    files: FileOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToFiles:
+    """COPY query TO files. With `relation` they are those of a whole table or view."""
+
+    source: "Select"
+    files: FileOptions
+    relation: GlobalId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CopyChange(WritePlan):
     """COPY (statement) TO STDOUT, of the rows that a change of rows returns."""
 

@@ -4,6 +4,7 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Finishing, Relation
 from foreshore.sql.plan import (
     CopyTo,
+    CopyToFiles,
     CreateTableAs,
     Declare,
     Delete,
@@ -32,6 +33,8 @@ def query_read_by(plan: Plan) -> Query | None:
         case ExplainAnalyze(select=Select(query=query)):
             return query
         case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
+            return query
+        case CopyToFiles(source=Select(query=query)):
             return query
         case CreateTableAs(source=relation, with_data=True):
             return all_rows_of(relation)

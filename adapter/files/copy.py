@@ -1,0 +1,189 @@
+"""COPY with files of the server: rows of many files in, all or none; rows of a query out.
+
+Files are read and written on threads, a batch at a time; between batches the statement can be
+cancelled. Rows that come in are staged as those of COPY FROM STDIN are, so nothing of them is
+visible before the commit. Files that go out are visible all at once (`storage/lake/writing.py`).
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.client import Completed
+from foreshore.adapter.files.progress import Progress
+from foreshore.adapter.read.result import taken
+from foreshore.adapter.read.select import select
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.write.copy import GivenRows
+from foreshore.adapter.write.target import target_of
+from foreshore.errors import DatabaseError, UndefinedFile
+from foreshore.sql.plan import CopyFromFiles, CopyToFiles, FileOptions
+from foreshore.storage.lake.columns import WrongValue, from_file
+from foreshore.storage.lake.places import Location
+from foreshore.storage.lake.reading import CsvForm, FileRows, rows_of
+from foreshore.storage.lake.writing import Export, Writer
+from foreshore.types import RelationDesc
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+WRITERS = 4
+
+
+async def copy_from_files(
+    session: "Session", context: StatementContext, plan: CopyFromFiles
+) -> Completed:
+    """Run COPY table FROM files."""
+    desc = target_of(context, plan.table, "COPY FROM").desc
+    given = RelationDesc(
+        tuple(desc.names[i] for i in plan.columns), tuple(desc.columns[i] for i in plan.columns)
+    )
+    table = context.planner.reader().state.item(plan.table).name
+    copies, url = context.coordinator.copies, plan.files.url
+    location = await blocking.run(None, copies.places.find, url)
+    files = await blocking.run(None, location.files)
+    if not files:
+        raise UndefinedFile(f'could not open file "{url}" for reading: No such file or directory')
+    places = _Places(table)
+    rows = GivenRows(given, places.tell)
+    progress = Progress("COPY FROM", session.database, plan.table)
+    with copies.shown(context.pid, progress):
+        batches = _converted(location, files, plan.files, given, table)
+        try:
+            while (found := await blocking.run(None, next, batches, None)) is not None:
+                context.interrupts.check()
+                progress.bytes += found.bytes
+                progress.rows += found.rows.num_rows
+                if found.rows.num_rows:
+                    places.add(found)
+                    rows.add(found.rows)
+        finally:
+            await blocking.run(None, batches.close)  # type: ignore[attr-defined]
+        await rows.stage(context, plan.table, plan.defaults)
+    return Completed(f"COPY {progress.rows}")
+
+
+def _converted(
+    location: Location, files: list[str], options: FileOptions, given: RelationDesc, table: str
+) -> Iterator[FileRows]:
+    """Yield rows as the table has them. Tells file and row of a value that cannot be one."""
+    form = csv_form(options)
+    types = [column.type for column in given.columns]
+    for each in rows_of(location, files, options.format, form, given.names, types):
+        if not each.rows.num_rows:
+            yield each
+            continue
+        arrays: list[pa.Array] = []
+        for name, column, array in zip(given.names, given.columns, each.rows.columns, strict=True):
+            try:
+                arrays.append(from_file(name, array, column.type))
+            except WrongValue as wrong:
+                wrong.error.where = _where(table, each.file, each.first + wrong.row, name)
+                raise wrong.error from None
+            except DatabaseError as error:
+                error.where = f"COPY {table}, file {each.file}, column {name}"
+                raise
+        rows = pa.RecordBatch.from_arrays(arrays, schema=given.arrow_schema())
+        yield FileRows(each.file, each.first, rows, each.bytes)
+
+
+def _where(table: str, file: str, row: int, column: str | None = None) -> str:
+    last = f", column {column}" if column is not None else ""
+    return f"COPY {table}, file {file}, row {row}{last}"
+
+
+class _Places:
+    """Of which file and row the rows of a COPY are."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._starts: list[tuple[int, FileRows]] = []
+        self._rows = 0
+
+    def add(self, rows: FileRows) -> None:
+        """Take up the next rows."""
+        self._starts.append((self._rows, rows))
+        self._rows += rows.rows.num_rows
+
+    def tell(self, row: int, error: DatabaseError) -> None:
+        """Say in an error where the `row`-th row is, from 1."""
+        start, found = next(each for each in reversed(self._starts) if each[0] < row)
+        error.where = _where(self._table, found.file, found.first + row - start - 1)
+
+
+def csv_form(options: FileOptions) -> CsvForm:
+    """Return the form of CSV files."""
+    csv = options.options
+    return CsvForm(csv.delimiter, csv.null, csv.header, csv.quote, csv.escape, csv.match_header)
+
+
+async def copy_to_files(
+    session: "Session", context: StatementContext, plan: CopyToFiles
+) -> Completed:
+    """Run COPY query TO files."""
+    copies, options = context.coordinator.copies, plan.files
+    location = await blocking.run(None, copies.places.find, options.url)
+    selected = await select(context, plan.source)
+    context.close_at_end(selected.source)
+    types = [column.type for column in plan.source.desc.columns]
+    rows = taken(selected, 0, context.interrupts)
+    progress = Progress("COPY TO", session.database, plan.relation)
+    with copies.shown(context.pid, progress), tempfile.TemporaryDirectory() as scratch:
+
+        def begin() -> Export:
+            return Export(
+                location,
+                options.format,
+                csv_form(options),
+                plan.source.desc.names,
+                types,
+                options.max_file_bytes,
+                Path(scratch),
+            )
+
+        export = await blocking.run(None, begin)
+        try:
+            ordered = export.single or plan.source.query.finishing.order_by != ()
+            await _write(context, export, rows.batches, progress, 1 if ordered else WRITERS)
+            await blocking.run(None, export.finish)
+        finally:
+            await blocking.run(None, export.close)
+    return Completed(f"COPY {progress.rows}")
+
+
+async def _write(
+    context: StatementContext, export: Export, batches: object, progress: Progress, count: int
+) -> None:
+    """Deal the batches to writers, each of which is busy with one at most."""
+    free: list[Writer] = [export.writer() for _ in range(count)]
+    first = free[0]
+    busy: dict[asyncio.Future[None], Writer] = {}
+    try:
+        async for batch in batches:  # type: ignore[attr-defined]
+            context.interrupts.check()
+            while not free:
+                with context.interrupts.running():
+                    done, _ = await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+                for future in done:
+                    free.append(busy.pop(future))
+                    future.result()
+            writer = free.pop(0)
+            work = asyncio.ensure_future(blocking.run(None, writer.write, batch))
+            busy[work] = writer
+            progress.rows += batch.num_rows
+            progress.bytes = export.bytes
+        writers = [*free, *busy.values()]
+        for future in list(busy):
+            await future
+        for writer in writers:
+            always = writer is first and progress.rows == 0
+            await blocking.run(None, writer.close, always=always)
+        progress.bytes = export.bytes
+    finally:
+        if busy:
+            await asyncio.wait(busy)

@@ -1,0 +1,103 @@
+"""Bind COPY with files: the format, by its option or the end of the URL, and the options."""
+
+import os
+from collections.abc import Mapping
+
+from msgspec.structs import replace as with_fields
+
+from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
+from foreshore.sizes import bytes_of
+from foreshore.sql import ast
+from foreshore.sql.bind.writes.copy_options import copy_options
+from foreshore.sql.plan import CopyFrom, CopyFromFiles, CopyOptions, FileOptions
+
+_BY_SUFFIX = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_FORMATS = ("csv", "parquet", "json", "delta")
+_OWN = ("max_file_size", "version")
+LEAST_BYTES = 1 << 20
+
+
+def file_options(tree: ast.CopyStatement) -> FileOptions:
+    """Return the options of a COPY with files; raises those errors that COPY's options have."""
+    assert tree.url is not None
+    given = {option.name: option for option in tree.options}
+    format = _format(tree.url, given)
+    size, version = given.get("max_file_size"), given.get("version")
+    rest = [option for option in tree.options if option.name not in _OWN]
+    if format == "csv":
+        csv = [option for option in rest if option.name != "format"]
+        csv.append(ast.CopyOption("format", "csv", tree.at))
+        options = copy_options(with_fields(tree, options=tuple(csv)))
+        if options.force_quote or options.force_null or options.force_not_null:
+            raise FeatureNotSupported("FORCE_QUOTE, FORCE_NULL and FORCE_NOT_NULL with files")
+    else:
+        options = CopyOptions()
+        for option in rest:
+            if option.name != "format":
+                raise SyntaxError_(
+                    f'option "{option.name}" not recognized for format {format}',
+                    position=option.at + 1,
+                )
+    if size is not None and tree.is_from:
+        raise SyntaxError_("MAX FILE SIZE is only for COPY TO", position=size.at + 1)
+    if version is not None and not (tree.is_from and format == "delta"):
+        raise SyntaxError_("VERSION is only for COPY FROM Delta tables", position=version.at + 1)
+    return FileOptions(
+        tree.url,
+        format,  # type: ignore[arg-type]
+        options,
+        256 << 20 if size is None else _size(size),
+        None if version is None else _version(version),
+    )
+
+
+def with_files(plan: CopyFrom, tree: ast.CopyStatement) -> CopyFromFiles:
+    """Return a COPY FROM as one from files."""
+    return CopyFromFiles(plan.table, plan.columns, plan.defaults, file_options(tree))
+
+
+def _format(url: str, given: Mapping[str, ast.CopyOption]) -> str:
+    option = given.get("format")
+    if option is None:
+        found = _BY_SUFFIX.get(os.path.splitext(url.rstrip("/"))[1].lower())
+        if found is None:
+            raise SyntaxError_(
+                "COPY with files needs a FORMAT",
+                sqlstate="42601",
+                hint=f"Formats are: {', '.join(_FORMATS)}",
+            )
+        return found
+    name = str(option.value).lower()
+    if name in ("text", "binary"):
+        raise FeatureNotSupported(f"COPY with files in format {name}", position=option.at + 1)
+    if name not in _FORMATS:
+        raise InvalidParameterValue(
+            f'COPY format "{option.value}" not recognized', position=option.at + 1
+        )
+    return name
+
+
+def _size(option: ast.CopyOption) -> int:
+    try:
+        size = bytes_of(str(option.value))
+    except ValueError:
+        raise InvalidParameterValue(
+            f'invalid value for MAX FILE SIZE: "{option.value}"',
+            hint="A size is a number with a unit, such as 256MB.",
+            position=option.at + 1,
+        ) from None
+    return max(size, LEAST_BYTES)
+
+
+def _version(option: ast.CopyOption) -> int:
+    if not str(option.value).isdigit():
+        raise InvalidParameterValue(
+            f'invalid value for VERSION: "{option.value}"', position=option.at + 1
+        )
+    return int(str(option.value))

@@ -1,0 +1,181 @@
+"""Values of SQL types in files, and back.
+
+Files have the types that all programs know: a type of its own in a file is one of `PLAIN`, and all
+others are text, in the form of a cast to text. A numeric without a scale is decimal(38, 20); if a
+value does not fit, the export fails. Times are in UTC.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import DataError, FeatureNotSupported, NumericValueOutOfRange
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.functions.casts import resolve_cast
+from foreshore.expr.functions.registry import resolve
+from foreshore.expr.ir import Call, Column
+from foreshore.types import (
+    BOOL,
+    BYTEA,
+    DATE,
+    FLOAT4,
+    FLOAT8,
+    INT2,
+    INT4,
+    INT8,
+    NUMERIC_DIGITS,
+    TEXT,
+    TIME_OF_DAY,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    SqlType,
+    array_of,
+    arrow_type,
+    numeric,
+)
+
+PLAIN = frozenset(
+    "bool int2 int4 int8 float4 float8 numeric date time timestamp timestamptz bytea".split()
+) | {"text", "varchar", "bpchar", "name"}
+NUMBER_SCALE = 20
+
+
+class WrongValue(Exception):
+    """A value cannot be converted: which row of the batch, and the error."""
+
+    def __init__(self, row: int, error: DataError) -> None:
+        super().__init__(error.message)
+        self.row = row
+        self.error = error
+
+
+def file_type(type: SqlType) -> pa.DataType:
+    """Return the Arrow type of a column in Parquet and Delta files."""
+    if type.name == "number":
+        return pa.decimal128(NUMERIC_DIGITS, NUMBER_SCALE)
+    if type.element is not None and type.element.name in PLAIN:
+        return arrow_type(type)
+    return arrow_type(type) if type.name in PLAIN else pa.string()
+
+
+def for_file(name: str, column: pa.Array, type: SqlType) -> pa.Array:
+    """Return a column as files have it; raises NumericValueOutOfRange if a value does not fit."""
+    wanted = file_type(type)
+    if type.name == "number":
+        rest = pc.fill_null(pc.binary_length(pc.struct_field(column, "rest")), 0)
+        if pc.max(rest).as_py():
+            raise NumericValueOutOfRange(
+                f'a value of column "{name}" does not fit decimal(38, {NUMBER_SCALE})',
+                hint="Cast the column to text, or to a numeric of another scale.",
+            )
+        return pc.struct_field(column, "value")
+    return column if column.type == wanted else texts(column, type)
+
+
+def texts(column: pa.Array, type: SqlType) -> pa.Array:
+    """Return a column as text, as COPY writes it."""
+    if type.name == "bool":
+        return pc.if_else(column, "t", "f")
+    return column if column.type == pa.string() and type.name in PLAIN else cast(column, type, TEXT)
+
+
+def json_texts(column: pa.Array, type: SqlType) -> pa.Array:
+    """Return the values of a column as JSON."""
+    if type.name in ("int2", "int4", "int8"):
+        found = column.cast(pa.string())
+    elif type.name == "bool":
+        found = pc.if_else(column, "true", "false")
+    elif type.name in ("json", "jsonb"):
+        found = column
+    else:
+        resolved = resolve("to_json", (type,))
+        call = Call(resolved.key, (Column(0, type, True),), resolved.result)
+        found, _ = outcome(call, [column], len(column))
+    return pc.fill_null(found, "null")
+
+
+def type_of_file(name: str, type: pa.DataType) -> tuple[SqlType, pa.DataType]:
+    """Return the SQL type of a column of a file, and the Arrow type to which it is cast before."""
+    found = _plain(type)
+    if found is None and (pa.types.is_list(type) or pa.types.is_large_list(type)):
+        element, inner = type_of_file(name, type.value_type)
+        return array_of(element), pa.list_(inner)
+    if found is None:
+        raise FeatureNotSupported(f'column "{name}" of the file is of type {type}')
+    return found, arrow_type(found)
+
+
+def _plain(type: pa.DataType) -> SqlType | None:
+    checks = (
+        (pa.types.is_boolean, BOOL),
+        (lambda t: t in (pa.int8(), pa.uint8(), pa.int16()), INT2),
+        (lambda t: t in (pa.uint16(), pa.int32()), INT4),
+        (lambda t: t in (pa.uint32(), pa.int64()), INT8),
+        (lambda t: t == pa.uint64(), numeric(20, 0)),
+        (lambda t: t in (pa.float16(), pa.float32()), FLOAT4),
+        (lambda t: t == pa.float64(), FLOAT8),
+        (pa.types.is_date, DATE),
+        (pa.types.is_time, TIME_OF_DAY),
+        (pa.types.is_string, TEXT),
+        (pa.types.is_large_string, TEXT),
+        (lambda t: t == pa.string_view(), TEXT),
+        (pa.types.is_null, TEXT),
+        (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), BYTEA),
+        (pa.types.is_fixed_size_binary, BYTEA),
+    )
+    if pa.types.is_decimal(type):
+        return numeric(NUMERIC_DIGITS, type.scale) if 0 <= type.scale <= NUMERIC_DIGITS else None
+    if pa.types.is_timestamp(type):
+        return TIMESTAMP if type.tz is None else TIMESTAMPTZ
+    if pa.types.is_dictionary(type):
+        return _plain(type.value_type)
+    for check, found in checks:
+        if check(type):
+            return found
+    return None
+
+
+def from_file(name: str, column: pa.Array, target: SqlType) -> pa.Array:
+    """Return a column of a file as values of `target`; raises WrongValue."""
+    source, first = type_of_file(name, column.type)
+    try:
+        values = column if column.type == first else column.cast(first)
+    except pa.ArrowInvalid as error:
+        raise WrongValue(0, DataError(f'column "{name}": {error}')) from None
+    if source.name == "numeric" and target.name == "number":
+        source = SqlType("numeric", scale=source.scale, trim=True)
+    return cast(values, source, target)
+
+
+def cast(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
+    """Return a column's values cast as an assignment does, or explicitly if there is none.
+
+    Raises WrongValue for the first value that cannot be cast.
+    """
+    resolved = resolve_cast(source, target, "assignment") or resolve_cast(
+        source, target, "explicit"
+    )
+    if resolved is None:
+        raise FeatureNotSupported(f"cannot cast type {source} to {target}")
+    if resolved.key == "relabel":
+        return column
+    call = Call(resolved.key, (Column(0, source, True),), resolved.result)
+    found, errors = outcome(call, [column], len(column))
+    if errors is not None and errors.null_count < len(errors):
+        row = pc.index(pc.is_valid(errors), True).as_py()
+        raise WrongValue(row, DataError.parse(errors[row].as_py()))
+    if resolved.result != target and found.type != arrow_type(target):
+        return cast(found, resolved.result, target)
+    return found
+
+
+def batch_for_file(
+    batch: pa.RecordBatch, names: Sequence[str], types: Sequence[SqlType]
+) -> pa.RecordBatch:
+    """Return rows as Parquet files have them."""
+    arrays = [
+        for_file(name, column, type)
+        for name, column, type in zip(names, batch.columns, types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, list(names))

@@ -1,0 +1,157 @@
+"""Where COPY may read and write files: below the directories and buckets that the operator names.
+
+    --copy-dir /srv/exchange --copy-dir 's3://BUCKET/PREFIX?endpoint=URL&region=NAME'
+
+A URL of a statement is `file:///PATH`, an absolute path, or `s3://BUCKET/KEY`. Directories are
+compared after symbolic links have been followed, so a link out of an allowed directory leads
+nowhere. Nothing is allowed that is not named, and nothing within the data directory.
+"""
+
+import fnmatch
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from foreshore.errors import InsufficientPrivilege, InvalidName, InvalidParameterValue
+from foreshore.storage.blob import Blob, FileBlob, open_blob
+
+PATTERN = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place within an allowed one: a file, a directory, or a pattern of files."""
+
+    url: str  # as given
+    blob: Blob
+    root: Path | None  # the allowed directory, None in a bucket
+    key: str  # within it; no slash at its ends
+
+    @property
+    def path(self) -> Path:
+        """Return the path of a local place."""
+        assert self.root is not None, self.url
+        return self.root / self.key
+
+    def files(self) -> list[str]:
+        """Return the keys of the files that the URL stands for, sorted.
+
+        That is a file, the files that match a pattern, or those of a directory, whose names do not
+        begin with a dot or an underscore.
+        """
+        if PATTERN & set(self.key):
+            fixed = self.key[: min(self.key.index(c) for c in PATTERN & set(self.key))]
+            return sorted(
+                key for key in self._below(fixed) if _matches(key, self.key) and _is_data(key)
+            )
+        if self.root is not None and self.path.is_file():
+            return [self.key]
+        inside = f"{self.key}/" if self.key else ""
+        found = sorted(
+            key for key in self._below(inside) if _is_data(key) and "/" not in key[len(inside) :]
+        )
+        return found or sorted(key for key in self._below(self.key) if key == self.key)
+
+    def local(self, key: str, scratch: Path) -> Path | None:
+        """Return a file as a local one, fetched into `scratch` if need be; None if it is gone."""
+        if self.root is not None:
+            path = Path(os.path.realpath(self.root / key))
+            if not path.is_relative_to(self.root):
+                raise _refused(self.url)
+            return path if path.is_file() else None
+        path = scratch / key.replace("/", "-")
+        return path if self.blob.fetch(key, path) else None
+
+    def _below(self, prefix: str) -> Iterator[str]:
+        if self.root is None:
+            yield from (key for key, _ in self.blob.list(prefix))
+            return
+        start = self.root / (prefix if prefix.endswith("/") else os.path.dirname(prefix))
+        for directory, _, names in os.walk(start):
+            for name in names:
+                key = (Path(directory) / name).relative_to(self.root).as_posix()
+                if key.startswith(prefix):
+                    yield key
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlaces:
+    """The allowed places, by their URLs or paths."""
+
+    allowed: Sequence[str] = ()
+    data_dir: Path | None = None
+    blobs: dict[str, Blob] = field(default_factory=dict, compare=False)
+
+    def find(self, url: str) -> Location:
+        """Return the place that a URL names.
+
+        Raises InsufficientPrivilege if it is not below an allowed one, InvalidName if it is
+        relative, InvalidParameterValue if it is of another kind. Looks at directories.
+        """
+        parts = urlsplit(url)
+        if parts.scheme == "s3":
+            return self._in_bucket(url)
+        if parts.scheme not in ("", "file") or (parts.scheme == "file" and parts.netloc):
+            raise InvalidParameterValue(
+                f'unrecognized URL "{url}"', hint="Valid are file:///PATH and s3://BUCKET/KEY."
+            )
+        path = unquote(parts.path) if parts.scheme else url
+        if not path.startswith("/"):
+            raise InvalidName("relative path not allowed for COPY to file")
+        return self._local(url, path)
+
+    def _local(self, url: str, path: str) -> Location:
+        fixed, _, rest = _without_pattern(path.rstrip("/"))
+        real = Path(os.path.realpath(fixed))
+        if self.data_dir is not None and real.is_relative_to(os.path.realpath(self.data_dir)):
+            raise _refused(url)
+        for each in self.allowed:
+            if urlsplit(each).scheme == "s3":
+                continue
+            root = Path(os.path.realpath(each.removeprefix("file://")))
+            if real.is_relative_to(root) and ".." not in Path(rest).parts:
+                key = (real / rest).relative_to(root).as_posix()
+                return Location(url, FileBlob(root), root, "" if key == "." else key)
+        raise _refused(url)
+
+    def _in_bucket(self, url: str) -> Location:
+        parts = urlsplit(url)
+        wanted = unquote(parts.path).strip("/")
+        for each in self.allowed:
+            place = urlsplit(each)
+            prefix = unquote(place.path).strip("/")
+            if place.scheme != "s3" or place.netloc != parts.netloc or parts.query:
+                continue
+            if prefix and wanted != prefix and not wanted.startswith(f"{prefix}/"):
+                continue
+            if each not in self.blobs:
+                self.blobs[each] = open_blob(each, Path())
+            return Location(url, self.blobs[each], None, wanted[len(prefix) :].strip("/"))
+        raise _refused(url)
+
+
+def _without_pattern(path: str) -> tuple[str, str, str]:
+    """Return the directories of a path before the first with a pattern, and the rest."""
+    parts = path.split("/")
+    for place, part in enumerate(parts):
+        if PATTERN & set(part):
+            return "/".join(parts[:place]) or "/", "/", "/".join(parts[place:])
+    return path or "/", "", ""
+
+
+def _matches(key: str, pattern: str) -> bool:
+    parts, wanted = key.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+
+
+def _is_data(key: str) -> bool:
+    return not key.rpartition("/")[2].startswith((".", "_"))
+
+
+def _refused(url: str) -> InsufficientPrivilege:
+    return InsufficientPrivilege(
+        f'COPY may not use "{url}"',
+        hint="The server's option --copy-dir names the directories and buckets that it may use.",
+    )

@@ -1,0 +1,230 @@
+"""COPY with files of the server: what goes out comes in again, all or none, with the rights for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from threading import Event
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from foreshore.errors import DatabaseError
+from foreshore.storage.lake.places import CopyPlaces
+from foreshore.storage.lake.writing import Writer
+from tests.adapter.harness import TestEnvironment, until
+from tests.harness import object_store
+
+COLUMNS = (
+    "k int, b bool, i2 smallint, i8 bigint, f8 float8, n numeric(12,3), nn numeric, t text, "
+    "v varchar(9), c char(4), by bytea, u uuid, j jsonb, d date, ti time, ts timestamp, "
+    "tz timestamptz, iv interval, a int[], ta text[]"
+)
+ROWS = (
+    "(1, true, -3, 9223372036854775807, 1.5, 12.345, 1.50, E'a,\"b\"\\nc', 'v', 'ab', '\\x00ff', "
+    "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{\"a\": [1, null]}', '2024-02-29', '23:59:59.5', "
+    "'2024-01-02 03:04:05.000006', '2024-01-02 03:04:05+00', '1 mon 2 days', '{1,NULL,3}', '{x,\"y z\"}')",
+    "(2" + ", NULL" * 19 + ")",
+    "(3, false, 0, 0, 'NaN', 0, -7, '', '', '', '', NULL, 'null', '1999-12-31', '00:00', NULL, "
+    "NULL, '-1 us', '{}', '{}')",
+)
+
+
+@pytest.fixture
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory beside the data."""
+    return tmp_path_factory.mktemp("outside")
+
+
+async def _filled(env: TestEnvironment, place: Path) -> None:
+    place.mkdir(exist_ok=True)  # noqa: ASYNC240
+    env.environment.let_copy([str(place)], env.data_dir)
+    await env.ran("a", f"CREATE TABLE t ({COLUMNS})", f"INSERT INTO t VALUES {', '.join(ROWS)}")
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+async def test_rows_that_went_out_come_in_again(
+    own_env: TestEnvironment, outside: Path, format: str
+) -> None:
+    env, place = own_env, outside / "out"
+    await _filled(env, place)
+    columns = [column.split()[0] for column in COLUMNS.split(", ")]
+    if format == "json":  # arrays of JSON are no arrays of PostgreSQL
+        columns = [name for name in columns if name not in ("a", "ta")]
+    names = ", ".join(columns)
+    await env.ran("a", "CREATE TABLE again (LIKE t)")
+    url = f"file://{place}/one"
+    assert await env.query("a", f"COPY t ({names}) TO '{url}' (FORMAT {format})") == "COPY 3"
+    success = json.loads((place / "one" / "_SUCCESS").read_bytes())
+    assert success["rows"] == 3
+    assert {each["file"] for each in success["files"]} == {
+        path.name for path in (place / "one").iterdir() if path.name != "_SUCCESS"
+    }
+    answer = await env.query("a", f"COPY again ({names}) FROM '{url}' (FORMAT {format})")
+    assert answer == "COPY 3"
+    if format != "csv":  # Parquet has no scale of a single value, and null is no value in JSON
+        await env.ran("a", "UPDATE t SET nn = trim_scale(nn)")
+    if format == "json":
+        await env.ran(
+            "a", "UPDATE t SET j = NULL WHERE j = 'null'", "UPDATE t SET nn = 1.50 WHERE k = 1"
+        )
+    expected = await env.ran("a", f"SELECT {names} FROM t ORDER BY k")
+    assert await env.ran("a", f"SELECT {names} FROM again ORDER BY k") == expected
+    assert [path.name for path in place.iterdir()] == ["one"]
+    assert "58P02" in await env.query("a", f"COPY t TO '{url}' (FORMAT {format})")
+
+
+async def test_a_query_goes_to_one_file_or_to_many_of_a_size(
+    own_env: TestEnvironment, outside: Path
+) -> None:
+    env, place = own_env, outside / "out"
+    await _filled(env, place)
+    query = "SELECT x, repeat(x::text, 20) AS y FROM generate_series(1, 100000) AS g (x) ORDER BY x DESC"
+    await env.ran("a", f"COPY ({query}) TO '{place}/rows.parquet'")
+    table = pq.read_table(place / "rows.parquet")
+    assert table.column("x").to_pylist() == list(range(100000, 0, -1))
+    await env.ran(
+        "a", f"COPY ({query}) TO '{place}/many' (FORMAT csv, HEADER, MAX FILE SIZE '1MB')"
+    )
+    files = sorted((place / "many").glob("part-*.csv"))
+    assert len(files) > 5
+    assert max(path.stat().st_size for path in files) < 8_000_000
+    await env.ran("a", "CREATE TABLE many (x int, y text)")
+    assert (
+        await env.query(
+            "a", f"COPY many FROM 'file://{place}/many/*.csv' (FORMAT csv, HEADER match)"
+        )
+        == "COPY 100000"
+    )
+    assert await env.ran(
+        "a", "SELECT count(*), sum(x) FROM many WHERE y = repeat(x::text, 20)"
+    ) == ("100000|5000050000\nSELECT 1")
+
+
+async def test_a_wrong_row_is_told_by_file_and_row_and_leaves_nothing(
+    own_env: TestEnvironment, outside: Path
+) -> None:
+    env, place = own_env, outside / "in"
+    await _filled(env, place)
+    await env.ran("a", "CREATE TABLE s (x int CHECK (x < 100), y text NOT NULL)")
+    (place / "1.csv").write_text("1,a\n2,b\n")
+    (place / "2.csv").write_text("3,c\nfour,d\n")
+    session = await env.session("a")
+    answer = await env.query("a", f"COPY s FROM '{place}/*.csv'")
+    assert answer.startswith("ERROR 22P02"), answer
+    for content, code, row in (
+        ("3,c\n400,d\n", "23514", 2),
+        ("3,c\n4,d\n5,\n", "23502", 3),
+        ("3,c\n4\n", "22P04", None),
+    ):
+        (place / "2.csv").write_text(content)
+        with pytest.raises(DatabaseError, match=r".") as caught:
+            async for _ in session.simple(f"COPY s FROM '{place}/*.csv'"):
+                pass
+        await session.fail()
+        assert caught.value.sqlstate == code, caught.value
+        if row is not None:
+            assert caught.value.where == f"COPY s, file 2.csv, row {row}"
+    assert await env.ran("a", "SELECT count(*) FROM s") == "0\nSELECT 1"
+    pq.write_table(pa.table({"y": ["p"], "x": [7]}), place / "3.parquet")
+    assert await env.query("a", f"COPY s FROM '{place}/3.parquet'") == "COPY 1"
+    assert "22P04" in await env.query("a", f"COPY s (y) FROM '{place}/1.csv' (FORMAT parquet)")
+
+
+async def test_only_allowed_places_and_roles_use_files(
+    own_env: TestEnvironment, outside: Path
+) -> None:
+    env, place = own_env, outside / "in"
+    await env.ran("a", "CREATE TABLE s (x int)")
+    (outside / "other").mkdir()
+    (outside / "other" / "1.csv").write_text("1\n")
+    refused = "ERROR 42501: COPY may not use"
+    assert refused in await env.query(
+        "a", f"COPY s FROM '{outside}/other/1.csv'"
+    )  # none by default
+    place.mkdir()
+    env.environment.let_copy([f"file://{place}"], env.data_dir)
+    (place / "link").symlink_to(outside / "other")
+    (place / "file.csv").symlink_to(outside / "other" / "1.csv")
+    for url in (
+        f"{outside}/other/1.csv",
+        f"{place}/../other/1.csv",
+        f"{place}/*/../../other/1.csv",
+        f"file://{place}/link/1.csv",
+        f"{place}/file.csv",
+        f"{place}/file*.csv",
+        f"{env.data_dir}/x.csv",
+        "s3://bucket/x.csv",
+    ):
+        assert refused in await env.query("a", f"COPY s FROM '{url}'"), url
+        if "*" not in url and not url.endswith("file.csv"):
+            assert refused in await env.query("a", f"COPY s TO '{url}'"), url
+    assert "42602" in await env.query("a", "COPY s FROM 'x.csv'")
+    assert "58P01" in await env.query("a", f"COPY s FROM '{place}/none.csv'")
+    await env.ran("a", "CREATE ROLE r", "GRANT ALL ON s TO r", f"COPY s TO '{place}/x.csv'")
+    await env.ran("r", "SET SESSION AUTHORIZATION r")
+    needed = "ERROR 42501: must be superuser or have privileges of the pg_"
+    assert f"{needed}read_server_files role to COPY from a file" in await env.query(
+        "r", f"COPY s FROM '{place}/x.csv'"
+    )
+    assert f"{needed}write_server_files role to COPY to a file" in await env.query(
+        "r", f"COPY s TO '{place}/y.csv'"
+    )
+    await env.ran("a", "GRANT pg_read_server_files, pg_write_server_files TO r")
+    assert await env.query("r", f"COPY s FROM '{place}/x.csv'") == "COPY 0"
+    assert await env.query("r", f"COPY s TO '{place}/y.csv'") == "COPY 0"
+
+
+async def test_a_cancelled_export_leaves_nothing_and_is_shown_while_it_runs(
+    own_env: TestEnvironment, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, place = own_env, outside / "out"
+    await _filled(env, place)
+    go_on = Event()
+    write = Writer.write
+
+    def held(writer: Writer, batch: pa.RecordBatch) -> None:
+        write(writer, batch)
+        go_on.wait(30)
+
+    monkeypatch.setattr(Writer, "write", held)
+    copies = env.environment.coordinator.copies
+    assert isinstance(copies.places, CopyPlaces)
+    query = "SELECT x FROM generate_series(1, 1000000) AS g (x)"
+    running = asyncio.create_task(
+        env.query("a", f"COPY ({query}) TO '{place}/x' (FORMAT csv)", alone=False)
+    )
+    await until(lambda: any(each.rows for each in copies.running.values()))
+    shown = "SELECT command, type, relid, tuples_processed > 0 FROM pg_stat_progress_copy"
+    assert await env.query("b", shown, alone=False) == "COPY TO|FILE|0|t\nSELECT 1"
+    (pid,) = copies.running
+    await env.query("b", f"SELECT pg_cancel_backend({pid})", alone=False)
+    go_on.set()
+    assert "57014" in await running
+    assert list(place.iterdir()) == []
+    assert copies.running == {}
+    assert await env.ran("a", "SELECT * FROM pg_stat_progress_copy") == "SELECT 0"
+
+
+async def test_a_bucket_takes_and_gives_files(own_env: TestEnvironment) -> None:
+    env = own_env
+    with object_store() as store:
+        env.environment.let_copy([store.url("allowed")], env.data_dir)
+        await env.ran(
+            "a", "CREATE TABLE s (x int, y text)", "INSERT INTO s VALUES (1, 'a'), (2, NULL)"
+        )
+        url = f"s3://{store.bucket}/allowed"
+        for count, format in ((2, "parquet"), (4, "csv"), (8, "json")):
+            place = f"{url}/{format}"
+            assert await env.query("a", f"COPY s TO '{place}' (FORMAT {format})") == f"COPY {count}"
+            assert "58P02" in await env.query("a", f"COPY s TO '{place}' (FORMAT {format})")
+            answer = await env.query("a", f"COPY s FROM '{place}/*' (FORMAT {format})")
+            assert answer == f"COPY {count}"
+            await env.ran("a", f"COPY s TO '{place}.{format}'")
+        assert "42501" in await env.query("a", f"COPY s TO 's3://{store.bucket}/other.csv'")
+        assert "42501" in await env.query("a", f"COPY s TO '{url}b/other.csv'")
+        broken = "COPY (SELECT 1 / (x - 100000) FROM generate_series(1, 100000) AS g (x)) TO"
+        assert "22012" in await env.query("a", f"{broken} '{url}/broken' (FORMAT csv)")
+        assert "58P01" in await env.query("a", f"COPY s FROM '{url}/broken' (FORMAT csv)")
