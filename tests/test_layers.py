@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server": {"adapter"},
     "foreshore": set(),  # the vocabulary, which all may import
 }
+DATA_SOURCE = ROOT / "foreshore" / "spark"  # the way in for Spark jobs of users: beside the server
 MOST_LINES = 600  # of a file; past these there are usually two ideas
 MOST_FILES = 15  # in a folder of the adapter
 COMPOSITION_ROOT = ROOT / "server" / "main.py"
@@ -45,11 +46,23 @@ def imported(file: Path) -> Iterator[str]:
 def test_a_layer_imports_only_those_below(layer: str) -> None:
     allowed = tuple(f"{name}." for name in MAY_IMPORT[layer] | {layer})
     for file in sorted((ROOT / layer).rglob("*.py")):
+        if file.is_relative_to(DATA_SOURCE):
+            continue
         for name in imported(file) if file != COMPOSITION_ROOT else ():
             package, _, rest = name.partition(".")
             assert package not in MAY_IMPORT.keys() - {"foreshore"}, f"{file}: say foreshore.{name}"
             if package == "foreshore" and rest.partition(".")[0] in MAY_IMPORT:
                 assert f"{rest}.".startswith(allowed), f"{file} imports {name}"
+
+
+def test_the_data_source_reads_storage_only_and_nothing_imports_it() -> None:
+    for file in DATA_SOURCE.glob("*.py"):
+        layers = {name.split(".")[1] for name in imported(file) if name.startswith("foreshore.")}
+        assert not layers & (MAY_IMPORT.keys() - {"storage", "catalog"}), file
+    for layer in MAY_IMPORT:
+        for file in (ROOT / layer).rglob("*.py"):
+            inside = file.is_relative_to(DATA_SOURCE)
+            assert inside or not any(n.startswith("foreshore.spark") for n in imported(file)), file
 
 
 def test_every_package_is_shipped() -> None:

@@ -1,0 +1,228 @@
+"""The data source itself: batch reads as of a time or of changes; `stream.py` has streams.
+
+What `load()` opens is part of the DataFrame: all its actions read the same files as of the same
+time, for as long as the lease on them lives. Tasks renew it; without any it ends after an hour. A
+file that is gone nevertheless makes the task fail, never leaves rows out.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from foreshore.errors import DatabaseError, InvalidParameterValue
+from foreshore.spark.columns import for_spark, spark_schema
+from foreshore.spark.conditions import Condition, Operator, is_comparable
+from foreshore.spark.opened import Collection, open_collection
+from foreshore.spark.options import Options, parse
+from foreshore.spark.parts import Changes, Contents, Part, Wanted, parts, read
+
+_OPERATORS: dict[type, Operator] = {
+    EqualTo: "=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    In: "in",
+    IsNull: "null",
+    IsNotNull: "not null",
+}
+
+
+class PartPartition(InputPartition):
+    """A part as Spark passes it on to a task."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(None)
+        self.part = part
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a DataFrame reads."""
+
+    collection: Collection
+    wanted: Wanted
+
+
+class ForeshoreDataSource(DataSource):
+    """`format("foreshore")`."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        with told():
+            self.parsed = parse(dict(options))
+        self.opened: Opened | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "foreshore"
+
+    def schema(self) -> Any:
+        """Return the columns, and open what they are of."""
+        with told():
+            self.opened = opened(self.parsed)
+            places = columns_of(self.opened.collection, self.parsed)
+            return spark_schema(schema_of(self.opened.collection, places, self.parsed))
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """Return the reader of the rows or changes."""
+        with told():
+            found = self.opened or opened(self.parsed)
+            places = columns_of(found.collection, self.parsed)
+            expected = spark_schema(schema_of(found.collection, places, self.parsed))
+            if [field.name for field in expected] != [field.name for field in schema]:
+                raise InvalidParameterValue(
+                    "a schema of one's own is not supported", hint='Use option("columns", "a, b").'
+                )
+        return Reader(found, self.parsed, places)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """Return the reader of a stream of changes."""
+        from foreshore.spark.stream import StreamReader
+
+        return StreamReader(replace(self.parsed, changes=True))
+
+
+class Reader(DataSourceReader):
+    """Reads what was opened, in parts."""
+
+    def __init__(self, opened: Opened, options: Options, columns: tuple[int, ...]) -> None:
+        self.opened = opened
+        self.options = options
+        self.columns = columns
+        self.conditions: tuple[Condition, ...] = ()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Take up the filters that skip anything; Spark applies all of them, too."""
+        self.conditions = tuple(
+            condition
+            for each in filters
+            if (condition := condition_of(self.opened.collection, each)) is not None
+        )
+        yield from filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the parts."""
+        return planned(self.opened, self.options, self.columns, self.conditions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part."""
+        yield from batches(partition)
+
+
+def opened(options: Options) -> Opened:
+    """Return the collection with what of it is wanted, which is readable."""
+    collection, _ = open_collection(options.place, options.collection, options.lease_ms)
+    if not options.changes:
+        as_of = collection.latest if options.as_of is None else options.as_of
+        collection.check(as_of, as_of)
+        return Opened(collection, Contents(as_of))
+    start = collection.since if options.start is None else options.start
+    end = collection.latest if options.end is None else options.end
+    if end < start:
+        raise InvalidParameterValue(f"there are no times later than {start} and up to {end}")
+    collection.check(start, end)
+    return Opened(collection, Changes(start + 1, end + 1))
+
+
+def columns_of(collection: Collection, options: Options) -> tuple[int, ...]:
+    """Return the places of the wanted columns."""
+    names = collection.schema.names[:-2]
+    if options.columns is None:
+        return tuple(range(len(names)))
+    for name in options.columns:
+        if name not in names:
+            raise InvalidParameterValue(f'{collection.name} has no column "{name}"')
+    return tuple(names.index(name) for name in options.columns)
+
+
+def schema_of(collection: Collection, places: tuple[int, ...], options: Options) -> pa.Schema:
+    """Return the fields of what is read: of changes also time and diff."""
+    schema = collection.schema
+    ends = list(schema)[-2:] if options.changes else []
+    return pa.schema([*(schema.field(i).with_nullable(True) for i in places), *ends])
+
+
+def condition_of(collection: Collection, filter: Filter) -> Condition | None:
+    """Return a filter as a condition, None if it would skip nothing."""
+    operator = _OPERATORS.get(type(filter))
+    attribute = getattr(filter, "attribute", ())
+    schema = collection.schema
+    if operator is None or len(attribute) != 1 or attribute[0] not in schema.names[:-2]:
+        return None
+    place = schema.names.index(attribute[0])
+    value = getattr(filter, "value", None)
+    if operator == "in":
+        value = tuple(each for each in value if each is not None)
+    values = value if operator == "in" else () if operator in ("null", "not null") else (value,)
+    if not all(is_comparable(schema.types[place], each) for each in values):
+        return None
+    if not values and operator not in ("null", "not null"):
+        return None
+    return Condition(place, attribute[0], operator, value)
+
+
+def planned(
+    opened: Opened,
+    options: Options,
+    columns: tuple[int, ...],
+    conditions: tuple[Condition, ...] = (),
+) -> list[InputPartition]:
+    """Return the partitions of what was opened."""
+    with told(), cache_of(options) as cache:
+        found = parts(
+            opened.collection, opened.wanted, columns, conditions, options.partitions, cache
+        )
+    return [PartPartition(part) for part in found]
+
+
+def batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a partition as Spark takes them."""
+    assert isinstance(partition, PartPartition), partition
+    with told():
+        for batch in read(partition.part):
+            if batch.num_rows:
+                names = batch.schema.names
+                arrays = list(map(for_spark, names, batch.columns))
+                yield pa.RecordBatch.from_arrays(arrays, names)
+
+
+@contextmanager
+def cache_of(options: Options) -> Iterator[Path]:
+    """Yield the directory for files of a remote store, by default one that is then removed."""
+    if options.cache:
+        yield Path(options.cache)
+        return
+    with tempfile.TemporaryDirectory() as place:
+        yield Path(place)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Show the hint of an error, too: Spark shows the text of an exception only."""
+    try:
+        yield
+    except DatabaseError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        raise RuntimeError(f"{error.message}{hint}") from error

@@ -1,0 +1,203 @@
+"""The PySpark data source reads what SELECT ... AS OF returns, while a server writes and compacts."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import time as clock
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.bulk.spark_session import SparkOptions, start_spark
+from foreshore.output_style import OutputStyle
+from foreshore.server.text_columns import text_column
+from foreshore.spark import parts, register
+from foreshore.spark.opened import Place, open_collection
+from foreshore.spark.source import ForeshoreDataSource, columns_of
+from foreshore.types import SqlType, arrow_type
+from tests.files.test_open import Rows, answer
+from tests.files.writing import TYPES, busy, create, written
+from tests.harness import Server, java, until
+
+Read = Callable[[dict[str, str]], pa.Table]
+
+
+def by_reader(options: dict[str, str]) -> pa.Table:
+    """Read what Spark's tasks would, in this process."""
+    source = ForeshoreDataSource(options)
+    reader = source.reader(source.schema())
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return pa.Table.from_batches(batches) if batches else None
+
+
+def rows_of(table: pa.Table | None, name: str) -> Rows:
+    """Return the rows in the text format of the wire."""
+    if table is None:
+        return Counter()
+    columns = [
+        text_column(as_stored(column.combine_chunks(), type), type, OutputStyle()).to_pylist()
+        for column, type in zip(table.columns, TYPES[name], strict=True)
+    ]
+    return Counter(zip(*columns, strict=True))
+
+
+def as_stored(column: pa.Array, type: SqlType) -> pa.Array:
+    """Return a column as the database keeps it."""
+    if type.name != "time":
+        return column.cast(arrow_type(type))
+    times = [None if text is None else clock.fromisoformat(text) for text in column.to_pylist()]
+    return pa.array(times, arrow_type(type))
+
+
+def compare(server: Server, read: Read, pairs: int) -> Counter[str]:
+    """Compare random collections at random times; return how often each was."""
+    chosen = random.Random(7)
+    compared: Counter[str] = Counter()
+    with server.connect() as connection:
+        connection.execute("SET idle_in_transaction_session_timeout = 0")  # Spark takes its time
+        while compared.total() < pairs:
+            name = chosen.choice(list(TYPES))
+            options = {"path": str(server.data_dir), "collection": name, "partitions": "5"}
+            found, lease = open_collection(Place(options["path"]), name, 60_000)
+            assert lease is not None
+            lease.end()
+            if found.upper <= found.since:
+                continue  # nothing of the view is in the log yet
+            as_of = chosen.randrange(max(found.since, found.upper - 3_000), found.upper)
+            connection.execute("BEGIN READ ONLY")  # holds the time for as long as it is looked at
+            try:
+                expected = answer(connection, name, as_of)
+            except psycopg.errors.InvalidParameterValue:
+                connection.execute("ROLLBACK")
+                continue  # it was just forgotten
+            rows = rows_of(read({**options, "asOf": str(as_of)}), name)
+            amiss = [*(rows - expected).items()][:2], [*(expected - rows).items()][:2]
+            assert rows == expected, f"{name} as of {as_of}: {amiss}"
+            connection.execute("COMMIT")
+            compared[name] += 1
+    return compared
+
+
+def test_parts_hold_the_rows_of_any_time_while_a_server_compacts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "ROWS_OF_A_PART", 3)
+    with busy(tmp_path) as server:
+        with server.connect() as connection:
+            create(connection)
+        time.sleep(1)
+        with written(server):
+            assert len(compare(server, by_reader, 40)) == len(TYPES)
+        with server.connect() as connection:
+            changes_add_up(server, connection)
+
+
+def changes_add_up(server: Server, connection: psycopg.Connection[Any]) -> None:
+    """Compare the rows of a time, and the changes since, with the rows of a later time."""
+    options = {"path": str(server.data_dir), "collection": "every", "columns": "k,te,i4"}
+    found, _ = open_collection(Place(options["path"]), "every", 60_000)
+    start = found.since
+    before = ForeshoreDataSource({**options, "asOf": str(start)})
+    reader = before.reader(before.schema())
+    rows: Counter[Any] = Counter()
+    for part in reader.partitions():
+        for batch in reader.read(part):
+            rows.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    changes = by_reader({**options, "changes": "true", "from": str(start), "to": str(found.latest)})
+    for *row, at, diff in zip(*(c.to_pylist() for c in changes.columns), strict=True):
+        assert start < at <= found.latest
+        rows[tuple(row)] += diff
+    after = by_reader({**options, "asOf": str(found.latest)})
+    expected = Counter(zip(*(c.to_pylist() for c in after.columns), strict=True))
+    assert {row: n for row, n in rows.items() if n} == expected
+    assert columns_of(found, ForeshoreDataSource(options).parsed)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    java()
+    session = start_spark(
+        SparkOptions(
+            tmp_path_factory.mktemp("spark") / "scratch",
+            memory_mb=1024,
+            configuration={"spark.sql.shuffle.partitions": "2"},
+        )
+    )
+    register(session)
+    return session
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with busy(tmp_path_factory.mktemp("filled")) as server:
+        with server.connect() as connection:
+            create(connection)
+        time.sleep(1)
+        yield server
+
+
+@pytest.mark.full
+def test_spark_reads_the_rows_of_any_time(spark: Any, filled: Server) -> None:
+    def read(options: dict[str, str]) -> pa.Table:
+        return spark.read.format("foreshore").options(**options).load().toArrow()
+
+    with written(filled):
+        compare(filled, read, 4)
+
+
+@pytest.mark.full
+def test_spark_skips_row_groups_by_filters_and_agrees(spark: Any, filled: Server) -> None:
+    options = {"path": str(filled.data_dir), "collection": "account"}
+    frame = spark.read.format("foreshore").options(**options).load()
+    assert frame.filter("id >= 2 AND id IN (1, 2, 3)").count() == 2
+    assert frame.filter("id IS NULL").count() == 0
+    assert sorted(frame.schema.names) == ["balance", "id"]
+    with pytest.raises(Exception, match='unknown option "pathh"'):
+        spark.read.format("foreshore").options(pathh="x").load()
+    with pytest.raises(Exception, match='relation "nothing" does not exist'):
+        spark.read.format("foreshore").options(
+            path=str(filled.data_dir), collection="nothing"
+        ).load()
+
+
+@pytest.mark.full
+def test_a_stream_holds_each_change_once(spark: Any, filled: Server, tmp_path: Path) -> None:
+    options = {"path": str(filled.data_dir), "collection": "account"}
+    seen: list[Counter[Any]] = []
+
+    def take(batch: Any, number: int) -> None:
+        rows: Counter[Any] = Counter()
+        for *row, _, diff in batch.collect():
+            rows[tuple(row)] += diff
+        seen.append(rows)
+
+    def start() -> Any:
+        stream = spark.readStream.format("foreshore").options(**options).load()
+        writer = stream.writeStream.foreachBatch(take)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    def totals() -> dict[Any, int]:
+        sums: Counter[Any] = Counter()
+        for rows in seen:
+            sums.update(rows)
+        return {row: n for row, n in sums.items() if n}
+
+    def reached(expected: Counter[Any]) -> bool:
+        return totals() == expected
+
+    for _ in range(2):  # the second one goes on from the checkpoint
+        with filled.connect() as connection:
+            query = start()
+            connection.execute("UPDATE account SET balance = balance + 1 WHERE id < 3")
+            expected = Counter(connection.execute("SELECT id, balance FROM account").fetchall())
+            until(partial(reached, expected), "the stream has the rows", 90)
+            query.stop()
+            assert query.exception() is None
+            connection.execute("UPDATE account SET balance = balance - 1 WHERE id < 2")
