@@ -81,7 +81,11 @@ def coerce(
         if isinstance(scalar, Literal):
             return literal_of(planning, scalar.value, target, context, at)
         if isinstance(scalar, Parameter):
-            scalar = planning.parameters.learn(scalar.number, target, at)
+            # Names of objects but relations are looked up by the plan: its argument is a text.
+            named = target.name in REG_NAMES and target.name != "regclass"
+            scalar = planning.parameters.learn(
+                scalar.number, TEXT if named and context != "assignment" else target, at
+            )
             source = scalar.type
             if source == target:
                 return scalar
