@@ -19,6 +19,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 TOOLS = Path(os.environ.get("FORESHORE_CLIENTS", ROOT / "build" / "clients"))
 NODE_MODULES = TOOLS / "node" / "node_modules"
 JARS = Path("/usr/share/java")
+GO = Path("/usr/share/gocode")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Client:
 
     Args:
         program: the file's name; its ending tells the language.
-        modules: what a program of Python imports, or one of Node requires.
+        modules: what a program of Python or Go imports, or one of Node requires.
         binaries: other programs that it calls.
         jars: archives of Java.
         fails: steps known to fail with Foreshore, each with the reason.
@@ -64,6 +65,9 @@ class Client:
             case "java":
                 return ["java", "-cp", ":".join(self._jars()), path]
             case "go":
+                missing = [name for name in self.modules if not (GO / "src" / name).exists()]
+                if missing:
+                    pytest.skip(f"{NOT_INSTALLED}{', '.join(missing)}")
                 return ["go", "run", path]
             case "rb":
                 return ["ruby", path]
@@ -78,7 +82,7 @@ class Client:
         return {
             **os.environ,
             "NODE_PATH": str(NODE_MODULES),
-            "GOPATH": "/usr/share/gocode",
+            "GOPATH": str(GO),
             "GO111MODULE": "off",
         }
 
@@ -151,7 +155,11 @@ OTHERS = (
     ),
     Client("pgbouncer.py", modules=("psycopg",), binaries=("pgbouncer",)),
     Client("dbt_.py", modules=("dbt.adapters.postgres",)),
-    Client("libpq.go", binaries=("go",)),
+    Client("pgcli_.py", modules=("pgcli", "pgspecial")),
+    Client("odbc.py", modules=("pyodbc",), binaries=("odbcinst",)),
+    Client("prisma.js", modules=("prisma", "@prisma/client", "@prisma/adapter-pg", "pg")),
+    Client("libpq.go", modules=("github.com/lib/pq",), binaries=("go",)),
+    Client("pgx.go", modules=("github.com/jackc/pgx/v4",), binaries=("go",)),
     Client("perl.pl", binaries=("perl",)),
     Client("php.php", binaries=("php",)),
     Client("ruby.rb", binaries=("ruby",)),
