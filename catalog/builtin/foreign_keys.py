@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from foreshore.catalog.builtin.definitions import quoted
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
+from foreshore.catalog.builtin.shown import Shown
 from foreshore.catalog.item import Item
 from foreshore.constraint import Unique
 from foreshore.foreign_key import ForeignKey, rule_text
@@ -152,7 +153,10 @@ def _table(snapshot: IntrospectionSnapshot, item: Item) -> Row:
 
 def table_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of table_constraints."""
+    shown = Shown(snapshot)
     for found in _own(snapshot):
+        if not shown.changed(found.table):
+            continue
         yield {
             **_constraint(snapshot, found.table, found.key.name),
             **_table(snapshot, found.table),
@@ -165,10 +169,14 @@ def table_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def key_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of key_column_usage."""
+    shown = Shown(snapshot)
     for found in _own(snapshot):
         names = [snapshot.desc_of(found.other.id).names[i] for i in found.unique.columns]
         pairs = zip(found.key.columns, found.key.referenced, strict=True)
+        numbers = _numbers(snapshot, found.table, found.key.columns)
         for number, (column, referenced) in enumerate(pairs, 1):
+            if not shown.column(found.table, numbers[number - 1]):
+                continue
             yield {
                 **_constraint(snapshot, found.table, found.key.name),
                 **_table(snapshot, found.table),
@@ -180,7 +188,10 @@ def key_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def constraint_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of constraint_column_usage: the columns that are referred to."""
+    shown = Shown(snapshot)
     for found in _own(snapshot):
+        if not shown.owned(found.other):
+            continue
         for column in found.key.referenced:
             yield {
                 **_constraint(snapshot, found.table, found.key.name),
@@ -191,7 +202,10 @@ def constraint_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def referential_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of referential_constraints."""
+    shown = Shown(snapshot)
     for found in _own(snapshot):
+        if not shown.changed(found.table):
+            continue
         is_constraint = not found.unique.is_index
         named = _constraint(snapshot, found.other, found.unique.name) if is_constraint else {}
         yield {

@@ -193,7 +193,8 @@ def _precision(type: SqlType) -> Row:
 
 
 def _schemata(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for schema in snapshot.schemas.values():
+    shown = Shown(snapshot)
+    for schema in filter(shown.schema, snapshot.schemas.values()):
         known = schema.owner in snapshot.state.objects
         yield {
             "catalog_name": snapshot.database,
@@ -234,9 +235,12 @@ def _constraint_names(snapshot: IntrospectionSnapshot, item: Item, name: str) ->
 
 
 def _table_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    shown = Shown(snapshot)
     yield from foreign_keys.table_constraints(snapshot)
     common = {"is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES"}
     for item, named, constraint in snapshot.own_constraints:
+        if not shown.changed(item):
+            continue
         row = {**_constraint_names(snapshot, item, named.name), **common}
         if not isinstance(constraint, Unique):
             yield {**row, "constraint_type": "CHECK"}
@@ -246,7 +250,7 @@ def _table_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             distinct = "YES" if constraint.nulls_distinct else "NO"
             yield {**row, "constraint_type": "UNIQUE", "nulls_distinct": distinct}
     for item in snapshot.own_items:
-        if item.type == "table":
+        if item.type == "table" and shown.changed(item):
             for i, column in enumerate(snapshot.desc_of(item.id).columns, 1):
                 if not column.nullable:
                     name = f"{snapshot.oid(item.schema)}_{item.oid}_{i}_not_null"
@@ -255,10 +259,13 @@ def _table_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _key_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    shown = Shown(snapshot)
     yield from foreign_keys.key_column_usage(snapshot)
     for item, named, constraint in snapshot.own_constraints:
         if isinstance(constraint, Unique):
             for number, i in enumerate(constraint.columns, 1):
+                if not shown.column(item, i + 1):
+                    continue
                 yield {
                     **_constraint_names(snapshot, item, named.name),
                     "column_name": snapshot.desc_of(item.id).names[i],
@@ -267,8 +274,11 @@ def _key_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _constraint_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    shown = Shown(snapshot)
     yield from foreign_keys.constraint_column_usage(snapshot)
     for item, named, constraint in snapshot.own_constraints:
+        if not shown.owned(item):
+            continue
         columns = (
             constraint.columns
             if isinstance(constraint, Unique)

@@ -7,7 +7,7 @@ whose owner's rights it has. pg_catalog shows all of them to everybody.
 from collections.abc import Iterator
 
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, Schema
 from foreshore.catalog.predefined import EVERYWHERE
 from foreshore.catalog.rights import grants_on, roles_with_rights_of
 from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege
@@ -47,6 +47,22 @@ class Shown:
         if self.owned(item) or self._everywhere & set("raw"):
             return True
         return self._has(grants) or self._has(grants_on(item), "rawx")
+
+    def changed(self, item: Item) -> bool:
+        """Return whether the role has a right on the relation, or on a column, but to read it."""
+        columns = (item.column_grants or {}).values()
+        if self.owned(item) or self._everywhere - {"r"} or self._has(grants_on(item), "awdDxt"):
+            return True
+        return any(self._has(grants, "awx") for grants in columns)
+
+    def schema(self, schema: Schema) -> bool:
+        """Return whether the role owns a schema or has a right on it."""
+        return (
+            self._all
+            or schema.owner in self._roles
+            or bool(self._everywhere)
+            or self._has(grants_on(schema))
+        )
 
     def _has(self, grants: tuple[Grant, ...], letters: str = "") -> bool:
         return any(

@@ -136,3 +136,35 @@ def test_settings_sequences_and_definitions_are_shown_to_those_with_rights(tmp_p
         assert await env.ran("admin", columns) == "x|4471\nx|NULL\ny|NULL\nSELECT 3"
 
     in_environment(tmp_path, scenario)
+
+
+def test_constraints_are_shown_to_those_with_rights_on_their_tables(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _rows(env)
+        await env.ran("admin", "CREATE SCHEMA unseen")
+        listed = "SELECT count(*) FROM information_schema.{} WHERE constraint_schema = 'public'"
+        counts = {
+            "table_constraints": (5, 4),  # t has a key, a check and two NOT NULLs, u a foreign key
+            "key_column_usage": (2, 1),
+            "constraint_column_usage": (3, 0),
+            "referential_constraints": (1, 0),
+        }
+        for relation in counts:
+            sql = listed.format(relation)
+            assert await env.ran("reader", sql) == "0\nSELECT 1", relation
+        await env.ran("admin", "GRANT SELECT ON t TO reader")
+        assert await env.ran("reader", listed.format("table_constraints")) == "0\nSELECT 1"
+        assert await env.ran("reader", listed.format("key_column_usage")) == "1\nSELECT 1"
+        await env.ran("admin", "GRANT INSERT ON t TO reader")
+        for relation, (of_all, of_t) in counts.items():
+            sql = listed.format(relation)
+            shown = await env.ran("admin", sql), await env.ran("reader", sql)
+            assert shown == (f"{of_all}\nSELECT 1", f"{of_t}\nSELECT 1"), relation
+        schemas = "SELECT schema_name FROM information_schema.schemata WHERE schema_name ~ '^[pu]u'"
+        assert await env.ran("reader", schemas) == "public\nSELECT 1"
+        schemas = schemas.replace("'^[pu]u'", "'^unseen'")
+        assert await env.ran("reader", schemas) == "SELECT 0"
+        await env.ran("admin", "GRANT USAGE ON SCHEMA unseen TO reader")
+        assert await env.ran("reader", schemas) == "unseen\nSELECT 1"
+
+    in_environment(tmp_path, scenario)
