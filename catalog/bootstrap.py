@@ -40,12 +40,16 @@ def first_state() -> State:
 
 
 def opened_to_all(each: Object) -> Object:
-    """Return an object of a new directory, the first schema and cluster with rights for PUBLIC.
+    """Return an object as it is read, the schemas `public` and first cluster open to PUBLIC.
 
-    They have no rights of their own in directories of versions without roles.
+    They have no rights of their own in directories of versions without roles; since then each
+    schema `public` has.
     """
-    if each.id not in (FIRST_SCHEMA, FIRST_CLUSTER_ID) or not isinstance(each, Schema | Cluster):
-        return each
+    match each:
+        case Schema(name="public", database=str()) | Schema(id="n1") | Cluster(id="c1"):
+            pass
+        case _:
+            return each
     if each.grants is not msgspec.UNSET:
         return each
     grants = open_to_all(each.kind, each.owner, "U")

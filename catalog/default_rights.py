@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from foreshore.catalog import acl
-from foreshore.catalog.item import DefaultGrants, Role
+from foreshore.catalog.item import DefaultGrants, Role, Schema
 from foreshore.catalog.state import State
 from foreshore.privileges import Grant, initial
 
@@ -28,6 +28,16 @@ def grants_of_new(
             grants = acl.added(grants, each)
     grants = _sorted(state, grants)
     return msgspec.UNSET if grants == _sorted(state, usual) else grants
+
+
+def listed_if_public(schema: Schema) -> Schema:
+    """Return a schema with a list of its rights if it is called `public`.
+
+    One without is of an older version, and open to all.
+    """
+    if schema.name != "public" or schema.grants is not msgspec.UNSET:
+        return schema
+    return msgspec.structs.replace(schema, grants=initial("schema", schema.owner))
 
 
 def _sorted(state: State, grants: tuple[Grant, ...]) -> tuple[Grant, ...]:

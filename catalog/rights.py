@@ -137,7 +137,7 @@ def owns_database(state: State, role: Role, each: Object) -> bool:
     if isinstance(each, Item | Secret):
         each = state.objects[each.schema]
     if isinstance(each, Schema) and each.database is not None:
-        each = state.objects[each.database]
+        each = state.objects.get(each.database, each)
     return isinstance(each, Database) and owns(state, role, each.owner)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from foreshore.burst import Burst
 from foreshore.catalog.acl import owned_by
-from foreshore.catalog.default_rights import grants_of_new
+from foreshore.catalog.default_rights import grants_of_new, listed_if_public
 from foreshore.catalog.dropped import Dropped, is_required, objects_to_drop
 from foreshore.catalog.item import (
     AT_COMMIT,
@@ -134,7 +134,8 @@ class Transaction:
         if self.state.schema(database, name) is not None:
             raise DuplicateSchema(f'schema "{name}" already exists')
         id, grants = f"n{self.allot('n')}", grants_of_new(self.state, owner, "schema", None)
-        return self.put(Schema(id, self.allot("oid"), database, name, owner, grants=grants))
+        new = Schema(id, self.allot("oid"), database, name, owner, grants=grants)
+        return self.put(listed_if_public(new))
 
     def temporary_schema(self, id: str, database: str, owner: str) -> Schema:
         """Return the temporary schema `id`, creating it in `database` if necessary."""
@@ -488,7 +489,8 @@ class Transaction:
                 raise DuplicateObject(f'cluster replica "{to}" already exists')
             case _:
                 pass
-        return self.put(msgspec.structs.replace(target, name=to))
+        renamed = msgspec.structs.replace(target, name=to)
+        return self.put(listed_if_public(renamed) if isinstance(renamed, Schema) else renamed)
 
     def set_owner(self, target: Object, role: Role) -> None:
         """Give `target` to a role; the indexes and sequences of a relation have its owner.

@@ -2,9 +2,11 @@
 
 from msgspec.structs import replace
 
+from foreshore.catalog.bootstrap import opened_to_all
 from foreshore.catalog.item import Database, Item, Membership, Role, Schema
 from foreshore.catalog.rights import holds, holds_on_columns, is_member, owns
 from foreshore.catalog.state import State, empty, with_objects
+from foreshore.catalog.transaction import Transaction
 from foreshore.ids import GlobalId
 from foreshore.privileges import PUBLIC, Grant
 
@@ -59,3 +61,20 @@ def test_rights_on_columns_and_of_public() -> None:
     assert not holds_on_columns(state, READER, granted, "UPDATE", [1, 2])
     assert holds_on_columns(state, OWNER, granted, "UPDATE", [1, 2, 3])
     assert not holds(state, READER, granted, "SELECT")
+
+
+def test_public_schemas_of_older_directories_are_open_and_newer_ones_as_they_were_made() -> None:
+    old = (
+        Schema("n1", 20_011, DATABASE.id, "public", OWNER.id),
+        Schema("n7", 20_014, "d2", "public", OWNER.id),
+        Schema("n8", 20_015, "d2", "private", OWNER.id),
+    )
+    opened = [each for each in map(opened_to_all, old) if isinstance(each, Schema)]
+    assert [holds(_state(), READER, each, "USAGE") for each in opened] == [True, True, False]
+    change = Transaction(_state(replace(SCHEMA, name="old")))
+    made = change.create_schema(DATABASE.id, "public", OWNER.id)
+    change.rename(made, "another")
+    renamed = change.rename(SCHEMA, "public")
+    for each in (made, renamed):
+        assert opened_to_all(each) is each
+        assert not holds(change.state, READER, each, "USAGE")
