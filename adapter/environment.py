@@ -20,12 +20,16 @@ from foreshore import blocking
 from foreshore.adapter.client import Login, ServerConfiguration, Startup
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import plan_items
-from foreshore.adapter.ddl.roles.settings import settings_at_login
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
-from foreshore.adapter.logins import has_passwords, is_same_login, login_of, set_password
-from foreshore.adapter.rights.roles import require_login, require_settable
+from foreshore.adapter.logins import (
+    FirstSettings,
+    has_passwords,
+    is_same_login,
+    login_of,
+    set_password,
+)
 from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
@@ -49,13 +53,10 @@ from foreshore.compute.protocol import CheckpointStatus
 from foreshore.errors import (
     Fenced,
     InvalidAuthorization,
-    InvalidCatalogName,
     OutOfDisk,
     QueryCanceled,
-    UndefinedObject,
 )
 from foreshore.ids import GlobalId, is_user, number_of
-from foreshore.session_variables import OF_ROLES, Variables
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
@@ -313,32 +314,14 @@ class Environment:
             raise InvalidAuthorization(f'role "{startup.user}" does not exist')
         if startup.login is not None and not is_same_login(startup.login, role):
             raise InvalidAuthorization(f'role "{startup.user}" has changed during the login')
-        database = state.database(startup.database)
-        if database is None:
-            raise InvalidCatalogName(f'database "{startup.database}" does not exist')
-        require_login(state, role, database)
-        variables = Variables({"database": startup.database})
-        unknown, roles = [], []
-        for name in startup.parameters:
-            require_settable(role, name)
-        kept = settings_at_login(state, role, startup.database)
-        for name, value in (*kept, *startup.parameters.items()):
-            if name.lower() in OF_ROLES:
-                roles.append((name, value))
-                continue
-            try:
-                variables.set_default(name, value)
-            except UndefinedObject:
-                unknown.append(name)
-        variables.set_fixed("data_directory", self._data_directory)
+        first = FirstSettings(state, role, startup)
+        first.variables.set_fixed("data_directory", self._data_directory)
         pid = next(self._pids)
-        session = Session(self, pid, role, variables, startup.peer, startup.key_bytes)
+        session = Session(self, pid, role, first.variables, startup.peer, startup.key_bytes)
         session.encryption = startup.encryption
-        for name, value in roles:
-            session.roles.set(name, (value,))
-            variables.commit()
-        for name in unknown:
-            session.notice(f'unrecognized configuration parameter "{name}"', severity="WARNING")
+        first.assume_roles(session.roles)
+        for message in first.warnings:
+            session.notice(message, severity="WARNING")
         self.sessions[pid] = session
         return session
 

@@ -1,15 +1,19 @@
-"""What the server has to know of roles before a session exists."""
+"""What the server has to know of roles before a session exists, and how a session begins."""
 
 import msgspec
 
-from foreshore.adapter.client import Login
+from foreshore.adapter.client import Login, Startup
 from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.ddl.roles.settings import settings_at_login
+from foreshore.adapter.rights.roles import SessionRoles, require_login, require_settable
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.item import Role
 from foreshore.catalog.rights import members_of
 from foreshore.catalog.state import State
+from foreshore.errors import DatabaseError, InvalidCatalogName, UndefinedObject
 from foreshore.scram import Verifier
+from foreshore.session_variables import OF_ROLES, Variables
 
 
 def login_of(state: State, name: str) -> Login | None:
@@ -35,6 +39,59 @@ def is_same_login(login: Login, role: Role) -> bool:
     The role may have been dropped and made anew meanwhile, or its password have been changed.
     """
     return login.id == role.id and login.verifier == role.verifier
+
+
+class FirstSettings:
+    """The settings with which a session begins: kept ones, then those that the client asks for.
+
+    What is kept for the role or the database and cannot be set, such as a role that was dropped
+    since, is told in `warnings`; what the client asks for has to be possible.
+    """
+
+    def __init__(self, state: State, role: Role, startup: Startup) -> None:
+        self.variables = Variables({"database": startup.database})
+        self.warnings: list[str] = []
+        self._roles: list[tuple[str, str, bool]] = []
+        _require_database(state, role, startup.database)
+        for name in startup.parameters:
+            require_settable(role, name)
+        for name, value in settings_at_login(state, role, startup.database):
+            self._set(name, value, is_kept=True)
+        for name, value in startup.parameters.items():
+            self._set(name, value, is_kept=False)
+        if self.variables["database"] != startup.database:
+            _require_database(state, role, self.variables["database"])
+
+    def _set(self, name: str, value: str, *, is_kept: bool) -> None:
+        if name.lower() in OF_ROLES:
+            self._roles.append((name, value, is_kept))
+            return
+        try:
+            self.variables.set_default(name, value)
+        except UndefinedObject as error:
+            self.warnings.append(error.message)
+        except DatabaseError as error:
+            if not is_kept:
+                raise
+            self.warnings.append(error.message)
+
+    def assume_roles(self, roles: SessionRoles) -> None:
+        """Set the roles of the session that has begun with the other settings."""
+        for name, value, is_kept in self._roles:
+            try:
+                roles.set(name, (value,))
+            except DatabaseError as error:
+                if not is_kept:
+                    raise
+                self.warnings.append(error.message)
+            self.variables.commit()
+
+
+def _require_database(state: State, role: Role, name: str) -> None:
+    database = state.database(name)
+    if database is None:
+        raise InvalidCatalogName(f'database "{name}" does not exist')
+    require_login(state, role, database)
 
 
 def has_passwords(state: State) -> bool:

@@ -4,10 +4,11 @@ from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of
+from foreshore.adapter.rights.roles import NO_ROLE, require_settable
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Database, Role
 from foreshore.catalog.rights import owns
-from foreshore.catalog.roles import check_not_predefined, may_create_roles
+from foreshore.catalog.roles import check_not_predefined, may_create_roles, role_called
 from foreshore.catalog.state import State
 from foreshore.errors import FeatureNotSupported, InsufficientPrivilege, InvalidCatalogName
 from foreshore.session_variables import Variables
@@ -29,6 +30,8 @@ def settings_at_login(state: State, role: Role, database: str) -> list[tuple[str
 def set_role_setting(context: StatementContext, plan: SetRoleSetting) -> Completed:
     """Run ALTER ROLE or ALTER DATABASE ... SET or RESET."""
     actor, change = current_role(context), context.catalog_change()
+    if plan.setting is not None:
+        require_settable(actor, plan.setting)
     database = None
     if plan.database is not None:
         database = change.state.database(plan.database)
@@ -78,6 +81,10 @@ def _changed(context: StatementContext, settings: Settings, plan: SetRoleSetting
     name = plan.setting if known is None else known.name
     if plan.values == ():
         value = context.variables.show(plan.setting)
+    elif name == "role" and plan.values:
+        (value,) = plan.values  # whether the session may have it is decided at login
+        if value != NO_ROLE:
+            role_called(context.planner.state, value)
     else:
         checked = Variables({})
         checked.set(plan.setting, plan.values)

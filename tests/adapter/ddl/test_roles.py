@@ -3,7 +3,7 @@
 import pytest
 
 from foreshore.adapter.client import Startup
-from foreshore.errors import InvalidAuthorization
+from foreshore.errors import DatabaseError, InvalidAuthorization
 from tests.adapter.harness import TestEnvironment
 
 
@@ -83,6 +83,37 @@ async def test_settings_of_roles_and_databases_hold_from_login_on(env: TestEnvir
     finally:
         await begun.close()
         await env.ran("a", "ALTER DATABASE foreshore RESET ALL", "DROP ROLE bob")
+
+
+async def test_kept_settings_that_cannot_be_set_are_warned_of(env: TestEnvironment) -> None:
+    await env.ran(
+        "a",
+        "CREATE ROLE bound LOGIN",
+        "CREATE ROLE temporary",
+        "GRANT temporary TO bound",
+        "CREATE DATABASE closed",
+        "REVOKE CONNECT ON DATABASE closed FROM PUBLIC",
+        "ALTER ROLE bound SET role = 'temporary'",
+    )
+    begun = await env.environment.connect(Startup("bound", "foreshore", {}))
+    assert begun.role.name == "temporary"
+    await begun.close()
+    await env.ran("a", "DROP ROLE temporary")
+    begun = await env.environment.connect(Startup("bound", "foreshore", {}))
+    assert begun.role.name == "bound"
+    assert [each.message for each in begun.notices()] == ['role "temporary" does not exist']
+    await begun.close()
+    for asked in ({"role": "temporary"}, {"database": "closed"}, {"statement_timeout": "x"}):
+        with pytest.raises(DatabaseError):
+            await env.environment.connect(Startup("bound", "foreshore", asked))
+    await env.ran("a", "DROP DATABASE closed", "DROP ROLE bound")
+
+
+async def test_roles_keep_no_settings_that_they_may_not_set(env: TestEnvironment) -> None:
+    await env.ran("a", "CREATE ROLE humble")
+    await env.ran("humble", "SET SESSION AUTHORIZATION humble")
+    answer = await env.query("humble", "ALTER ROLE humble SET lc_messages = 'C'")
+    assert answer.startswith('ERROR 42501: permission denied to set parameter "lc_messages"')
 
 
 async def test_replaced_view_keeps_rights_and_owner(env: TestEnvironment) -> None:
