@@ -18,6 +18,8 @@ from weakref import WeakValueDictionary
 
 from prometheus_client import Gauge
 
+from foreshore.adapter.rights.watch import Watch, may_take_rights
+from foreshore.catalog.state import State
 from foreshore.compute.changelog import Changelog, End
 from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.protocol import DataflowDescription, SubscribeExport
@@ -146,6 +148,21 @@ class Changelogs:
             lost = sorted(reasons[id] for id in reasons.keys() & subscriber.constrained)
             if lost:
                 subscriber.limit(End(at, _ended_because(lost[0])))
+
+    def end_unauthorized(self, old: State, new: State) -> None:
+        """End the subscriptions whose roles have lost a right that they need."""
+        watched = [each for each in self._subscribers if each.watch is not None]
+        if not watched or not may_take_rights(old, new):
+            return
+        planned = self._coordinator.catalog.planned
+        lost: dict[Watch, DatabaseError | None] = {}
+        for subscriber in watched:
+            watch = subscriber.watch
+            assert watch is not None
+            if watch not in lost:
+                lost[watch] = watch.lost(new, planned)
+            if (error := lost[watch]) is not None:
+                subscriber.revoke(error)
 
     def _end_stopped(self) -> None:
         """End the changelogs of collections that will not be maintained any more."""

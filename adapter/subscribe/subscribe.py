@@ -12,6 +12,7 @@ from foreshore.adapter.read.bind import bind_peek, timestamp_of
 from foreshore.adapter.read.cluster_choice import answering_cluster
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected
 from foreshore.adapter.read.timestamp import choose, notify_of_waiting
+from foreshore.adapter.rights.watch import Watch
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.durable_statements import start_from_position
@@ -75,10 +76,16 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
         constrained = _constrained(context, plan, peek)
         request = Request(
             source, over, form, as_of, until, snapshot,
-            progress_from, constrained, context.pid, selection, rest,
+            progress_from, constrained, context.pid, selection, rest, _watch(context),
         )  # fmt: skip
         rows = Subscriber(coordinator, request)
     return Selected(plan.desc, rows, "SUBSCRIBE")
+
+
+def _watch(context: StatementContext) -> Watch:
+    """Return the rights that the subscription needs as long as it runs."""
+    cluster = context.planner.state.cluster(context.cluster)
+    return Watch(context.role.id, context.prepared.needs, None if cluster is None else cluster.id)
 
 
 def _batch_of(pieces: list[pa.RecordBatch]) -> BatchSource:

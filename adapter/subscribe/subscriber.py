@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.read.result import all_rows
+from foreshore.adapter.rights.watch import Watch
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.compute.changelog import Changelog, End, earliest
 from foreshore.compute.controller.peeks import PeekRequest
@@ -57,6 +58,7 @@ class Request:
     pid: int
     selection: Selection = ALL
     rest: Relation | None = None
+    watch: Watch | None = None  # the rights that it needs as long as it runs
 
 
 class Subscriber:
@@ -75,6 +77,7 @@ class Subscriber:
         self._rest = changelogs.rendering(request.rest, request.form)
         self._ready = deque(self._rendering.progress(request.progress_from))
         self._state: State = Starting(request.as_of, request.snapshot)
+        self._revoked: DatabaseError | None = None
         changelogs.add(self)
         self._task = self._spawn(self._start, request.source.inputs, request.as_of)
 
@@ -83,11 +86,13 @@ class Subscriber:
     @property
     def has_ready(self) -> bool:
         """Whether `next` returns at once."""
-        return bool(self._ready)
+        return bool(self._ready) or self._revoked is not None
 
     async def next(self, limit: int) -> pa.RecordBatch | None:
         """Return the next rows when there are any, None at the end."""
-        while not self._ready:
+        while not self._ready or self._revoked is not None:
+            if self._revoked is not None:
+                raise self._revoked
             match self._state:
                 case Following():
                     await self._follow(self._state)
@@ -117,6 +122,11 @@ class Subscriber:
         return self._request.source
 
     @property
+    def watch(self) -> Watch | None:
+        """The rights that it needs."""
+        return self._request.watch
+
+    @property
     def constrained(self) -> frozenset[GlobalId]:
         """The tables whose constraints its plan may need."""
         return self._request.constrained
@@ -144,6 +154,14 @@ class Subscriber:
     def interrupt(self, error: DatabaseError) -> None:
         """End the stream if it waits for what was dropped."""
         self._become(interrupted(self._state, error))
+
+    def revoke(self, error: DatabaseError) -> None:
+        """End the stream with the next call: its role has lost a right that it needs."""
+        self._revoked = error
+        self._ready.clear()
+        if self._log is not None:
+            self._log.wake()
+        self._task.cancel()
 
     # --- transitions
 

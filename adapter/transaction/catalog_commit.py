@@ -235,7 +235,9 @@ class CatalogCommits:
                 coordinator.keys.drop(each.id)
                 coordinator.subscriptions.forget(each.id)
         coordinator.changelogs.end_dropped(ends)
+        old = coordinator.state
         coordinator.catalog.commit(change.transaction, time)
+        coordinator.changelogs.end_unauthorized(old, coordinator.state)
         coordinator.sequences.published(made.begun)
         coordinator.sequences.forget(made.ended)
         for item in coordinator.state.all(Item):

@@ -1,0 +1,58 @@
+"""The rights of what goes on after its statement was checked: a running SUBSCRIBE.
+
+They are compared again when a change of the catalog may have taken some away.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from foreshore.catalog.item import Cluster, Object, Role
+from foreshore.catalog.needs import permission_denied, require_all
+from foreshore.catalog.rights import holds
+from foreshore.catalog.state import State
+from foreshore.errors import DatabaseError, InsufficientPrivilege, ObjectNotInPrerequisiteState
+from foreshore.ids import GlobalId
+from foreshore.privileges import Need
+
+if TYPE_CHECKING:
+    from foreshore.catalog.catalog import Planned
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a role needs as long as its statement runs, and the cluster that it uses."""
+
+    role: str  # the id
+    needs: tuple[Need, ...]
+    cluster: str | None
+
+    def lost(self, state: State, planned: "Mapping[GlobalId, Planned]") -> DatabaseError | None:
+        """Return why the statement has to end; None if its role has all that it needs."""
+        role = state.get(self.role)
+        if not isinstance(role, Role):
+            return InsufficientPrivilege("the role of the session was dropped")
+        try:
+            require_all(state, planned, role, self.needs)
+        except InsufficientPrivilege as error:
+            return error
+        except ValueError:  # names of columns, which are known by their names at the start
+            return ObjectNotInPrerequisiteState("a column that is read was renamed")
+        cluster = state.get(self.cluster or "")
+        if isinstance(cluster, Cluster) and not holds(state, role, cluster, "USAGE"):
+            return permission_denied(cluster)
+        return None
+
+
+def may_take_rights(old: State, new: State) -> bool:
+    """Return whether a role may have a right in `old` that it has not in `new`."""
+    for id, before in old.objects.items():
+        after = new.get(id)
+        if after is not before and (isinstance(before, Role) or _rights(before) != _rights(after)):
+            return True
+    return False
+
+
+def _rights(each: Object | None) -> tuple[object, ...]:
+    names = ("owner", "grants", "column_grants", "security_invoker")
+    return () if each is None else tuple(getattr(each, name, None) for name in names)
