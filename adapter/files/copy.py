@@ -46,8 +46,9 @@ async def copy_from_files(
     table = context.planner.reader().state.item(plan.table).name
     copies, url = context.coordinator.copies, plan.files.url
     location = await blocking.run(None, copies.places.find, url)
-    files = await blocking.run(None, location.files)
-    if not files:
+    is_delta = plan.files.format == "delta"
+    files = [] if is_delta else await blocking.run(None, location.files)
+    if not files and not is_delta:
         raise UndefinedFile(f'could not open file "{url}" for reading: No such file or directory')
     places = _Places(table)
     rows = GivenRows(given, places.tell)
@@ -74,7 +75,7 @@ def _converted(
     """Yield rows as the table has them. Tells file and row of a value that cannot be one."""
     form = csv_form(options)
     types = [column.type for column in given.columns]
-    for each in rows_of(location, files, options.format, form, given.names, types):
+    for each in rows_of(location, files, options.format, form, given.names, types, options.version):
         if not each.rows.num_rows:
             yield each
             continue

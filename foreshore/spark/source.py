@@ -8,7 +8,7 @@ file that is gone nevertheless makes the task fail, never leaves rows out.
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,12 @@ class ForeshoreDataSource(DataSource):
         """Return the reader of a stream of changes."""
         from foreshore.spark.stream import StreamReader
 
-        return StreamReader(replace(self.parsed, changes=True))
+        with told():
+            if not self.parsed.changes:
+                raise InvalidParameterValue(
+                    "a stream has changes, not rows", hint='Add option("changes", "true").'
+                )
+        return StreamReader(self.parsed)
 
 
 class Reader(DataSourceReader):

@@ -21,6 +21,7 @@ from foreshore.expr.evaluate import evaluate
 from foreshore.expr.functions.registry import resolve
 from foreshore.expr.ir import Call, Column
 from foreshore.expr.ir import Literal as Constant
+from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import cast
 from foreshore.storage.lake.places import Location
 from foreshore.types import JSONB, TEXT, SqlType
@@ -60,11 +61,15 @@ def rows_of(
     form: CsvForm,
     names: Sequence[str],
     types: Sequence[SqlType],
+    version: int | None = None,
 ) -> Iterator[FileRows]:
     """Yield the rows of files with columns `names` for values of `types`, in the files' order.
 
     Raises UndefinedFile for a missing file, BadCopyFileFormat for one that is not readable.
     """
+    if format == "delta":
+        yield from _delta(location, names, version)
+        return
     with tempfile.TemporaryDirectory(prefix="foreshore-copy-") as scratch:
         for key in files:
             path = location.local(key, Path(scratch))
@@ -89,7 +94,7 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     try:
         match format:
-            case "parquet" | "delta":
+            case "parquet":
                 yield from _parquet(path, names)
             case "csv":
                 yield from _csv(path, form, names)
@@ -98,6 +103,16 @@ def _read(
     except (pa.ArrowInvalid, duckdb.Error) as error:
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'file "{key}": {said}'.replace(str(path), key)) from None
+
+
+def _delta(location: Location, names: Sequence[str], version: int | None) -> Iterator[FileRows]:
+    """Yield the rows of a version of a Delta table."""
+    if location.root is None:
+        raise FeatureNotSupported("Delta tables in buckets")
+    first = 1
+    for batch in delta.rows_of(location.path, version, names):
+        yield FileRows(location.key, first, batch)
+        first += batch.num_rows
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from foreshore.errors import DuplicateFile
+from foreshore.errors import DuplicateFile, FeatureNotSupported
 from foreshore.storage.blob import sync_directory, sync_file
+from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import batch_for_file, json_texts, texts
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.reading import CsvForm, Format
@@ -35,6 +36,7 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     "csv": (".csv",),
     "parquet": (".parquet",),
     "json": (".json", ".jsonl", ".ndjson"),
+    "delta": (".parquet",),
 }
 ROW_GROUP_ROWS = 1 << 17
 
@@ -63,7 +65,6 @@ class _Parquet:
     path: Path
     names: Sequence[str]
     types: Sequence[SqlType]
-    metadata: dict[str, str] | None = None
     _writer: pq.ParquetWriter | None = None
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _rows: int = 0
@@ -179,12 +180,17 @@ class Export:
         self._max_bytes = max_bytes
         self._id = uuid.uuid4().hex[:12]
         suffix = os.path.splitext(location.key)[1].lower()
-        self.single = suffix in SUFFIXES[format]
+        self.single = format != "delta" and suffix in SUFFIXES[format]
         self._is_done = False
+        if format == "delta":
+            delta.package()
+            if location.root is None:
+                raise FeatureNotSupported("Delta tables in buckets")
         if location.root is not None:
             target = location.path
             self._place = target.parent / f".{target.name}.{self._id}"
-            if target.is_dir() and any(target.iterdir()):
+            self._replaces = format == "delta" and delta.is_table(target)
+            if not self._replaces and target.is_dir() and any(target.iterdir()):
                 raise DuplicateFile(f'directory "{location.url}" is not empty')
             if self.single and target.is_dir():
                 raise DuplicateFile(f'"{location.url}" is a directory')
@@ -209,7 +215,7 @@ class Export:
             self._number += 1
         name = f"part-{number:05}-{self._id}{SUFFIXES[self._format][0]}"
         path = self._place / name
-        if self._format == "parquet":
+        if self._format in ("parquet", "delta"):
             return name, _Parquet(path, self._names, self._types)
         form = self._form if self._format == "csv" else None
         return name, _Lines(path, self._names, self._types, form)
@@ -240,13 +246,24 @@ class Export:
         elif self._location.root is None:
             self._location.blob.put(f"{self._location.key}/{SUCCESS}".strip("/"), success)
         else:
-            (self._place / SUCCESS).write_bytes(success)
-            sync_file(self._place / SUCCESS)
-            sync_directory(self._place)
-            os.rename(self._place, self._location.path)
-            sync_directory(self._location.path.parent)
+            self._finish_directory(files, success)
         self._is_done = True
         self.close()
+
+    def _finish_directory(self, files: Sequence[Written], success: bytes) -> None:
+        target = self._location.path
+        if self._format == "delta":
+            schema = pq.read_schema(self._place / files[0].name)
+            if self._replaces:
+                delta.replace(target, self._place, files, schema)
+                return
+            delta.create(self._place, files, schema)
+        else:
+            (self._place / SUCCESS).write_bytes(success)
+            sync_file(self._place / SUCCESS)
+        sync_directory(self._place)
+        os.rename(self._place, target)
+        sync_directory(target.parent)
 
     def _finish_single(self, name: str) -> None:
         path = self._place / name

@@ -10,6 +10,7 @@ from threading import Event
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from foreshore.errors import DatabaseError
 from foreshore.storage.lake.places import CopyPlaces
@@ -228,3 +229,31 @@ async def test_a_bucket_takes_and_gives_files(own_env: TestEnvironment) -> None:
         broken = "COPY (SELECT 1 / (x - 100000) FROM generate_series(1, 100000) AS g (x)) TO"
         assert "22012" in await env.query("a", f"{broken} '{url}/broken' (FORMAT csv)")
         assert "58P01" in await env.query("a", f"COPY s FROM '{url}/broken' (FORMAT csv)")
+
+
+async def test_a_delta_table_has_versions_that_come_in_again(
+    own_env: TestEnvironment, outside: Path
+) -> None:
+    env = own_env
+    await _filled(env, outside)
+    place = outside / "delta"
+    names = ", ".join(name for name in (c.split()[0] for c in COLUMNS.split(", ")) if name != "ti")
+    assert await env.query("a", f"COPY t ({names}) TO '{place}' (FORMAT delta)") == "COPY 3"
+    table = DeltaTable(str(place))
+    assert table.to_pyarrow_table().num_rows == 3
+    assert table.schema().to_arrow().field("n").type == pa.decimal128(38, 3)
+    first = await env.ran("a", f"SELECT {names} FROM t ORDER BY k")
+    await env.ran("a", "DELETE FROM t WHERE k = 2")
+    assert await env.query("a", f"COPY t ({names}) TO '{place}' (FORMAT delta)") == "COPY 2"
+    assert table.to_pyarrow_table().num_rows == 3  # a version does not change
+    table.update_incremental()
+    assert (table.version(), table.to_pyarrow_table().num_rows) == (1, 2)
+    await env.ran("a", "CREATE TABLE again (LIKE t)")
+    copied = f"COPY again ({names}) FROM '{place}' (FORMAT delta"
+    assert await env.query("a", f"{copied}, VERSION 0)") == "COPY 3"
+    await env.ran("a", "UPDATE again SET nn = nn + 0.00 WHERE k = 1")
+    assert await env.ran("a", f"SELECT {names} FROM again ORDER BY k") == first
+    assert await env.query("a", f"{copied})") == "COPY 2"
+    assert "22P04" in await env.query("a", f"{copied}, VERSION 7)")
+    assert "58P01" in await env.query("a", f"COPY again FROM '{outside}/none' (FORMAT delta)")
+    assert "22P04" in await env.query("a", f"COPY again FROM '{place}' (FORMAT delta)")  # ti

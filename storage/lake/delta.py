@@ -1,0 +1,99 @@
+"""Delta tables, by the package deltalake: a version of one in, a new version out.
+
+An export to a directory without a table makes its version 0. An export to a table replaces all of
+its rows by a new version, in one commit: readers have the old version or the new one.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from foreshore.errors import BadCopyFileFormat, FeatureNotSupported, UndefinedFile
+from foreshore.storage.blob import sync_directory
+
+if TYPE_CHECKING:
+    from foreshore.storage.lake.writing import Written
+
+LOG = "_delta_log"
+ROWS_AT_ONCE = 1 << 16
+
+
+def package() -> Any:
+    """Return the package deltalake, which is optional."""
+    try:
+        import deltalake
+    except ImportError:
+        raise FeatureNotSupported(
+            "Delta tables need the package deltalake", hint="Run: pip install 'foreshore[lake]'"
+        ) from None
+    return deltalake
+
+
+def is_table(path: Path) -> bool:
+    """Whether there is a Delta table in the directory."""
+    return (path / LOG).is_dir()
+
+
+def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a version of a table, None for the last one, with columns `names`."""
+    deltalake = package()
+    if not is_table(path):
+        raise UndefinedFile(f'"{path.name}" is no Delta table')
+    try:
+        dataset = deltalake.DeltaTable(str(path), version=version).to_pyarrow_dataset()
+        missing = [name for name in names if name not in dataset.schema.names]
+        if missing:
+            raise BadCopyFileFormat(f'the Delta table has no column "{missing[0]}"')
+        yield from dataset.to_batches(list(names), batch_size=ROWS_AT_ONCE)
+    except (deltalake.exceptions.DeltaError, pa.ArrowInvalid) as error:
+        said = str(error).partition("\n")[0]
+        raise BadCopyFileFormat(f'Delta table "{path.name}": {said}') from None
+
+
+def create(place: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
+    """Make a table of the Parquet files in a directory."""
+    deltalake = package()
+    (place / LOG).mkdir()
+    deltalake.transaction.create_table_with_add_actions(
+        str(place), deltalake.Schema.from_arrow(schema), _added(place, files), mode="overwrite"
+    )
+    sync_directory(place / LOG)
+
+
+def replace(table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
+    """Make a version of a table that has the Parquet files of another directory alone."""
+    deltalake = package()
+    found = deltalake.DeltaTable(str(table))
+    added = _added(place, files)
+    for file in files:
+        os.rename(place / file.name, table / file.name)
+    sync_directory(table)
+    try:
+        found.create_write_transaction(added, "overwrite", deltalake.Schema.from_arrow(schema))
+    except BaseException:
+        found.update_incremental()
+        live = {Path(each).name for each in found.file_uris()}
+        for file in files:
+            if file.name not in live:
+                (table / file.name).unlink(missing_ok=True)
+        raise
+    sync_directory(table / LOG)
+
+
+def _added(place: Path, files: Sequence["Written"]) -> list[Any]:
+    deltalake = package()
+    return [
+        deltalake.transaction.AddAction(
+            file.name,
+            file.bytes,
+            {},
+            int((place / file.name).stat().st_mtime * 1000),
+            True,
+            json.dumps({"numRecords": file.rows}),
+        )
+        for file in files
+    ]
