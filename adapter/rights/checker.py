@@ -3,6 +3,7 @@
 Each method raises PostgreSQL's error (42501) for the role of the session.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from foreshore.errors import DatabaseError, InsufficientPrivilege
 from foreshore.item_view import Name
 from foreshore.privileges import Privilege
 from foreshore.sql.plan import ObjectKind
+from foreshore.types import RelationDesc
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.catalog_reader import SessionCatalog
@@ -83,6 +85,20 @@ class Checker:
         """Require a right on an object."""
         if not holds(self.state, self.role, each, privilege):
             raise permission_denied(each)
+
+    def use_types(self, ids: Iterable["GlobalId"]) -> None:
+        """Require the right to define something with each of these that is a type."""
+        for id in sorted(ids):
+            item = self.state.get(id)
+            if isinstance(item, Item) and item.is_type:
+                self.need(item, "USAGE")
+
+    def use_types_of(self, desc: RelationDesc) -> None:
+        """Require the right to define something with the types of these columns."""
+        for column in desc.columns:
+            type = column.type.element or column.type
+            item = None if type.defined is None else self.state.item_with(type.defined.oid)
+            self.use_types(() if item is None else (item.id,))
 
     def create_in(self, name: Name) -> None:
         """Require the right to create an object of this name in its schema."""

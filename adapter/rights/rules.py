@@ -51,12 +51,19 @@ def _named(check: Checker, plan: Any) -> None:
     check.create_in(plan.name)
 
 
+def _type(check: Checker, plan: plans.CreateDomain | plans.CreateStructured) -> None:
+    check.create_in(plan.name)
+    check.use_types(plan.depends_on)
+
+
 def _schema(check: Checker, plan: plans.CreateSchema) -> None:
     check.create_on_database(plan.database)
 
 
 def _table(check: Checker, plan: plans.CreateTable) -> None:
     check.create_in(plan.name)
+    check.use_types(plan.depends_on)
+    check.use_types_of(plan.desc)
     for key in plan.foreign_keys:
         _references(check, key.references, key.referenced)
 
@@ -75,6 +82,7 @@ def _table_as(check: Checker, plan: plans.CreateTableAs) -> None:
 
 def _function(check: Checker, plan: plans.CreateFunction) -> None:
     check.create_in(plan.name)
+    check.use_types(plan.depends_on)
     if plan.or_replace:
         for each in check.reader.find_functions(plan.name.parts):
             if each.arguments == arguments_of(plan.function.types):
@@ -89,6 +97,7 @@ def _sequence(check: Checker, plan: plans.CreateSequence) -> None:
 
 def _view(check: Checker, plan: plans.CreateView | plans.CreateMaterializedView) -> None:
     check.create_in(plan.name)
+    check.use_types_of(plan.query.desc)
     if isinstance(plan, plans.CreateMaterializedView):
         check.create_on_cluster(plan.cluster)
     if plan.or_replace:
@@ -116,6 +125,8 @@ def _own(check: Checker, plan: Any) -> None:
 
 def _alter_table(check: Checker, plan: plans.AlterTable) -> None:
     check.own_id(plan.table)
+    if plan.table is not None and plan.definition is not None:
+        check.use_types(plan.definition.depends_on - {*check.state.item(plan.table).depends_on})
     for key in plan.foreign.added:
         _references(check, key.references, key.referenced)
 
@@ -377,11 +388,11 @@ RULES: Mapping[type, Rule] = {
     plans.CreateSecret: _named,
     plans.AlterSecret: _alter_secret,
     plans.CreateEnum: _named,
-    plans.CreateDomain: _named,
+    plans.CreateDomain: _type,
     plans.CreateFunction: _function,
     plans.DropFunction: _drop_function,
     plans.AlterFunction: _alter_function,
-    plans.CreateStructured: _named,
+    plans.CreateStructured: _type,
     plans.AlterEnum: _alter_enum,
     plans.CreateSequence: _sequence,
     plans.CreateView: _view,
