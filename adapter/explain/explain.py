@@ -52,7 +52,8 @@ async def explain(context: StatementContext, plan: Explain) -> Selected:
     refuse_past_of_system(peek, plan.as_of)
     match plan.stage:
         case "timestamp":
-            peek = plan_for_time(context, peek, fixed_time(context, plan.as_of))
+            time, past = fixed_time(context, plan.as_of), plan.as_of is not None
+            peek = plan_for_time(context, peek, time, past=past)
             text = _timestamp(context, peek, plan)
         case "physical":
             text = await _physical(context, peek, plan)

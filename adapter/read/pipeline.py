@@ -31,6 +31,7 @@ from foreshore.adapter.read.timestamp import (
     requested_time,
     tables_below,
     wait_for_time,
+    younger_views,
 )
 from foreshore.adapter.read.trace import Trace
 from foreshore.adapter.session.context import StatementContext
@@ -154,7 +155,7 @@ async def plan_read(
     time = fixed_time(context, as_of)
     if by_key and plan.key is not None and await can_look_up(context, plan.key, time):
         return plan
-    plan = plan_for_time(context, plan, time)
+    plan = plan_for_time(context, plan, time, past=as_of is not None)
     transaction = context.transaction
     if as_of is None and transaction.reads_own_writes(tables_below(context, plan.sources)):
         if plan.query.changes:
@@ -165,12 +166,17 @@ async def plan_read(
     return plan
 
 
-def plan_for_time(context: StatementContext, plan: PeekPlan, time: Timestamp | None) -> PeekPlan:
+def plan_for_time(
+    context: StatementContext, plan: PeekPlan, time: Timestamp | None, *, past: bool = False
+) -> PeekPlan:
     """Return `plan` without key lookup; without indexes if one does not know the rows at `time`.
 
-    None is a time yet to be chosen. The choice considers the indexes.
+    None is a time yet to be chosen. The choice considers the indexes. If the time is in the `past`,
+    materialized views that do not know it are computed from what does.
     """
     if time is not None:
+        if past and (younger := younger_views(context.coordinator, plan.shards, time)):
+            return context.planner.peek_without_indexes(context.prepared, younger)
         used = {index_of(context, id) for id in plan.shards} - plan.shards
         if plan.index is not None:
             used.add(plan.index.index)

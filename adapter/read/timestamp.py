@@ -3,11 +3,16 @@
 `timestamp_selection.py` chooses, as a pure function. This file gives it the state of the inputs,
 and keeps the choice in the transaction. A transaction that has read only under keys that it has
 locked moves to the newest time before it reads again.
+
+A view's rows at a time are what its query gives at that time. So AS OF a time that a materialized
+view does not know, because it was made later or has forgotten it, its query is evaluated, if all
+that this reads knows the time.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.bind import timestamp_of
@@ -19,12 +24,16 @@ from foreshore.adapter.read.timestamp_selection import (
     select_timestamp,
 )
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.item import Item
 from foreshore.errors import InvalidParameterValue
 from foreshore.expr.ir import Literal
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Changes
 from foreshore.types import MZ_TIMESTAMP
 from foreshore.update import Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
 
 FAR_BEHIND_MS = 20_000  # lag of an input from which on waiting for it sends a notice
 
@@ -228,6 +237,43 @@ def refuse_own_past(context: StatementContext, ids: Iterable[GlobalId]) -> None:
                 detail="It is what it is now from the commit on.",
                 hint="Leave AS OF out, or read it before or after the transaction.",
             )
+
+
+# --- materialized views at times that they do not know ------------------------------------
+
+
+def younger_views(
+    coordinator: "Coordinator", ids: Iterable[GlobalId], time: Timestamp
+) -> frozenset[GlobalId]:
+    """Return the views among `ids`, and below them, to be computed from what knows `time`.
+
+    Without those whose inputs do not know it either, and those with a refresh schedule, whose rows
+    are not what their query gives at each time.
+    """
+    younger: set[GlobalId] = set()
+    for id in ids:
+        found = _computed(coordinator, id, time)
+        if found is not None:
+            younger |= found
+    return frozenset(younger)
+
+
+def _computed(
+    coordinator: "Coordinator", id: GlobalId, time: Timestamp
+) -> frozenset[GlobalId] | None:
+    """Return the views to be computed for `id` to be known at `time`; None if it cannot be."""
+    item = coordinator.state.get(id)
+    if id not in coordinator.holds.collections or coordinator.since(id) <= time:
+        return frozenset()
+    if not isinstance(item, Item) or item.type != "materialized view" or item.refresh:
+        return None
+    found = {id}
+    for source in coordinator.catalog.sources(id):
+        below = _computed(coordinator, source, time)
+        if below is None:
+            return None
+        found |= below
+    return frozenset(found)
 
 
 # --- notices and inputs --------------------------------------------------------------------

@@ -316,11 +316,18 @@ class SessionPlanner:
             for item in self._coordinator.index_for(id, self._session.cluster)
         ]
 
-    def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
-        """Return how a statement is answered from shards only, at times that indexes lack."""
+    def peek_without_indexes(
+        self, prepared: Prepared, younger: frozenset[GlobalId] = _NOTHING
+    ) -> PeekPlan:
+        """Return how a statement is answered from shards only, at times that indexes lack.
+
+        Views that are `younger` than the time are replaced by their definitions.
+        """
         assert prepared.syntax is not None
         types = ParameterTypes(prepared.parameters)
         reader = self.reader(replace(self.basis(), arranged=_NOTHING))
+        if younger:
+            reader.own = younger.__contains__
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
         query = query_subscribed_by(plan) or query_read_by(plan)
         assert query is not None, plan

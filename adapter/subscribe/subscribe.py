@@ -11,7 +11,7 @@ from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.bind import bind_peek, timestamp_of
 from foreshore.adapter.read.cluster_choice import answering_cluster
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected
-from foreshore.adapter.read.timestamp import choose, notify_of_waiting
+from foreshore.adapter.read.timestamp import choose, notify_of_waiting, younger_views
 from foreshore.adapter.rights.watch import Watch
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source
@@ -98,6 +98,11 @@ def _peek(context: StatementContext, plan: Subscribe) -> PeekPlan:
     peek = context.prepared.peek
     assert peek is not None
     refuse_system_inputs(peek.path.relation, "SUBSCRIBE")
+    if plan.as_of is not None and not plan.as_of.at_least:
+        time = timestamp_of(context, plan.as_of.time)
+        younger = younger_views(context.coordinator, peek.shards, time)
+        if younger:
+            return context.planner.peek_without_indexes(context.prepared, younger)
     if peek.index is None:
         return peek
     usable = _infallible_input(peek.path.relation) is not None
