@@ -20,7 +20,7 @@ from tests.simulation.world import SimulatedConnection, World
 
 WORKLOADS: dict[str, type[Workload]] = {**workloads.WORKLOADS, "numbers": Numbers}
 CLIENTS = 6
-LIVES = 4
+LIVES = 3
 FAULTS = 0.02  # of what the services are asked
 SEEDS = 1  # in make test, for each workload
 MORE_SEEDS = 100

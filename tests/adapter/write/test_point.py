@@ -27,6 +27,7 @@ from foreshore.server.parameters import arguments
 from foreshore.sql.plan import Insert
 from foreshore.types import RelationDesc
 from tests.adapter.harness import TestEnvironment, told
+from tests.effort import examples
 
 TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 50),
     w numeric(6, 2) NOT NULL DEFAULT 0.5, f float8, s serial, CONSTRAINT {t}_code UNIQUE (code),
@@ -113,11 +114,12 @@ def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield taken
 
 
+@pytest.mark.scaled
 def test_tuple_and_column_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
-        for seed in range(12):
+        for seed in range(examples(12)):
             rng = random.Random(seed)
             t, c = f"tuples{seed}", f"columns{seed}"
             for each in (t, c):
@@ -145,8 +147,8 @@ def test_tuple_and_column_statements_agree(tmp_path: Path, monkeypatch: pytest.M
 
     with both_ways(monkeypatch) as by_tuples:
         asyncio.run(main())
-    assert by_tuples.count("point") > 30
-    assert by_tuples.count("insert") > 10
+    assert by_tuples.count("point") > 2.5 * examples(12)
+    assert by_tuples.count("insert") > 0.8 * examples(12)
 
 
 # Types of columns, and values that are given for them: as text, or as psycopg sends the object.
@@ -226,6 +228,7 @@ async def execute(env: TestEnvironment, name: str, sql: str, values: list[Any]) 
     return "\n".join([*lines, session.transaction_status])
 
 
+@pytest.mark.scaled
 def test_prepared_tuple_and_column_statements_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +237,7 @@ def test_prepared_tuple_and_column_statements_agree(
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
-        for seed in range(25):
+        for seed in range(examples(25)):
             rng = random.Random(seed)
             t, c = f"tuples{seed}", f"columns{seed}"
             (a, b), x = rng.choices(KEYS, k=2), rng.choice(list(TYPES))
@@ -262,8 +265,8 @@ def test_prepared_tuple_and_column_statements_agree(
 
     with both_ways(monkeypatch) as by_tuples:
         asyncio.run(main())
-    assert by_tuples.count("point") > 100
-    assert by_tuples.count("insert") > 60
+    assert by_tuples.count("point") > 4 * examples(25)
+    assert by_tuples.count("insert") > 2.4 * examples(25)
 
 
 async def test_statement_after_wait_for_key_sees_new_row(own_env: TestEnvironment) -> None:

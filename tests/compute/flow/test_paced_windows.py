@@ -118,7 +118,7 @@ def test_times_of_a_step_follow_its_cost(
     monkeypatch.setattr(dataflow, "step", costly)
     monkeypatch.setattr(replica_dataflow, "time", SimpleNamespace(monotonic=lambda: now))
     many = range(100, 1_600)
-    changes = [*toggled(100), (many, 1), *toggled(40), (many, -1), *toggled(400)]
+    changes = [*toggled(100), (many, 1), *toggled(40), (many, -1), *toggled(150)]
     phases = {"few": 102, "many": 143, "few again": 2 + len(changes)}
     feed(running, 2, changes)
     sizes: dict[str, list[int | None]] = {name: [] for name in phases}
