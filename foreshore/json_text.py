@@ -115,23 +115,27 @@ def _decode_long(text: str) -> Any:
     That method holds Python's interpreter lock for the whole document. So it decodes only short
     pieces here: containers and runs of items of at most `PIECE` characters, strings and numbers.
     """
-    value, at = _decode_at(text, _after_space(text, 0), {})
+    value, at = _decode_at(text, _after_space(text, 0), {}, (0, 0))
     at = _after_space(text, at)
     if at != len(text):
         raise json.JSONDecodeError("Extra data", text, at)
     return value
 
 
-def _decode_at(text: str, at: int, keys: dict[str, str]) -> tuple[Any, int]:
+def _decode_at(text: str, at: int, keys: dict[str, str], tried: tuple[int, int]) -> tuple[Any, int]:
     """Return the value at `at` and the position after it; `keys` are those seen before.
 
-    Each level of the document is one level of recursion, fewer than of formatting it.
+    Each level of the document is one level of recursion, fewer than of formatting it. The piece
+    `tried` was longer than it: up to there pieces are half as long, or each of many levels would
+    read what the one above it has read.
     """
     opening = text[at : at + 1]
     if opening not in ("{", "["):
         return _DECODER.raw_decode(text, at)
-    if (found := _piece(text[at : at + PIECE])) is not None:
+    size = PIECE if at >= tried[1] else (tried[1] - tried[0]) // 2
+    if (found := _piece(text[at : at + size])) is not None:
         return found[0], at + found[1]
+    tried = (at, at + size)
     members: dict[str, Any] = {}
     items: list[Any] = []
     value, closing = (members, "}") if opening == "{" else (items, "]")
@@ -141,13 +145,13 @@ def _decode_at(text: str, at: int, keys: dict[str, str]) -> tuple[Any, int]:
     while True:
         if opening == "{":
             key, at = _key_at(text, at)
-            member, at = _decode_at(text, at, keys)
+            member, at = _decode_at(text, at, keys, tried)
             members[keys.setdefault(key, key)] = member
         else:
             run, at = _run_at(text, at)
             items += run
             if not run:
-                item, at = _decode_at(text, at, keys)
+                item, at = _decode_at(text, at, keys, tried)
                 items.append(item)
         at = _after_space(text, at)
         if text[at : at + 1] == closing:
