@@ -24,7 +24,7 @@ from foreshore.catalog.names import Names
 from foreshore.catalog.state import is_system
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
-from foreshore.errors import Conflict, UndefinedTable
+from foreshore.errors import Conflict, FeatureNotSupported, UndefinedTable
 from foreshore.expr.ir import Relation
 from foreshore.expr.share import put_in, share
 from foreshore.expr.traversal import sources_of
@@ -198,6 +198,14 @@ class Reader(Names, ABC):
                     return replace(view, in_zone=in_zone)
                 definition = self._own_definition(found.id) or planned.definition
                 return replace(view, definition=definition, in_zone=in_zone)
+
+    def definition_of(self, id: GlobalId) -> Relation:
+        """Return the relation that a materialized view holds the rows of at each time."""
+        definition, item = self.planned[id].definition, self.state.item(id)
+        if item.refresh:
+            raise FeatureNotSupported(f'"{item.name}" has a refresh schedule')
+        assert definition is not None, item
+        return definition
 
     def _own_definition(self, id: GlobalId) -> Relation | None:
         """Return the definition of `id` if the transaction sees it differently from others.

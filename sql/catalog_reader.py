@@ -9,6 +9,7 @@ from typing import Protocol
 
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
+from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
 from foreshore.sql_function import SqlFunction
@@ -59,6 +60,13 @@ class CatalogReader(Protocol):
 
     def item(self, id: GlobalId) -> ItemView:
         """Return the item bound to `id`."""
+        ...
+
+    def definition_of(self, id: GlobalId) -> Relation:
+        """Return the relation that a materialized view holds the rows of at each time.
+
+        Raises FeatureNotSupported if it has a refresh schedule: its rows are those of a refresh.
+        """
         ...
 
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:

@@ -25,6 +25,7 @@ from foreshore.sql.bind.definitions import (
     table,
     table_as,
     unique_index,
+    verify,
 )
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions.show import bind_show
@@ -164,6 +165,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return refresh.with_options(planning, tree, ddl.bind_create_view(planning, tree))
         case ast.RefreshViewStatement():
             return refresh.bind_refresh_view(planning, tree)
+        case ast.VerifyViewStatement():
+            return verify.bind_verify(planning, tree)
         case ast.CreateIndexStatement():
             return ddl.bind_create_index(planning, tree)
         case ast.CreateNamespaceStatement():

@@ -55,6 +55,7 @@ StatementSyntax: TypeAlias = (
     | AlterSequenceStatement
     | CreateViewStatement
     | RefreshViewStatement
+    | VerifyViewStatement
     | CreateIndexStatement
     | CreateNamespaceStatement
     | CreateClusterStatement

@@ -366,6 +366,14 @@ class RefreshViewStatement(Syntax):
     view: TableRef
 
 
+class VerifyViewStatement(Syntax):
+    """VERIFY MATERIALIZED VIEW."""
+
+    view: TableRef
+    as_of: AsOf | None = None
+    engine: str | None = None
+
+
 class Expectation(Syntax):
     """CONSTRAINT name EXPECT (condition) ON VIOLATION ...; `start` and `end` enclose it."""
 

@@ -210,13 +210,13 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
     if view.in_zone is not None:
         planning.zone.was_used = True
         if not planning.zone.is_utc:
-            return _renumbered(planning, view.in_zone(planning.zone.name))
+            return renumbered(planning, view.in_zone(planning.zone.name))
     if view.definition is None:
         return Get(view.id, view.desc.columns, view.desc.keys, view.desc.append_only)
-    return _renumbered(planning, view.definition)
+    return renumbered(planning, view.definition)
 
 
-def _renumbered(planning: Planning, relation: Relation) -> Relation:
+def renumbered(planning: Planning, relation: Relation) -> Relation:
     """Return a view's relation with Lets and calls renumbered to be unique in this plan."""
     if any(
         has_side_effects(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)

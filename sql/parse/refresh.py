@@ -81,3 +81,10 @@ class RefreshParser(ExpectationParser):
                 self.unsupported("REFRESH MATERIALIZED VIEW ... WITH NO DATA")
             self.expect("data")
         return ast.RefreshViewStatement(view)
+
+    def verify_view(self) -> ast.StatementSyntax:
+        """Parse VERIFY MATERIALIZED VIEW."""
+        self.expect("verify", "materialized", "view")
+        view = self.table_name()
+        as_of = self.as_of()
+        return ast.VerifyViewStatement(view, as_of, self.name() if self.accept("on") else None)

@@ -363,6 +363,7 @@ _STATEMENTS: dict[str, Parse] = {
     "analyse": StatementParser._analyze,
     "checkpoint": StatementParser._checkpoint,
     "refresh": StatementParser.refresh_view,
+    "verify": StatementParser.verify_view,
     "grant": StatementParser.grant_or_revoke,
     "revoke": StatementParser.grant_or_revoke,
     "reassign": StatementParser.reassign_owned,

@@ -1,0 +1,81 @@
+"""VERIFY MATERIALIZED VIEW names the rows that a view has and should not have, and those it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from foreshore.catalog.item import Item
+from foreshore.storage.controller import ShardWrite
+from tests.adapter.harness import TestEnvironment
+
+VIEWS = (
+    "CREATE MATERIALIZED VIEW sums AS SELECT k, sum(v) AS s, count(*) AS n FROM t GROUP BY k",
+    "CREATE MATERIALIZED VIEW rows AS SELECT k, v, 'x' || v AS x FROM t WHERE v <> 7",
+    "CREATE MATERIALIZED VIEW reached AS WITH MUTUALLY RECURSIVE r (k int) AS "
+    "(SELECT k FROM t UNION SELECT k + 1 FROM r WHERE k < 5) SELECT k FROM r",
+)
+
+
+async def test_views_that_are_right_have_no_differences(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k int, v int)",
+        "INSERT INTO t SELECT x % 3, x FROM generate_series(1, 20) AS g (x)",
+        *VIEWS,
+        "INSERT INTO t SELECT x % 4, x FROM generate_series(1, 9) AS g (x)",
+    )
+    time = (await env.ran("a", "SELECT mz_now()")).splitlines()[0]
+    await env.ran("a", "DELETE FROM t WHERE v % 2 = 0", "UPDATE t SET v = NULL WHERE v = 3")
+    for view in ("sums", "rows", "reached"):
+        for sql in (
+            f"VERIFY MATERIALIZED VIEW {view}",
+            f"VERIFY MATERIALIZED VIEW {view} AS OF {time}",
+            f"VERIFY MATERIALIZED VIEW {view} ON duckdb",
+        ):
+            assert await env.query("a", sql) == "SELECT 0", sql
+    await env.ran("a", "CREATE VIEW plain AS SELECT 1", "CREATE ROLE r")
+    assert "42809" in await env.query("a", "VERIFY MATERIALIZED VIEW plain")
+    assert "42P01" in await env.query("a", "VERIFY MATERIALIZED VIEW nothing")
+    assert "0A000" in await env.query("a", "VERIFY MATERIALIZED VIEW sums ON spark")
+    await env.ran("r", "SET SESSION AUTHORIZATION r")
+    assert "42501" in await env.query("r", "VERIFY MATERIALIZED VIEW sums")
+    await env.ran("a", "GRANT SELECT ON sums TO r")
+    assert await env.query("r", "VERIFY MATERIALIZED VIEW sums") == "SELECT 0"
+
+
+def doubled(write: ShardWrite) -> ShardWrite:
+    """Return what a fault would write: each update twice."""
+    updates, place = write.updates, write.updates.num_columns - 1
+    diffs = pc.multiply(updates.column(place), 2)
+    return replace(write, updates=updates.set_column(place, updates.schema.field(place), diffs))
+
+
+async def test_rows_that_differ_are_named_with_both_counts(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    await env.ran(
+        "a", "CREATE TABLE t (k int, v int)", "INSERT INTO t VALUES (1, 1), (1, 2)", *VIEWS
+    )
+    await env.ran("a", "SELECT * FROM sums", "SELECT * FROM rows")
+    coordinator = env.environment.coordinator
+    (item,) = (each for each in coordinator.state.all(Item) if each.name == "rows")
+    stored = await env.ran("a", "SELECT * FROM rows ORDER BY v")
+    assert stored == "1|1|x1\n1|2|x2\nSELECT 2"
+    append = env.storage.append
+
+    def twice(writes: Sequence[ShardWrite]) -> Any:
+        return append([doubled(write) if write.id == item.id else write for write in writes])
+
+    monkeypatch.setattr(env.storage, "append", twice)
+    await env.ran("a", "INSERT INTO t VALUES (2, 8), (2, 8), (3, 9)", "SELECT * FROM rows")
+    monkeypatch.undo()
+    differences = (await env.ran("a", "VERIFY MATERIALIZED VIEW rows")).splitlines()
+    assert sorted(differences) == ["2|8|x8|2|4", "3|9|x9|1|2", "SELECT 2"]
+    assert await env.query("a", "VERIFY MATERIALIZED VIEW sums") == "SELECT 0"
