@@ -123,7 +123,7 @@ def is_part(state: State, each: Object) -> bool:
     match each:
         case Item(on=on) if on is not None:
             return True
-        case Item(owned_by=owner) if owner:
+        case Item(owned_by=owner, part_of=whole) if owner or whole:
             return True
         case Replica():
             return True

@@ -328,6 +328,15 @@ class State:
         """Return the sequences owned by columns of table `id`."""
         return [item for item in self.all(Item) if item.owned_by and item.owned_by.table == id]
 
+    def parts_of(self, item: Item) -> list[Item]:
+        """Return the indexes on a relation, the sequences of its columns, and its count of errors.
+
+        They have its owner and its schema.
+        """
+        counts = [each for each in self.all(Item) if each.part_of == item.id]
+        on_counts = [index for each in counts for index in self.indexes_on(each.id)]
+        return [*self.indexes_on(item.id), *self.sequences_of(item.id), *counts, *on_counts]
+
     def replicas_of(self, cluster: str) -> list[Replica]:
         """Return the replicas of the cluster with id `cluster`."""
         return [each for each in self.all(Replica) if each.cluster == cluster]

@@ -493,18 +493,18 @@ class Transaction:
         return self.put(listed_if_public(renamed) if isinstance(renamed, Schema) else renamed)
 
     def set_owner(self, target: Object, role: Role) -> None:
-        """Give `target` to a role; the indexes and sequences of a relation have its owner.
+        """Give `target` to a role; what is part of a relation has its owner.
 
         The role gets the rights of the former owner, and has given what that one has given.
         """
         self._check_not_system(target)
-        changed = [target, *(self._parts_of(target) if isinstance(target, Item) else ())]
+        changed = [target, *(self.state.parts_of(target) if isinstance(target, Item) else ())]
         self.state = with_objects(
             self.state, {each.id: owned_by(each, role.id) for each in changed}
         )
 
     def set_schema(self, target: Item, schema: Schema) -> None:
-        """Move a relation to another schema, with its indexes and the sequences of its columns."""
+        """Move a relation to another schema, with its parts."""
         self._check_not_system(target)
         if is_system(schema.id):
             raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
@@ -512,7 +512,7 @@ class Transaction:
             raise FeatureNotSupported("cannot move objects into or out of temporary schemas")
         if target.schema == schema.id:
             return
-        moved = [target, *self._parts_of(target)]
+        moved = [target, *self.state.parts_of(target)]
         keys = [each.name for item in moved for each in item.constraints if each.has_index]
         for name in (*(each.name for each in moved), *keys):
             if self.state.is_taken(schema.id, name):
@@ -520,10 +520,6 @@ class Transaction:
         self.state = with_objects(
             self.state, {each.id: msgspec.structs.replace(each, schema=schema.id) for each in moved}
         )
-
-    def _parts_of(self, item: Item) -> list[Item]:
-        """Return the indexes on a relation and the sequences of its columns."""
-        return [*self.state.indexes_on(item.id), *self.state.sequences_of(item.id)]
 
     def swap(self, one: Object, other: Object) -> None:
         """Exchange the names of two objects of a kind, which belong to the same parent."""
