@@ -14,6 +14,7 @@ from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, InvalidCatalogName, UndefinedObject
 from foreshore.scram import Verifier
 from foreshore.session_variables import OF_ROLES, Variables
+from foreshore.settings import VARIABLES
 
 
 def login_of(state: State, name: str) -> Login | None:
@@ -65,6 +66,10 @@ class FirstSettings:
     def _set(self, name: str, value: str, *, is_kept: bool) -> None:
         if name.lower() in OF_ROLES:
             self._roles.append((name, value, is_kept))
+            return
+        known = VARIABLES.get(name.lower())
+        if is_kept and known is not None and known.server:
+            self.variables.set_fixed(name, value)
             return
         try:
             self.variables.set_default(name, value)

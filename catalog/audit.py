@@ -12,7 +12,16 @@ from typing import Any, NamedTuple, TypeGuard
 import msgspec
 import pyarrow as pa
 
-from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema, Secret
+from foreshore.catalog.item import (
+    Cluster,
+    Database,
+    Item,
+    Object,
+    Role,
+    Schema,
+    Secret,
+    SystemSettings,
+)
 from foreshore.catalog.rights import grants_on, kind_of
 from foreshore.catalog.state import State
 from foreshore.privileges import PUBLIC, Grant, initial
@@ -45,7 +54,12 @@ def events(old: State, new: State) -> Iterator[Event]:
         after = new.get(new.oids.get(oid, ""))
         if before is after or _is_temporary(before) or _is_temporary(after):
             continue
-        if before is None:
+        if isinstance(after, SystemSettings):
+            was = before.settings if isinstance(before, SystemSettings) else {}
+            both = was.keys() | after.settings.keys()
+            changed = sorted(each for each in both if was.get(each) != after.settings.get(each))
+            yield Event("alter", "system", {"changed": changed})
+        elif before is None:
             assert after is not None
             yield Event("create", _type(after), _named(new, after))
             yield from _granted(new, after, _usual(after), _grants(after))

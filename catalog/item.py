@@ -166,6 +166,18 @@ class Replica(Described, frozen=True):
     options: dict[str, str] = {}
 
 
+class SystemSettings(Described, frozen=True):
+    """The settings of ALTER SYSTEM; there is one such object, or none."""
+
+    collection: ClassVar[str] = "system"
+    kind: ClassVar[str] = "system"
+    id: str
+    oid: int
+    name: str
+    owner: str
+    settings: dict[str, str] = {}
+
+
 class NamedConstraint(msgspec.Struct, frozen=True):
     """A constraint's name and oid, which its index, if it has one, shares.
 
@@ -314,6 +326,15 @@ class ForeignKeyOf(msgspec.Struct, frozen=True):
     table: Item
 
 
-Object: TypeAlias = Role | Database | Schema | Secret | Cluster | Replica | Item
+Object: TypeAlias = Role | Database | Schema | Secret | Cluster | Replica | SystemSettings | Item
 
-OBJECTS: tuple[type[Object], ...] = (Role, Database, Schema, Secret, Cluster, Replica, Item)
+OBJECTS: tuple[type[Object], ...] = (
+    Role,
+    Database,
+    Schema,
+    Secret,
+    Cluster,
+    Replica,
+    SystemSettings,
+    Item,
+)

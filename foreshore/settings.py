@@ -237,11 +237,20 @@ class Variable:
     fixed: bool = False
     superuser: bool = False  # only superusers may set it
     hidden: bool = False  # only superusers may see it
+    server: bool = False  # the server's own, set by ALTER SYSTEM alone
 
 
 NO_EFFECT = "Has no effect; it tunes PostgreSQL."
 _ALL = (
     Variable("application_name", text, "", "Sets the application name.", report=True),
+    Variable(
+        "audit_retention",
+        duration,
+        "365d",
+        "Sets how long events of the audit are kept; 0 is for ever.",
+        fixed=True,
+        server=True,
+    ),
     Variable("auto_route_catalog_queries", boolean, "on"),
     Variable("bytea_output", choice("hex", "escape"), "hex", "Sets the output format for bytea."),
     Variable("client_encoding", encoding, "UTF8", "Sets the client's encoding.", report=True),

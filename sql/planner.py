@@ -190,6 +190,7 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             | ast.AlterRoleStatement()
             | ast.RenameRoleStatement()
             | ast.RoleSettingStatement()
+            | ast.AlterSystemStatement()
             | ast.DropRoleStatement()
             | ast.GrantRoleStatement()
             | ast.GrantStatement()

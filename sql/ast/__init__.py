@@ -68,6 +68,7 @@ StatementSyntax: TypeAlias = (
     | AlterRoleStatement
     | RenameRoleStatement
     | RoleSettingStatement
+    | AlterSystemStatement
     | DropRoleStatement
     | GrantRoleStatement
     | GrantStatement

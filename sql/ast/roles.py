@@ -45,6 +45,13 @@ class RoleSettingStatement(Syntax):
     of_database: bool  # ALTER DATABASE
 
 
+class AlterSystemStatement(Syntax):
+    """ALTER SYSTEM SET or RESET; see `RoleSettingStatement`."""
+
+    setting: str | None
+    values: tuple[str, ...] | None
+
+
 class DropRoleStatement(Syntax):
     """DROP ROLE."""
 

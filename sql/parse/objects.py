@@ -338,6 +338,8 @@ class ObjectParser(
         self.expect("alter")
         if self.at_word(*ROLE_WORDS):
             return self.alter_role()
+        if self.accept("system"):
+            return ast.AlterSystemStatement(*self.kept_setting())
         if self.at_word("default"):
             return self.default_privileges()
         if self.accept("function") or self.accept("routine"):

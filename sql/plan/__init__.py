@@ -74,6 +74,7 @@ Plan: TypeAlias = (
     | AlterRole
     | RenameRole
     | SetRoleSetting
+    | AlterSystem
     | DropRole
     | GrantRoles
     | GrantRights

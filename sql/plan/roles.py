@@ -49,6 +49,14 @@ class SetRoleSetting(WritePlan):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterSystem(WritePlan):
+    """Keep a setting for all sessions, or the server; see `SetRoleSetting`."""
+
+    setting: str | None
+    values: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class DropRole(WritePlan):
     roles: tuple[RoleName, ...]
     if_exists: bool

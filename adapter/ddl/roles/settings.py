@@ -1,4 +1,8 @@
-"""ALTER ROLE and ALTER DATABASE ... SET: settings with which later sessions begin."""
+"""ALTER ROLE and ALTER DATABASE ... SET: settings with which later sessions begin.
+
+Those of ALTER SYSTEM come first, then those of the database, of the role, and of the role in the
+database. What only superusers may set, only they may keep or reset.
+"""
 
 from msgspec.structs import replace
 
@@ -10,6 +14,7 @@ from foreshore.catalog.item import Database, Role
 from foreshore.catalog.rights import owns
 from foreshore.catalog.roles import check_not_predefined, may_create_roles, role_called
 from foreshore.catalog.state import State
+from foreshore.catalog.system_settings import system_settings
 from foreshore.errors import FeatureNotSupported, InsufficientPrivilege, InvalidCatalogName
 from foreshore.session_variables import Variables
 from foreshore.settings import VARIABLES
@@ -24,7 +29,12 @@ def settings_at_login(state: State, role: Role, database: str) -> list[tuple[str
     if found is None:
         return []
     of_both = role.database_settings.get(found.id, {})
-    return [*found.settings.items(), *role.settings.items(), *of_both.items()]
+    of_system = system_settings(state)
+    return [
+        pair
+        for each in (of_system, found.settings, role.settings, of_both)
+        for pair in each.items()
+    ]
 
 
 def set_role_setting(context: StatementContext, plan: SetRoleSetting) -> Completed:
@@ -41,7 +51,7 @@ def set_role_setting(context: StatementContext, plan: SetRoleSetting) -> Complet
         assert database is not None
         if not owns(change.state, actor, database.owner):
             raise InsufficientPrivilege(f"must be owner of database {database.name}")
-        settings = _changed(context, database.settings, plan)
+        settings = changed_settings(context, database.settings, plan.setting, plan.values)
         change.put(replace(database, settings=settings))
         return Completed("ALTER DATABASE")
     if plan.role is None:
@@ -58,8 +68,10 @@ def _with_setting(
     context: StatementContext, role: Role, database: Database | None, plan: SetRoleSetting
 ) -> Role:
     if database is None:
-        return replace(role, settings=_changed(context, role.settings, plan))
-    settings = _changed(context, role.database_settings.get(database.id, {}), plan)
+        kept = changed_settings(context, role.settings, plan.setting, plan.values)
+        return replace(role, settings=kept)
+    kept = role.database_settings.get(database.id, {})
+    settings = changed_settings(context, kept, plan.setting, plan.values)
     others = {id: each for id, each in role.database_settings.items() if id != database.id}
     return replace(
         role, database_settings={**others, database.id: settings} if settings else others
@@ -73,22 +85,44 @@ def _check_may_set(actor: Role, role: Role) -> None:
         raise InsufficientPrivilege("permission denied")
 
 
-def _changed(context: StatementContext, settings: Settings, plan: SetRoleSetting) -> Settings:
-    """Return settings after SET or RESET; the value of SET is checked as that of a session."""
-    if plan.setting is None:
-        return {}
-    known = VARIABLES.get(plan.setting)
-    name = plan.setting if known is None else known.name
-    if plan.values == ():
-        value = context.variables.show(plan.setting)
-    elif name == "role" and plan.values:
-        (value,) = plan.values  # whether the session may have it is decided at login
+def changed_settings(
+    context: StatementContext,
+    settings: Settings,
+    setting: str | None,
+    values: tuple[str, ...] | None,
+    *,
+    of_system: bool = False,
+) -> Settings:
+    """Return settings after SET or RESET; the value of SET is checked as that of a session.
+
+    `setting` None resets all that the role may set, `values` None resets one, and no values take
+    the session's. Only those `of_system` may be of the server.
+    """
+    if setting is None:
+        return {} if context.role.superuser else _of_superusers(settings)
+    known = VARIABLES.get(setting)
+    name = setting if known is None else known.name
+    if values == ():
+        value = context.variables.show(setting)
+    elif name == "role" and values:
+        (value,) = values  # whether the session may have it is decided at login
         if value != NO_ROLE:
             role_called(context.planner.state, value)
+    elif known is not None and known.server and of_system and values:
+        value = known.kind(known.name, ", ".join(values))
     else:
         checked = Variables({})
-        checked.set(plan.setting, plan.values)
-        is_text = plan.values is not None and len(plan.values) == 1 and name != "search_path"
-        value = plan.values[0] if is_text and plan.values else checked.show(plan.setting)
+        checked.set(setting, values)
+        is_text = values is not None and len(values) == 1 and name != "search_path"
+        value = values[0] if is_text and values else checked.show(setting)
     kept = {each: text for each, text in settings.items() if each != name}
-    return kept if plan.values is None else {**kept, name: value}
+    return kept if values is None else {**kept, name: value}
+
+
+def _of_superusers(settings: Settings) -> Settings:
+    """Return the settings that only superusers may set."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if (known := VARIABLES.get(name.lower())) is not None and known.superuser
+    }

@@ -10,6 +10,7 @@ from foreshore.sql.bind.definitions.objects import name_of
 from foreshore.sql.plan import (
     AlterDefaultRights,
     AlterRole,
+    AlterSystem,
     ChangeOwned,
     CreateRole,
     DropRole,
@@ -53,6 +54,8 @@ def bind_role_statement(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return SetRoleSetting(
                 tree.role, tree.database, tree.setting, tree.values, tree.of_database
             )
+        case ast.AlterSystemStatement():
+            return AlterSystem(tree.setting, tree.values)
         case ast.DropRoleStatement():
             return DropRole(tree.names, tree.if_exists)
         case ast.GrantRoleStatement():

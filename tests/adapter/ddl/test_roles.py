@@ -116,6 +116,21 @@ async def test_roles_keep_no_settings_that_they_may_not_set(env: TestEnvironment
     assert answer.startswith('ERROR 42501: permission denied to set parameter "lc_messages"')
 
 
+async def test_counts_of_violations_have_the_owner_of_their_view(env: TestEnvironment) -> None:
+    owners = "SELECT relname, pg_get_userbyid(relowner) FROM pg_class WHERE relname ~ '^sound' ORDER BY 1"
+    await env.ran(
+        "a",
+        "CREATE ROLE heir",
+        "CREATE TABLE measured (x int)",
+        "CREATE MATERIALIZED VIEW sound (x, CONSTRAINT few EXPECT (x < 9)) AS TABLE measured",
+        "CREATE INDEX sound_counts ON sound_violations (violations)",
+        "ALTER MATERIALIZED VIEW sound OWNER TO heir",
+    )
+    names = ("sound", "sound_counts", "sound_violations")
+    assert await env.query("a", owners) == "".join(f"{each}|heir\n" for each in names) + "SELECT 3"
+    await env.ran("a", "DROP TABLE measured CASCADE", "DROP ROLE heir")
+
+
 async def test_replaced_view_keeps_rights_and_owner(env: TestEnvironment) -> None:
     await env.ran(
         "a",
