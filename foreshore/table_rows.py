@@ -11,6 +11,7 @@ from itertools import chain
 import pyarrow as pa
 
 from foreshore.expr.datum import from_array, to_array
+from foreshore.few_updates import FewUpdates, few_updates
 from foreshore.rows import count, negated, split_diffs
 from foreshore.types import INT8, ColumnType, Datum, RelationDesc, arrow_type
 from foreshore.update import DIFF_FIELD, Timestamp, update_schema
@@ -115,17 +116,24 @@ class TableRows:
         return TableRows.of_table(self.desc, negated(self._table))
 
 
-def updates_at(parts: Sequence[TableRows], time: Timestamp) -> pa.Table:
-    """Return all rows of `parts`, which are tuples of one table, as updates at `time`."""
+def updates_at(parts: Sequence[TableRows], time: Timestamp) -> pa.Table | FewUpdates:
+    """Return all rows of `parts`, which are tuples of one table, as updates at `time`.
+
+    A few of plain types stay tuples.
+    """
     desc = parts[0].desc
     if len(parts) == 1:
         rows, diffs = parts[0].tuples, parts[0].diffs
     else:
         rows = list(chain.from_iterable([part.tuples for part in parts]))
         diffs = list(chain.from_iterable([part.diffs for part in parts]))
+    schema = _update_schema(desc)
+    few = few_updates(schema, time, rows, diffs)
+    if few is not None:
+        return few
     columns = columns_of_rows(rows, desc.columns)
     columns += [to_array([time] * len(rows), INT8), to_array(diffs, INT8)]
-    return pa.Table.from_arrays(columns, schema=_update_schema(desc))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 @lru_cache(1024)

@@ -33,6 +33,7 @@ from foreshore.errors import (
     DuplicateObject,
     UndefinedObject,
 )
+from foreshore.few_updates import FewUpdates
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import Blob, FileBlob, open_blob
 from foreshore.storage.capability import (
@@ -410,11 +411,16 @@ class StorageController(ShardGrants):
         return self._piggybacked.entries() if is_due else []
 
     def _appended(self, writes: list[tuple[Shard, ShardWrite]]) -> None:
+        listened: list[tuple[Shard, Timestamp, pa.Table]] = []
         for shard, write in writes:
             shard.in_flight -= 1
-            shard.add(self._wal.number, write.upper, write.updates)
-        for shard, write in writes:  # only now, so that a listener finds all writes in place
-            shard.publish(write.upper, write.updates)
+            updates = write.updates
+            if shard.listens:
+                updates = updates.table if isinstance(updates, FewUpdates) else updates
+                listened.append((shard, write.upper, updates))
+            shard.add(self._wal.number, write.upper, updates)
+        for each in listened:  # only now, so that a listener finds all writes in place
+            each[0].publish(*each[1:])
         for shard, _ in writes:
             shard.catch_up()  # it may have been advanced meanwhile
             self._end_writers(shard)

@@ -1,7 +1,8 @@
 """Records: the log's events, in the order in which they happened.
 
-A group is a list of events that become durable together. Events are encoded by msgspec. The updates
-of an `Appended` follow as Arrow IPC record batches without their schema, which is in the shard's
+A group is a list of events that become durable together. Events are encoded by msgspec. A few
+updates of plain types are a `Rows` event, which has their data. Other updates are those of an
+`Appended`, and follow as Arrow IPC record batches without their schema, which is in the shard's
 `Created` event or the segment's `Opening`. Batches of many rows are compressed with LZ4, which
 takes less CPU time than writing the bytes it saves.
 
@@ -18,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
+from foreshore.few_updates import FewUpdates
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp, encode_schema
 
@@ -39,7 +41,7 @@ class ShardWrite:
     id: GlobalId
     lower: Timestamp
     upper: Timestamp
-    updates: pa.Table  # of the shard's update schema, lower <= time < upper; may be empty
+    updates: pa.Table | FewUpdates  # of the shard's update schema, lower <= time < upper
     token: str | None = None
 
 
@@ -73,6 +75,17 @@ class Appended(_Event, frozen=True):
     """Updates were appended to some shards, atomically."""
 
     writes: tuple[Write, ...]
+
+
+class Rows(_Event, frozen=True):
+    """A few updates at `time` were appended to a shard; `rows` are as in `FewUpdates.encoded`."""
+
+    id: GlobalId
+    lower: Timestamp
+    upper: Timestamp
+    time: Timestamp
+    diffs: tuple[int, ...]
+    rows: msgspec.Raw
 
 
 class Advanced(_Event, frozen=True):
@@ -114,7 +127,7 @@ class Expired(_Event, frozen=True):
     tokens: tuple[tuple[GlobalId, str], ...]
 
 
-Event = Appended | Advanced | Created | Dropped | Granted | Downgraded | Expired
+Event = Appended | Rows | Advanced | Created | Dropped | Granted | Downgraded | Expired
 
 
 class ShardEntry(_Struct, frozen=True):
@@ -195,12 +208,28 @@ def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> tuple[list[An
             continue
         writes = []
         for write in entry:
-            batches = _encode_updates(write.updates, compressor)
+            updates = write.updates
+            if isinstance(updates, FewUpdates):
+                events.append(_rows(write, updates))
+                continue
+            batches = _encode_updates(updates, compressor)
             messages += batches
             sizes = tuple(batch.size for batch in batches)
             writes.append(Write(write.id, write.lower, write.upper, sizes))
-        events.append(Appended(tuple(writes)))
+        if writes:
+            events.append(Appended(tuple(writes)))
     return [_framed(_encode(events)), *messages], compressor.saved
+
+
+def _rows(write: ShardWrite, updates: FewUpdates) -> Rows:
+    return Rows(
+        write.id,
+        write.lower,
+        write.upper,
+        updates.time,
+        tuple(updates.diffs),
+        msgspec.Raw(updates.encoded),
+    )
 
 
 def decode_group(payload: memoryview) -> tuple[tuple[Event, ...], memoryview]:

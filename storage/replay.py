@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from foreshore.errors import DataCorrupted
+from foreshore.few_updates import FewUpdates, decoded, together
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import Capabilities, epoch_of
 from foreshore.storage.record import (
@@ -23,6 +24,7 @@ from foreshore.storage.record import (
     Grant,
     Granted,
     Opening,
+    Rows,
     Write,
     decode_group,
     decode_opening,
@@ -82,6 +84,7 @@ class _Replayer:
         self._epoch = epoch
         self._first = True
         self._batches: dict[GlobalId, list[pa.RecordBatch]] = {}
+        self._few: dict[GlobalId, list[FewUpdates]] = {}  # after these
         self._place = ""
 
     def segment(self, number: int, contents: Contents) -> None:
@@ -96,6 +99,8 @@ class _Replayer:
                         messages = self._event(event, messages)
                 case Kind.CLOSING:
                     pass
+        for id in list(self._few):
+            self._columns_of_few(id)
         for id, batches in self._batches.items():
             if id in self._shards:  # otherwise dropped later in the segment
                 shard = self._shards[id]
@@ -131,6 +136,8 @@ class _Replayer:
             case Appended(writes):
                 for write in writes:
                     messages = self._write(write, messages)
+            case Rows():
+                self._rows(event)
             case Advanced(uppers):
                 for id, upper in uppers:
                     shard = self._shard(id)
@@ -170,19 +177,35 @@ class _Replayer:
         return messages
 
     def _write(self, write: Write, messages: memoryview) -> memoryview:
+        shard, needed = self._appends(write)
+        for size in write.batches:
+            if needed:
+                self._columns_of_few(write.id)
+                batch = pa.ipc.read_record_batch(pa.py_buffer(messages[:size]), shard.schema)
+                self._batches.setdefault(write.id, []).append(batch)
+            messages = messages[size:]
+        return messages
+
+    def _rows(self, rows: Rows) -> None:
+        shard, needed = self._appends(rows)
+        if needed:
+            few = decoded(shard.schema, rows.time, bytes(rows.rows), rows.diffs)
+            self._few.setdefault(rows.id, []).append(few)
+
+    def _columns_of_few(self, id: GlobalId) -> None:
+        """Let the few updates of a shard that have been read precede what follows."""
+        if few := self._few.pop(id, None):
+            self._batches.setdefault(id, []).extend(together(few).to_batches())
+
+    def _appends(self, write: Write | Rows) -> tuple[Shard, bool]:
+        """Move a shard's upper; return the shard, and whether its batches lack these updates."""
         shard = self._shard(write.id)
         if write.lower < shard.upper:
             raise self._corrupt(
                 f"appends to {write.id} from {write.lower} where its upper is {shard.upper}"
             )
         shard.set_upper(write.upper)
-        needed = write.upper > self._sealed.get(write.id, T0)
-        for size in write.batches:
-            if needed:
-                batch = pa.ipc.read_record_batch(pa.py_buffer(messages[:size]), shard.schema)
-                self._batches.setdefault(write.id, []).append(batch)
-            messages = messages[size:]
-        return messages
+        return shard, write.upper > self._sealed.get(write.id, T0)
 
     def _shard(self, id: GlobalId) -> Shard:
         shard = self._shards.get(id)

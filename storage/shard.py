@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import InternalError
+from foreshore.few_updates import FewUpdates, together
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import Capabilities
 from foreshore.storage.consolidate import canonical_nans, holds_floats
@@ -28,6 +29,7 @@ from foreshore.update import T0, Timestamp, encode_schema
 
 TABLES_KEPT_APART = 8
 ROWS_PUT_TOGETHER = 1 << 16
+FEW_TOGETHER = 512  # rows as tuples, before columns are made of them: half a millisecond
 FEW_ROWS = 16  # at or below this count, Python is faster than a columnar kernel
 
 
@@ -83,12 +85,16 @@ class Shard:
         self.batches: tuple[Batch, ...] = ()
         self.in_flight = 0
         self.dropping = False
-        self.tail: list[TailPart] = []
+        self._tail: list[TailPart] = []
+        self._few: list[FewUpdates] = []  # after the tail, of one segment
+        self._few_segment = 0
+        self._few_rows = 0
         self.listens: list[Listen] = []
         self._upper: Timestamp = T0
         self._reserved: Timestamp = T0
         self._shared: SharedUpper | None = None
         self._to_publish: deque[tuple[Timestamp, pa.Table | None]] = deque()
+        self._same_schema = schema  # as the last few updates have it
         self._floats = [i for i, type in enumerate(schema.types) if holds_floats(type)]
         self._required = [i for i, field in enumerate(schema) if not field.nullable]
 
@@ -149,6 +155,11 @@ class Shard:
         if not write.lower < write.upper:
             raise InternalError(f"append to {self.id} from {write.lower} to {write.upper}")
         updates = write.updates
+        if isinstance(updates, FewUpdates):
+            if self._takes(updates) and write.lower <= updates.time < write.upper:
+                return write
+            updates = updates.table
+            write = replace(write, updates=updates)
         if not updates.schema.equals(self.schema):
             if (
                 updates.schema.names != self.schema.names
@@ -180,12 +191,45 @@ class Shard:
                     write = replace(write, updates=updates)
         return write
 
-    def add(self, segment: int, upper: Timestamp, updates: pa.Table) -> None:
+    def _takes(self, updates: FewUpdates) -> bool:
+        """Whether updates that fit their schema fit that of the shard."""
+        if updates.schema is not self._same_schema:
+            if not updates.schema.equals(self.schema):
+                return False
+            self._same_schema = updates.schema
+        return True
+
+    def add(self, segment: int, upper: Timestamp, updates: pa.Table | FewUpdates) -> None:
         """Add durable updates to the tail."""
         assert upper >= self._upper, (self.id, self._upper, upper)
         self._upper = upper
-        if updates.num_rows:
+        if isinstance(updates, FewUpdates):
+            if segment != self._few_segment or self._few_rows >= FEW_TOGETHER:
+                self._put_few()
+            self._few.append(updates)
+            self._few_segment = segment
+            self._few_rows += updates.num_rows
+        elif updates.num_rows:
             self.tail.append(TailPart(segment, upper, updates))
+
+    @property
+    def tail(self) -> list[TailPart]:
+        """The updates that are in the log but not yet in a batch."""
+        if self._few:
+            self._put_few()
+        return self._tail
+
+    @tail.setter
+    def tail(self, parts: list[TailPart]) -> None:
+        assert not self._few, self.id
+        self._tail = parts
+
+    def _put_few(self) -> None:
+        """Put updates that came as tuples into the tail."""
+        if self._few:
+            part = TailPart(self._few_segment, self._few[-1].time + 1, together(self._few))
+            self._tail.append(part)
+            self._few, self._few_rows = [], 0
 
     def coalesce_tail(self) -> None:
         """Merge small tables of the tail, so that reading it costs in proportion to its rows."""

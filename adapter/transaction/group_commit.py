@@ -40,6 +40,7 @@ from foreshore.errors import (
     TableAltered,
     TableDropped,
 )
+from foreshore.few_updates import FewUpdates
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
@@ -424,7 +425,7 @@ class GroupCommit:
             return
         try:
             time = await self._oracle.write_ts()
-            tables: dict[GlobalId, list[pa.Table]] = {}
+            tables: dict[GlobalId, list[pa.Table | FewUpdates]] = {}
             tuples: dict[GlobalId, list[TableRows]] = {}
             for write in group.writes:
                 for id, parts in write.rows.items():
@@ -542,9 +543,13 @@ class GroupCommit:
             assert self._changed[id] <= self._shards.upper(id), id
 
 
-def joined(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return the updates of `parts` as one table."""
-    return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+def joined(parts: Sequence[pa.Table | FewUpdates]) -> pa.Table | FewUpdates:
+    """Return the updates of `parts` as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_tables(
+        [part.table if isinstance(part, FewUpdates) else part for part in parts]
+    )
 
 
 def _stopped(error: BaseException) -> DatabaseError:

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -313,6 +314,12 @@ def replay(shards: dict[str, Shard], payload: memoryview) -> None:
                 if id in shards:
                     shards[id].holds.pop(token, None)
                     shards[id].update_since()
+        elif kind == "Rows":
+            id, _, upper, time, diffs, rows = said
+            shard = shards.get(id, Shard())
+            if upper > shard.sealed:
+                shard.messages.append(message_of(shard.schema, rows, time, diffs))
+            shard.upper = max(shard.upper, upper)
         elif kind == "Appended":
             for id, _, upper, lengths in said[0]:
                 shard = shards.get(id, Shard())
@@ -321,6 +328,22 @@ def replay(shards: dict[str, Shard], payload: memoryview) -> None:
                         shard.messages.append(messages[:length])
                     messages = messages[length:]
                 shard.upper = max(shard.upper, upper)
+
+
+def message_of(schema: bytes, rows: list[list[Any]], time: int, diffs: list[int]) -> memoryview:
+    """Return the rows of a `Rows` event as an Arrow record batch without its schema."""
+    fields = pa.ipc.read_schema(pa.py_buffer(schema))
+    columns = []
+    for *data, type in zip(*rows, fields.types[:-2], strict=True):
+        if pa.types.is_decimal(type):
+            data = [None if each is None else Decimal(each) for each in data]
+        elif pa.types.is_temporal(type):  # these are integers
+            integers = pa.int32() if type.bit_width == 32 else pa.int64()
+            columns.append(pa.array(data, integers).view(type))
+            continue
+        columns.append(pa.array(data, type))
+    columns += [pa.array([time] * len(diffs), pa.int64()), pa.array(diffs, pa.int64())]
+    return memoryview(pa.RecordBatch.from_arrays(columns, schema=fields).serialize())
 
 
 def epoch_of(token: str) -> int:
@@ -357,11 +380,11 @@ def records(path: Path, segment: dict[str, Any]) -> Iterator[tuple[int, memoryvi
         yield kind, payload
 
 
-# Of MessagePack what the log uses: lengths of strings, bytes and arrays; integers.
+# Of MessagePack what the log uses: lengths of strings, bytes and arrays; numbers.
 _LENGTHS = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
 _LENGTHS |= {0xDC: ">H", 0xDD: ">I"}
-_INTEGERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"}
-_INTEGERS |= {0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+_NUMBERS = {0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"}
+_NUMBERS |= {0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
 
 
 def unpack(data: memoryview, at: int = 0) -> tuple[Any, int]:
@@ -372,9 +395,9 @@ def unpack(data: memoryview, at: int = 0) -> tuple[Any, int]:
         return tag - (0x100 if tag >= 0xE0 else 0), at
     if tag in (0xC0, 0xC2, 0xC3):
         return {0xC0: None, 0xC2: False, 0xC3: True}[tag], at
-    if tag in _INTEGERS:
-        (integer,) = struct.unpack_from(_INTEGERS[tag], data, at)
-        return integer, at + struct.calcsize(_INTEGERS[tag])
+    if tag in _NUMBERS:
+        (number,) = struct.unpack_from(_NUMBERS[tag], data, at)
+        return number, at + struct.calcsize(_NUMBERS[tag])
     if tag in _LENGTHS:
         (length,) = struct.unpack_from(_LENGTHS[tag], data, at)
         at += struct.calcsize(_LENGTHS[tag])

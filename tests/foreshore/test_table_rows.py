@@ -4,6 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore.few_updates import FewUpdates
 from foreshore.rows import count, counted, negated, repeated, split_diffs, table_of
 from foreshore.table_rows import Row, TableRows, updates_at
 from foreshore.types import BOOL, INT4, TEXT, ColumnType, RelationDesc, numeric
@@ -48,7 +49,9 @@ def test_deleted_rows_are_the_same_in_both_forms(tuples: list[Row]) -> None:
 def test_updates_of_several_parts_are_at_one_time() -> None:
     first = TableRows.inserted(DESC, [(1, "a", True, None)])
     second = first.deleted()
-    updates = updates_at([first, second], 7)
+    few = updates_at([first, second], 7)
+    assert isinstance(few, FewUpdates)
+    updates = few.table
     assert updates[TIME].to_pylist() == [7, 7]
     assert updates[DIFF].to_pylist() == [1, -1]
     assert updates.schema.names == ["a", "b", "c", "d", TIME, DIFF]

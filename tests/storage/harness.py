@@ -1,12 +1,13 @@
 """Helpers for storage tests: databases in a directory, small tables, abandoned databases."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from foreshore.clock import Clock, SystemClock
+from foreshore.few_updates import few_updates
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import SqliteConsensus
@@ -50,8 +51,21 @@ def updates_of(tables: Iterable[pa.Table]) -> list[Update]:
     ]
 
 
+def appended(
+    id: GlobalId, lower: Timestamp, upper: Timestamp, updates: Sequence[Update]
+) -> ShardWrite:
+    """Return a write; updates of U2 that have one time are tuples, as statements make them."""
+    times = {time for _, time, _ in updates}
+    if id != U2 or len(times) != 1:
+        return ShardWrite(id, lower, upper, table(updates))
+    rows, diffs = [row for row, _, _ in updates], [diff for _, _, diff in updates]
+    few = few_updates(update_schema(ROWS), times.pop(), rows, diffs)
+    assert few is not None
+    return ShardWrite(id, lower, upper, few)
+
+
 def write(id: GlobalId, lower: Timestamp, upper: Timestamp, *updates: Update) -> ShardWrite:
-    return ShardWrite(id, lower, upper, table(updates))
+    return appended(id, lower, upper, updates)
 
 
 async def put(controller: StorageController, *writes: ShardWrite) -> None:

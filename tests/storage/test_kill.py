@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from foreshore.storage.controller import Appended, ShardWrite
-from tests.storage.harness import ROWS, U1, U2, open_at, reader, table
+from foreshore.storage.controller import Appended
+from tests.storage.harness import ROWS, U1, U2, appended, open_at, reader
 
 ROUNDS = 6
 
@@ -33,7 +33,7 @@ async def write_for_ever(directory: Path) -> None:
             updates.append(((-1, str(time)), time, 1))
             if time:
                 updates.append(((-1, str(time - 1)), time, -1))
-            writes = [ShardWrite(id, time, time + 1, table(updates)) for id in (U1, U2)]
+            writes = [appended(id, time, time + 1, updates) for id in (U1, U2)]
             assert await controller.append(writes) == Appended()
             print(time, flush=True)
             if time % 50 == 49:

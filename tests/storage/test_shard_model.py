@@ -32,6 +32,7 @@ from tests.storage.harness import (
     Row,
     Update,
     abandon,
+    appended,
     open_at,
     put,
     table,
@@ -119,7 +120,7 @@ class Machine:
                     updates.append((row, lower + offset, diff))
             upper = lower + 4
             tvc.append(Antichain.of(upper), updates)
-            writes.append(ShardWrite(id, lower, upper, table(updates)))
+            writes.append(appended(id, lower, upper, updates))
             self.written[id] = upper
         await put(self.controller, *writes)
 
