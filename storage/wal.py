@@ -22,7 +22,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +124,7 @@ class Wal:
         self._register = Register(consensus, LOG_KEY, LogState)
         self._segment_bytes = segment_bytes
         self._segment_records = segment_records
-        self._executor = ThreadPoolExecutor(1, "log")
+        self._executor = blocking.OneThread("log")
         self._fence: Fence | None = None
         self._segment: SegmentWriter | None = None
         self._saved = 0  # bytes saved by compression
