@@ -25,7 +25,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from foreshore.compute.bulk.spark_session import find_java
+from foreshore.compute.spark.java import find_java
 from foreshore.errors import Unavailable
 from tests.loop_guard import MARK
 

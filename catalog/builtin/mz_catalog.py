@@ -10,6 +10,7 @@ from foreshore.catalog.builtin.granted import (
     system_privileges,
 )
 from foreshore.catalog.builtin.mz_rows import (
+    cluster_option_rows,
     cluster_rows,
     column_rows,
     comment_rows,
@@ -126,6 +127,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "mz_cluster_replica_statuses",
         "replica_id text, status text, reason text?",
         live("mz_cluster_replica_statuses"),
+    ),
+    (
+        "mz_internal",
+        "mz_cluster_options",
+        "cluster_id text, name text, value text",
+        cluster_option_rows,
     ),
     (
         "mz_internal",

@@ -228,6 +228,13 @@ def replica_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
 
 
+def cluster_option_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_cluster_options: what was given, by the engine's names."""
+    for cluster in snapshot.state.all(Cluster):
+        for name, value in sorted(cluster.options.items()):
+            yield {"cluster_id": cluster.id, "name": name, "value": value}
+
+
 def frontier_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_frontiers."""
     for frontier in snapshot.frontiers():

@@ -181,14 +181,22 @@ class BulkEngine(ABC):
     @contextmanager
     def _cancellable(self, cancellation: Cancellation, stop: Callable[[], None]) -> Iterator[None]:
         """Call `stop` when work in the context is cancelled; the context then raises."""
+        with self._running_until_done(cancellation):
+            try:
+                cancellation.arm(stop)
+                yield
+                if cancellation.cancelled:
+                    raise QueryCanceled
+            finally:
+                cancellation.disarm()
+
+    @contextmanager
+    def _running_until_done(self, cancellation: Cancellation) -> Iterator[None]:
+        """Let `cancel` cancel what runs in the context."""
         with self._lock:
             self._running.add(cancellation)
         try:
-            cancellation.arm(stop)
             yield
-            if cancellation.cancelled:
-                raise QueryCanceled
         finally:
-            cancellation.disarm()
             with self._lock:
                 self._running.discard(cancellation)

@@ -27,11 +27,12 @@ from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.framed import framed_comoments, framed_sums
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
-from foreshore.compute.bulk.spark_session import SparkOptions, end_of, start_spark
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
 from foreshore.compute.replica.batch_sizing import BatchSizing
-from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled, Unavailable
+from foreshore.compute.spark.options import SparkOptions
+from foreshore.compute.spark.service import SparkService
+from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
 
 logger = logging.getLogger(__name__)
 
@@ -52,12 +53,12 @@ class SparkEngine(BulkEngine):
     def __init__(self, options: SparkOptions) -> None:
         super().__init__()
         self._options = options
-        self._spark = start_spark(options)
+        self.service = SparkService(options)
+        self._spark = self.service.session()
 
     def check(self) -> None:
         """Raise Unavailable if the JVM has ended, or Spark in it has stopped."""
-        if (how := end_of(self._spark.sparkContext)) is not None:
-            raise Unavailable(how)
+        self.service.check()
 
     def close(self) -> None:
         """Leave the session to other users in the process; `stop_spark` ends it."""
@@ -66,38 +67,29 @@ class SparkEngine(BulkEngine):
     def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:
         """Yield a session whose jobs `cancellation` stops."""
         with _faults(cancellation):
-            session = SparkSqlSession(_new_session(self._spark))
-        context = self._spark.sparkContext
-        group = f"evaluation{number}"
-        context.setJobGroup(group, group, interruptOnCancel=True)
-        jvm_context = context._jsc.sc()
-
-        def stop() -> None:
-            jvm_context.cancelJobGroupAndFutureJobs(group)
-
+            session = SparkSqlSession(self._new_session())
         try:
-            with self._cancellable(cancellation, stop), _faults(cancellation):
+            group = self.service.group(self._spark, f"evaluation {number}", cancellation)
+            with self._running_until_done(cancellation), _faults(cancellation), group:
                 yield session
         finally:
-            context.setLocalProperty("spark.jobGroup.id", None)
             session.close()
 
     def _store(self, number: int) -> "SparkStore":
         scratch = self._options.scratch / f"dataflow{number}"
-        return SparkStore(_new_session(self._spark), scratch)
+        return SparkStore(self._new_session(), scratch)
+
+    def _new_session(self) -> Any:
+        session = self._spark.newSession()
+        parallelism = self._spark.sparkContext.defaultParallelism
+        _tune(session, self._options.shuffle_partitions or 2 * parallelism)
+        return session
 
 
-def _new_session(spark: Any) -> Any:
-    session = spark.newSession()
-    _tune(session, bulk=True)
-    return session
-
-
-def _tune(session: Any, *, bulk: bool) -> None:
-    """Configure the session for large jobs, or for many small ones."""
-    parallelism = session.sparkContext.defaultParallelism
-    session.conf.set("spark.sql.shuffle.partitions", str(2 * parallelism if bulk else 1))
-    session.conf.set("spark.sql.adaptive.enabled", "true" if bulk else "false")
+def _tune(session: Any, partitions: int | None = None) -> None:
+    """Configure the session for large jobs, with so many partitions, or for many small ones."""
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions or 1))
+    session.conf.set("spark.sql.adaptive.enabled", "true" if partitions else "false")
 
 
 class SparkSqlSession(Session):
@@ -227,7 +219,7 @@ class SparkStore(SparkSqlSession):
     def begin(self) -> None:
         """Begin a step; the first one ends the phase of large jobs."""
         if self._bulk:
-            _tune(self._spark, bulk=False)
+            _tune(self._spark)
             self._bulk = False
 
     def load(self, name: str, updates: pa.Table) -> None:

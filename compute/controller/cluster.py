@@ -54,6 +54,8 @@ _MASTER = re.compile(
     r"|(spark|k8s)://.+|yarn"
 )
 
+SPARK_OPTIONS = ("master", "driver_memory", "executor_memory", "shuffle_partitions")
+
 Prepared = tuple[tuple[Snapshot, ...], tuple[InputSnapshot, ...], list[pa.Table]]
 
 
@@ -90,7 +92,13 @@ def check_size(size: str, options: Mapping[str, str | None] = _NO_OPTIONS) -> No
             f"a replica of size {size} cannot have several WORKERS",
             hint="Only replicas of size embedded have workers.",
         )
-    master = implied.get("master", "local")
+    for name in SPARK_OPTIONS:
+        if engine != "spark" and options.get(name) is not None:
+            raise InvalidParameterValue(
+                f"a replica of size {size} cannot have a {name.replace('_', ' ').upper()}",
+                hint="Only replicas of size spark can.",
+            )
+    master = options.get("master") or implied.get("master", "local")
     if engine == "spark" and _MASTER.fullmatch(master) is None:
         raise InvalidParameterValue(
             f'invalid Spark master "{master}"',

@@ -93,16 +93,9 @@ def _duckdb(options: Mapping[str, str]) -> Engine:
 def spark_engine(options: Mapping[str, str]) -> Engine:
     """Return the Spark engine once its session is running; `spark.…` options configure it."""
     from foreshore.compute.bulk.spark import SparkEngine
-    from foreshore.compute.bulk.spark_session import SparkOptions
+    from foreshore.compute.spark.options import SparkOptions
 
-    return SparkEngine(
-        SparkOptions(
-            scratch=Path(options["scratch"]) / "spark",
-            master=options.get("master", "local[*]"),
-            memory_mb=int(options.get("memory_mb", "1536")),
-            configuration={k: v for k, v in options.items() if k.startswith("spark.")},
-        )
-    )
+    return SparkEngine(SparkOptions.of(options, Path(options["scratch"]) / "spark"))
 
 
 ENGINES: dict[str, EngineFactory] = {

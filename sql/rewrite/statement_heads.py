@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from foreshore.burst import Burst
 from foreshore.refresh import Refresh
 from foreshore.sizes import shown
-from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.text import format_text
 from foreshore.types import INTERVAL, TIMESTAMPTZ
 
@@ -114,6 +114,14 @@ def create_cluster(
         more += f", MEMORY LIMIT = '{limit}'"
     if (workers := options.get("workers")) is not None:
         more += f", WORKERS = {workers}"
+    if (master := options.get("master")) is not None:
+        more += f", MASTER = {quote_string(master)}"
+    if (memory := options.get("driver_memory")) is not None:
+        more += f", DRIVER MEMORY = '{memory}'"
+    if (memory := options.get("executor_memory")) is not None:
+        more += f", EXECUTOR MEMORY = '{memory}'"
+    if (partitions := options.get("shuffle_partitions")) is not None:
+        more += f", SHUFFLE PARTITIONS = {partitions}"
     if burst is not None:
         more += (
             f", AUTO SCALING STRATEGY = (ON HYDRATION (HYDRATION SIZE = '{burst.size}', "

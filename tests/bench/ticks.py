@@ -39,7 +39,7 @@ def make_engine(name: str, directory: Path) -> Engine:
     """Return the engine of that name."""
     if name == "spark":
         from foreshore.compute.bulk.spark import SparkEngine
-        from foreshore.compute.bulk.spark_session import SparkOptions
+        from foreshore.compute.spark.options import SparkOptions
 
         return SparkEngine(SparkOptions(directory / "spark", "local[2]"))
     from foreshore.compute.bulk.duckdb import DuckDbEngine

@@ -10,8 +10,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.spark import SparkEngine
-from foreshore.compute.bulk.spark_session import SparkOptions, stop_spark
 from foreshore.compute.engine import Cancellation
+from foreshore.compute.spark.options import SparkOptions
+from foreshore.compute.spark.session import stop_spark
 from foreshore.errors import DataError, QueryCanceled
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.spark_dialect import SparkDialect, register_spark, spark_form
-from foreshore.compute.bulk.spark_session import SparkOptions, start_spark, stop_spark
+from foreshore.compute.spark.options import SparkOptions
+from foreshore.compute.spark.session import start_spark, stop_spark
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import ErrorOf
 from foreshore.types import arrow_type

@@ -49,6 +49,14 @@ def test_cluster_and_replica_have_their_options() -> None:
         "CREATE CLUSTER c (SIZE = 'duckdb', REPLICATION FACTOR = 1, THREADS = 2, "
         "MEMORY LIMIT = '4GB')"
     )
+    spark = {
+        "master": "spark://h:7077", "driver_memory": "2GB", "executor_memory": "4GB",
+        "shuffle_partitions": "16",
+    }  # fmt: skip
+    assert heads.create_cluster("c", "spark", 1, spark) == (
+        "CREATE CLUSTER c (SIZE = 'spark', REPLICATION FACTOR = 1, MASTER = 'spark://h:7077', "
+        "DRIVER MEMORY = '2GB', EXECUTOR MEMORY = '4GB', SHUFFLE PARTITIONS = 16)"
+    )
     assert heads.create_unmanaged_cluster("c", [("r1", "duckdb"), ("R", "embedded")]) == (
         "CREATE CLUSTER c REPLICAS (r1 (SIZE = 'duckdb'), \"R\" (SIZE = 'embedded'))"
     )

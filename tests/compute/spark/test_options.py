@@ -1,0 +1,66 @@
+"""What Spark is started with: masters, memory, the package of executors. No JVM runs here."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from foreshore.compute.spark.archive import archive_flags, archive_path
+from foreshore.compute.spark.options import SparkOptions, driver_host
+from foreshore.compute.spark.package import write_package
+
+
+def test_options_of_a_cluster_are_properties_of_spark(tmp_path: Path) -> None:
+    given = {
+        "master": "spark://localhost:7077", "driver_memory": "2GiB", "executor_memory": "1GiB",
+        "shuffle_partitions": "8", "spark.executor.cores": "4", "blob": "file:///b",
+    }  # fmt: skip
+    options = SparkOptions.of(given, tmp_path)
+    found = options.properties()
+    assert found["spark.master"] == "spark://localhost:7077"
+    assert found["spark.driver.memory"] == "2048m"
+    assert found["spark.executor.memory"] == "1024m"
+    assert found["spark.executor.cores"] == "4"
+    assert found["spark.driver.host"] == "127.0.0.1"
+    assert options.shuffle_partitions == 8
+    assert "blob" not in found
+
+
+@pytest.mark.parametrize(
+    ("master", "local", "host"),
+    [
+        ("local", True, "127.0.0.1"),
+        ("local[2]", True, "127.0.0.1"),
+        ("local-cluster[2, 1, 1024]", False, "127.0.0.1"),
+        ("spark://127.0.0.1:7077", False, "127.0.0.1"),
+        ("yarn", False, None),
+        ("k8s://https://127.0.0.1:6443", False, None),
+    ],
+)
+def test_the_driver_listens_where_executors_reach_it(
+    tmp_path: Path, master: str, local: bool, host: str | None
+) -> None:
+    assert SparkOptions(tmp_path, master).is_local is local
+    assert driver_host(master) == host
+
+
+def test_executors_get_every_module(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(write_package(tmp_path / "package.zip")).namelist()
+    assert len(names) == len(set(names))
+    for module in ("__init__", "errors", "expr/functions/text", "compute/bulk/exact"):
+        assert f"foreshore/{module}.py" in names
+    assert not [name for name in names if name.startswith("foreshore/tests")]
+
+
+def test_an_archive_is_of_one_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    jar = tmp_path / "jars" / "spark.jar"
+    jar.parent.mkdir()
+    jar.write_bytes(b"1")
+    path = archive_path("/bin/false", str(tmp_path))
+    assert archive_flags("/bin/false", str(tmp_path)) == []
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert archive_flags("/bin/false", str(tmp_path)) == [f"-XX:SharedArchiveFile={path}"]
+    jar.write_bytes(b"2 of another size")
+    assert archive_flags("/bin/false", str(tmp_path)) == []
