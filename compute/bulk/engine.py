@@ -15,7 +15,7 @@ import pyarrow as pa
 from foreshore.compute.bulk.digits import Digits, digits_in, split_by_digits
 from foreshore.compute.bulk.evaluate import Plans, check_result, plans_of, raise_least
 from foreshore.compute.bulk.session import Session
-from foreshore.compute.delta.differentiate import differentiate
+from foreshore.compute.delta.differentiate import TickPlan, differentiate
 from foreshore.compute.delta.recomputed import RecomputedDataflow
 from foreshore.compute.delta.temporal import TemporalDataflow
 from foreshore.compute.delta.tick import Store, TickDataflow
@@ -130,7 +130,10 @@ class BulkEngine(ABC):
         plan = differentiate(plans_of(description.relation).all)
         missing = set(plan.inputs) - set(schemas)
         assert not missing, f"no schema of {missing}"
-        return TickDataflow(plan, self._store(next(self._numbers)), description.as_of)
+        return self._dataflow(plan, description.as_of)
+
+    def _dataflow(self, plan: TickPlan, as_of: int) -> TickDataflow:
+        return TickDataflow(plan, self._store(next(self._numbers)), as_of)
 
     def evaluate(
         self,

@@ -31,16 +31,18 @@ class File(msgspec.Struct, frozen=True):
 
 
 class SavedState(msgspec.Struct, frozen=True):
-    """The files of a `Captured`: one of arrays, and one for each large run and each table."""
+    """The files of a `Captured`: one of arrays, one for each large run and table, and its files."""
 
     arrays: File
     runs: dict[str, File] = {}
     tables: dict[str, File] = {}
+    kept: dict[str, File] = {}
 
     @property
     def files(self) -> list[File]:
         """Return all of them."""
-        return [self.arrays, *self.runs.values(), *self.tables.values()]
+        kept = self.kept.values()
+        return [self.arrays, *self.runs.values(), *self.tables.values(), *kept]
 
 
 class SavedCollection(msgspec.Struct, frozen=True):

@@ -18,11 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from foreshore.compute.checkpoint.kept_file import KeptFile
 
 if TYPE_CHECKING:  # its kernels would be loaded by processes that run none
     from foreshore.compute.flow.run import Index, Run
@@ -38,10 +41,10 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Saved state: small values, arrays, large runs and tables, by their names.
+    """Saved state: small values, arrays, large runs, tables and files, by their names.
 
     When it is read back, `run_arrays` has the arrays of large runs, and `made` is called with each
-    run that is made of them.
+    run that is made of them; `restore` makes the files of `file_names` at other paths.
     """
 
     arrays: dict[str, Any] = field(default_factory=dict)
@@ -49,6 +52,9 @@ class Captured:
     tables: dict[str, pa.Table] = field(default_factory=dict)
     run_arrays: dict[str, dict[str, Any]] = field(default_factory=dict)
     made: Callable[[str, Run], None] = lambda name, run: None
+    files: dict[str, KeptFile] = field(default_factory=dict)
+    file_names: frozenset[str] = frozenset()
+    restore: Callable[[str, Path], KeptFile] | None = None
 
 
 class Writer:
@@ -92,6 +98,10 @@ class Writer:
         """Write a table."""
         self.captured.tables[self._prefix + name] = table
 
+    def file(self, name: str, file: KeptFile) -> None:
+        """Write a file as it is, once for as long as the object exists."""
+        self.captured.files[self._prefix + name] = file
+
     def runs(self, name: str, runs: tuple[Run, ...]) -> None:
         """Write runs."""
         self.numbers(f"{name}.count", len(runs))
@@ -115,7 +125,8 @@ class Reader:
     ) -> None:
         self._saved = saved
         self._prefix = prefix
-        self._left = {*saved.arrays, *saved.run_arrays, *saved.tables} if left is None else left
+        every = (saved.arrays, saved.run_arrays, saved.tables, saved.file_names)
+        self._left = set().union(*every) if left is None else left
         self._seen: set[int] = set() if seen is None else seen
 
     def part(self, name: str | int) -> Reader:
@@ -149,6 +160,14 @@ class Reader:
     def table(self, name: str) -> pa.Table:
         """Return a table."""
         return self._take(self._saved.tables, name)
+
+    def file(self, name: str, path: Path) -> KeptFile:
+        """Let `path` be a file that was written, and return it."""
+        name = self._prefix + name
+        if name not in self._saved.file_names or self._saved.restore is None:
+            raise Mismatch(f"{name} is not there")
+        self._left.discard(name)
+        return self._saved.restore(name, path)
 
     def runs(self, name: str, width: int, keys: Sequence[Ints], seed: np.uint64) -> tuple[Run, ...]:
         """Return runs of rows of `width` words, with indexes by all keys but the first."""

@@ -24,6 +24,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore.compute.checkpoint.files import map_arrays, read_table, write_arrays, write_table
+from foreshore.compute.checkpoint.kept_file import KeptFile, link_or_copy
 from foreshore.compute.checkpoint.manifest import (
     DIRECTORY,
     NAME,
@@ -59,6 +60,7 @@ class CheckpointStore:
         self._numbers = count()
         # With the number of indexes that were written.
         self._run_files: WeakKeyDictionary[Run, tuple[File, int]] = WeakKeyDictionary()
+        self._kept_files: WeakKeyDictionary[KeptFile, File] = WeakKeyDictionary()
         self._mapped: WeakSet[Run] = WeakSet()  # that are read from their files
         self._written: set[str] | None = None  # keys; None: all that is there
         self._kept: set[str] | None = None  # keys not to be deleted yet; None: all
@@ -77,13 +79,23 @@ class CheckpointStore:
                 pause()
             runs[name] = file
         tables = {name: self._put(write_table, each) for name, each in captured.tables.items()}
+        kept = {name: self._stored(each, pause) for name, each in captured.files.items()}
         arrays = self._put(write_arrays, captured.arrays)
         pause()
-        return SavedState(arrays, runs, tables)
+        return SavedState(arrays, runs, tables, kept)
 
-    def _put(self, write: Callable[[Path, Any], None], content: Any) -> File:
+    def _stored(self, kept: KeptFile, pause: Callable[[], None]) -> File:
+        file = self._kept_files.get(kept)
+        if file is None or not self._is_kept(file):
+            file = self._kept_files[kept] = self._put(link_or_copy, kept.path, kept.path.suffix)
+            pause()
+        return file
+
+    def _put(
+        self, write: Callable[[Path, Any], None], content: Any, suffix: str = ".arrow"
+    ) -> File:
         # The name is unique among processes and restarts, as files of old manifests stay.
-        name = f"{os.urandom(8).hex()}-{next(self._numbers)}.arrow"
+        name = f"{os.urandom(8).hex()}-{next(self._numbers)}{suffix}"
         path = self._scratch / f"{os.getpid()}-{name}"
         try:
             write(path, content)
@@ -170,7 +182,20 @@ class CheckpointStore:
                 self._run_files[run] = file, _indexes_made(run)
                 self._mapped.add(run)
 
-        return Captured(arrays, {}, tables, runs, made)
+        def restore(name: str, path: Path) -> KeptFile:
+            file = saved.kept[name]
+            try:
+                with self._files.of([file]) as (stored,):
+                    link_or_copy(path, stored)
+            except (DataCorrupted, OSError) as error:
+                raise Mismatch(str(error)) from error
+            kept = KeptFile(path)
+            if file.key.startswith(self._prefix):
+                self._kept_files[kept] = file
+            return kept
+
+        names = frozenset(saved.kept)
+        return Captured(arrays, {}, tables, runs, made, file_names=names, restore=restore)
 
 
 def _indexes_made(run: Run) -> int:

@@ -353,7 +353,7 @@ class ChangeRenderer(TraceRenderer):
         """Return `relation` at each point, carrying the point as `p` and the next one as `q`."""
         columns = trace.columns
         changes = self.table(change_table(trace), len(columns))
-        keys = _key_columns(relation, columns)
+        keys = key_columns(relation, columns)
 
         def forms(frame: Frame) -> list[str]:
             return [self.key_form(frame.columns[i], columns[i]) for i in keys]
@@ -457,9 +457,10 @@ class ChangeRenderer(TraceRenderer):
         return self.nest(self.consolidate(updates, types), width)
 
 
-def _key_columns(
+def key_columns(
     relation: Reduce | TopK | Window | Threshold, columns: Sequence[ColumnType]
 ) -> tuple[int, ...]:
+    """Return the columns of the input by which an operator groups its rows."""
     match relation:
         case Reduce(group_key=group_key):
             return tuple(key.index for key in group_key if isinstance(key, Column))

@@ -156,9 +156,7 @@ class TickDataflow(WindowedDataflow):
         sources = store.sources(inputs, plan.inputs, self._as_of)
         for trace in plan.traces:
             renderer = self._renderer(sources)
-            store.hold(
-                state_table(trace), layout_of(trace, store, timed=False), renderer.contents(trace)
-            )
+            self._hold(trace, layout_of(trace, store, timed=False), renderer.contents(trace))
         outputs = []
         for output in plan.outputs:
             renderer = self._renderer(sources)
@@ -168,11 +166,20 @@ class TickDataflow(WindowedDataflow):
         for trace in plan.traces:
             if not trace.kept:
                 store.forget(state_table(trace))
+        self._prepare()
+        return TableOutput(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors())
+
+    def _hold(self, trace: Trace, layout: Layout, select: str) -> None:
+        self._store.hold(state_table(trace), layout, select)
+
+    def _prepare(self) -> None:
+        """Create the tables of changes."""
+        store = self._store
+        for trace in self._plan.traces:
             if trace.leaf is None:
                 store.prepare(change_table(trace), layout_of(trace, store, timed=True))
-        for id, columns in plan.inputs.items():
+        for id, columns in self._plan.inputs.items():
             store.prepare(input_table(id), row_layout(columns, store.dialect, timed=True))
-        return TableOutput(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors())
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
         """Return the changes in [lower, upper) and advance to `upper`."""
@@ -212,10 +219,7 @@ class TickDataflow(WindowedDataflow):
             store.load(input_table(id), delta)
             changed.append(input_table(id))
         for trace in plan.traces:
-            if trace.leaf is not None:
-                continue
-            select = self._statement("trace", trace.number, self._needs[trace.number], changed)
-            if select is not None and store.fill(change_table(trace), select):
+            if trace.leaf is None and self._fill(trace, changed):
                 changed.append(change_table(trace))
         outputs = []
         for i, output in enumerate(plan.outputs):
@@ -229,6 +233,11 @@ class TickDataflow(WindowedDataflow):
             if trace.kept and change_table(trace) in changed:
                 store.absorb(state_table(trace), change_table(trace))
         return TableOutput(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors()), changed
+
+    def _fill(self, trace: Trace, changed: Sequence[str]) -> bool:
+        """Compute the changes of a trace; return whether there are any."""
+        select = self._statement("trace", trace.number, self._needs[trace.number], changed)
+        return select is not None and self._store.fill(change_table(trace), select)
 
     def _statement(
         self, kind: str, number: int, needs: frozenset[str], changed: Sequence[str]

@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 
 INTERVAL_MS = 60_000
 LEAST_BYTES = 64 << 20  # of all state, from which on it is worth while
+SLOW_TO_HYDRATE = ("spark",)  # engines that take seconds even for a few rows
 SHARE = 4  # the writing thread pauses so many times as long as it works, less one
 SELDOM = 5  # a round begins at the earliest so many times as long after the last one as that took
 WAIT_SECONDS = 0.5  # for the engine
@@ -71,10 +72,11 @@ class Pace:
     least_bytes: int
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "Pace":
-        """Return what a cluster's options say."""
+    def of(cls, options: Mapping[str, str], engine: str) -> "Pace":
+        """Return what a cluster's options say; of some engines any state is worth while."""
         interval = float(options.get("checkpoint_interval_ms", INTERVAL_MS))
-        return cls(interval / 1000, int(options.get("checkpoint_least_bytes", LEAST_BYTES)))
+        least = int(options.get("checkpoint_least_bytes", LEAST_BYTES))
+        return cls(interval / 1000, 0 if engine in SLOW_TO_HYDRATE else least)
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ class Replica:
         cluster, _, name = self._name.rpartition(".")
         instance = self._instance
         store = CheckpointStore(instance.blob, instance.files, self._scratch, cluster, name)
-        pace = Pace.of(command.options)
+        pace = Pace.of(command.options, command.engine)
         thread = self._scheduler.hydration
         await self._checkpoints.open(engine, store, command.database, pace, thread)
         self._scheduler.wake_hydration()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from foreshore.compute.bulk import spark_contents, spark_store
 from foreshore.compute.bulk.spark import SparkEngine
 from foreshore.compute.engine import Cancellation
 from foreshore.compute.spark.options import SparkOptions
@@ -42,6 +43,7 @@ from tests.compute.flow.test_loop import DISTANCES, graphs
 from tests.compute.packing import check_packed
 from tests.compute.physical import check_comparisons, check_every_type, check_paths
 from tests.compute.plans import PLANS, U1, column
+from tests.compute.spark.restarting import RestartingSpark
 from tests.harness import java
 from tests.model import evaluate
 from tests.relations import lowered_relations
@@ -53,10 +55,19 @@ CASES = 25
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
-    """Yield one Spark for all cases; skip if there is no Java."""
+    """Yield one Spark for all cases; skip if there is no Java.
+
+    Its dataflows have buckets, write their tails to files, and are saved and loaded now and then.
+    """
     java()
-    engine = SparkEngine(SparkOptions(tmp_path_factory.mktemp("spark"), "local[2]", 1024))
-    yield engine
+    options = SparkOptions(tmp_path_factory.mktemp("spark"), "local[2]", 1024)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spark_contents, "BUCKET_BYTES", 1)
+        patch.setattr(spark_contents, "MOST_BUCKETS", 4)
+        patch.setattr(spark_store, "TAIL_ENTRIES", 40)
+        patch.setattr(spark_store, "TAIL_FILES", 2)
+        engine = RestartingSpark(options, tmp_path_factory.mktemp("saved"), Random(1))
+        yield engine
     engine.close()
     stop_spark()
 
@@ -93,6 +104,19 @@ assert PLANS.keys() >= QUICK
 )
 def test_each_operator_is_exact_at_every_time(engine: SparkEngine, name: str) -> None:
     check_packed(engine, PLANS[name], Random(name), CASES)
+
+
+def test_a_dataflow_is_taken_over_with_its_contents(
+    engine: RestartingSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Always(Random):
+        def random(self) -> float:
+            return 0.0
+
+    before = engine.restarts
+    monkeypatch.setattr(engine, "random", Always())
+    check_packed(engine, PLANS["count and sum by key"], Random(8), 3)
+    assert engine.restarts > before
 
 
 def test_values_of_every_type_round_trip(engine: SparkEngine, tmp_path: Path) -> None:

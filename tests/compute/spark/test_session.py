@@ -42,7 +42,7 @@ cancellation = Cancellation()
 Timer(1, cancellation.cancel).start()
 try:
     with service.job("endless", cancellation) as session:
-        session.sql("SELECT count(*) FROM range(1e7) a, range(1e7) b, range(1e7) c").collect()
+        session.sql("SELECT count(*) FROM range(99999) a, range(99999) b, range(99999) c").collect()
 except QueryCanceled:
     print("cancelled")
 service.stop()

@@ -1,0 +1,153 @@
+"""Statements on Spark: a session whose views are Arrow tables and Parquet files.
+
+Statements name files and their schema, so Spark neither lists directories nor infers schemas.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, FRAMED, SUM_FLOAT, SparkIdioms
+from foreshore.compute.bulk.dialect import ArrowFunction
+from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
+from foreshore.compute.bulk.framed import framed_comoments, framed_sums
+from foreshore.compute.bulk.session import Columns, Session
+from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
+from foreshore.compute.engine import Cancellation, check_size
+from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
+
+# PySpark logs every analysis error with the whole statement; relevant errors are raised.
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+
+
+def tune(session: Any, partitions: int | None = None) -> None:
+    """Configure the session for large jobs, with so many partitions, or for many small ones."""
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions or 1))
+    session.conf.set("spark.sql.adaptive.enabled", "true" if partitions else "false")
+
+
+class SparkSqlSession(Session):
+    """Statements on a separate Spark session, in which external tables are views."""
+
+    def __init__(self, spark: Any) -> None:
+        super().__init__(SparkDialect(), SparkIdioms())
+        self._spark = spark
+        self._views: set[str] = set()
+        configure_spark(spark)
+        spark.udf.register(SUM_FLOAT, _float_function(sum_float_lists))
+        spark.udf.register(COMOMENT_FLOAT, _float_function(comoment_float_lists))
+        spark.udf.register(FRAMED["sum_float"], _float_function(framed_sums, lists=True))
+        spark.udf.register(FRAMED["comoment_float"], _float_function(framed_comoments, lists=True))
+
+    def show(self, name: str, table: pa.Table, columns: Columns) -> None:
+        """Register an Arrow table under `name`."""
+        self.show_frame(name, self.frame(table, columns))
+
+    def files(self, name: str, paths: Sequence[str], columns: Columns) -> str:
+        """Return the FROM item `name` for Parquet files of one schema."""
+        self.show_frame(name, self.parquet(paths, columns))
+        return name
+
+    def release(self) -> None:
+        """Drop inputs and constants."""
+        self._hide(("files_", "tail_", "constant"))
+
+    def register(self, functions: Sequence[ArrowFunction]) -> None:
+        """Register `functions`."""
+        register_spark(self._spark, functions)
+
+    def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
+        """Return the result of `select`; the driver accepts at most a gigabyte."""
+        rows = self.query(select).toArrow()
+        if max_bytes is not None:
+            check_size(rows.nbytes, max_bytes)
+        return rows
+
+    def query(self, select: str) -> Any:
+        """Return the result of `select` as a data frame, after registering functions."""
+        self.register_used()
+        return self._spark.sql(select)
+
+    def frame(self, table: pa.Table, columns: Columns) -> Any:
+        """Return an Arrow table as a data frame with columns of these names and types."""
+        return self._spark.createDataFrame(table, schema=schema_of(columns))
+
+    def parquet(self, paths: Sequence[str], columns: Columns) -> Any:
+        """Return Parquet files of one schema as a data frame.
+
+        Statistics omit NaNs, which are greater than their maximum. So comparisons of floats are not
+        pushed down but evaluated as expressions. Spark treats paths as patterns.
+        """
+        literally = [re.sub(r"[][{}*?\\]", r"\\\g<0>", path) for path in paths]
+        frame = self._spark.read.schema(schema_of(columns)).parquet(*literally)
+        items = []
+        for name, type in columns:
+            quoted = SparkDialect.identifier(name)
+            inexact = type in ("FLOAT", "DOUBLE")
+            items.append(f"nanvl({quoted}, {quoted}) AS {quoted}" if inexact else quoted)
+        return frame.selectExpr(*items)
+
+    def show_frame(self, name: str, frame: Any) -> None:
+        """Register a data frame under `name`."""
+        frame.createOrReplaceTempView(name)
+        self._views.add(name)
+
+    def close(self) -> None:
+        """Drop the views."""
+        self._hide(("",))
+
+    def _hide(self, prefixes: tuple[str, ...]) -> None:
+        """Drop the views whose names begin with one of `prefixes`."""
+        for name in [name for name in self._views if name.startswith(prefixes)]:
+            self._spark.catalog.dropTempView(name)
+            self._views.remove(name)
+
+
+def schema_of(columns: Columns) -> Any:
+    """Return the schema of columns with these names and Spark types."""
+    from pyspark.sql.types import StructType
+
+    fields = (f"{SparkDialect.identifier(name)} {type}" for name, type in columns)
+    return StructType.fromDDL(", ".join(fields))
+
+
+@lru_cache(1024)
+def arrow_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
+    """Return the Arrow schema in which Spark exchanges columns with these Spark types."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema_of(columns), timezone="UTC")
+
+
+def _float_function(compute: Callable[[pa.Array], pa.Array], *, lists: bool = False) -> Any:
+    """Return a function of lists that gives a float or floats for each, as Spark takes it."""
+    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql.types import ArrayType, DoubleType
+
+    def function(lists: pa.Array) -> pa.Array:
+        return compute(lists)
+
+    return arrow_udf(function, ArrayType(DoubleType()) if lists else DoubleType())
+
+
+@contextmanager
+def faults(cancellation: Cancellation | None) -> Iterator[None]:
+    """Translate Spark's exceptions."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import ArithmeticException, PySparkException
+
+    try:
+        yield
+    except ArithmeticException as error:
+        raise NumericValueOutOfRange("value out of range") from error
+    except (PySparkException, Py4JJavaError) as error:
+        if cancellation is not None and cancellation.cancelled:
+            raise QueryCanceled from error
+        if "spark.driver.maxResultSize" in str(error):  # 1 GB of results not received yet
+            raise OutOfMemory("The result is larger than spark.driver.maxResultSize.") from error
+        raise

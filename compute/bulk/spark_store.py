@@ -1,0 +1,333 @@
+"""The store of a dataflow on Spark: contents in Parquet files, and a job for each statement.
+
+The contents of a trace are Parquet files in the dataflow's scratch directory, written by a job at
+hydration, and a tail of Arrow tables on the driver, added by ticks. A large tail is written to a
+file. When ticks have added much, a job consolidates all of it, between two steps. Large contents
+are in buckets by the hash of a key, and a statement reads those that its changes touch.
+
+Tasks may run twice: a job writes to a directory of its own, Spark moves there the files of one
+attempt of each task, and only what this process lists there when the job has succeeded counts.
+Files never change, and a checkpoint takes them as they are.
+"""
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foreshore.compute.bulk.spark_contents import (
+    BUCKET,
+    Clustering,
+    Contents,
+    StateFile,
+    written_files,
+)
+from foreshore.compute.bulk.spark_sql import SparkSqlSession, arrow_schema, faults, tune
+from foreshore.compute.checkpoint.kept_file import KeptFile
+from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
+from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
+from foreshore.compute.delta.touched import Touch
+from foreshore.compute.engine import ArrangementSize
+from foreshore.compute.replica.batch_sizing import BatchSizing
+from foreshore.compute.spark.buckets import buckets_of
+
+logger = logging.getLogger(__name__)
+
+# A tail of more entries than this is written to a file.
+TAIL_ENTRIES = 20_000
+# Files added by ticks are merged when there are this many.
+TAIL_FILES = 8
+# All is consolidated when ticks have added this share of the entries, and more than TAIL_ENTRIES.
+ADDED_SHARE = 0.25
+
+_NONE = pa.table({})
+AllOrSome = Mapping[str, tuple[Touch, ...] | None]
+
+
+class SparkStore(SparkSqlSession):
+    """The tables of one dataflow, as views of a separate session."""
+
+    def __init__(self, spark: Any, scratch: Path) -> None:
+        super().__init__(spark)
+        self._scratch = scratch
+        self._contents: dict[str, Contents] = {}
+        self._layouts: dict[str, Layout] = {}
+        self._changes: dict[str, pa.Table] = {}  # as Spark has them
+        self._updates: dict[str, pa.Table] = {}  # those that were loaded
+        self._saved: dict[str, list[pa.Table]] = {}  # tails at the beginning of the step
+        self._touched: AllOrSome = {}
+        self._generations = count()
+        self._partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
+        self._bulk = True
+        self.files_read = 0  # by statements since the last `begin`, of so many:
+        self.files_there = 0
+        scratch.mkdir(parents=True)
+
+    def batch_sizing(self) -> BatchSizing:
+        """Return the batch sizing of a dataflow."""
+        return BatchSizing(128, seconds=4.0)
+
+    def hold(
+        self, name: str, layout: Layout, select: str, clustering: Clustering | None = None
+    ) -> None:
+        """Create the contents `name` from `select`, written by a job."""
+        contents = Contents(layout, clustering)
+        contents.files = self._write(select, clustering)
+        self._contents[name] = contents
+
+    def forget(self, name: str) -> None:
+        """Drop the contents `name`."""
+        del self._contents[name]
+
+    def prepare(self, name: str, layout: Layout) -> None:
+        """Record the layout of the changes `name`."""
+        self._layouts[name] = layout
+
+    def begin(self) -> None:
+        """Begin a step; the first one ends the phase of large jobs."""
+        self._tune(bulk=False)
+        self.files_read = self.files_there = 0
+
+    def load(self, name: str, updates: pa.Table) -> None:
+        """Set the changes `name` to `updates`."""
+        self._updates[name] = updates
+        self._show_changes(name, by_position(updates))
+
+    def updates(self, name: str) -> pa.Table | None:
+        """Return the changes `name` in the types of Arrow, None if a statement has computed them.
+
+        They have no rows if nothing has changed.
+        """
+        if name in self._changes:
+            return self._updates.get(name)
+        return _NONE
+
+    def fill(self, name: str, select: str) -> bool:
+        """Set the changes `name` to the result of `select`."""
+        table = self.fetch(select)
+        if table.num_rows:
+            self._show_changes(name, table)
+        return bool(table.num_rows)
+
+    def narrow(self, touched: AllOrSome) -> None:
+        """Let the next statement read, of some contents, only buckets touched by changes."""
+        self._touched = touched
+
+    def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
+        """Return the result of `select` over the current tables."""
+        self._show_used(select)
+        with faults(None):
+            return super().fetch(select, max_bytes)
+
+    def absorb(self, contents: str, changes: str) -> None:
+        """Add changes to contents; the end of the step makes this permanent."""
+        into = self._contents[contents]
+        self._saved.setdefault(contents, list(into.tail))
+        into.tail.append(self._changes[changes].select(into.layout.names))
+        into.shown = None
+
+    def clear(self, changed: Sequence[str]) -> None:
+        """Forget changes."""
+        for name in changed:
+            del self._changes[name]
+            self._updates.pop(name, None)
+
+    def commit(self) -> None:
+        """End the step, and write large tails to files."""
+        absorbed, self._saved = self._saved, {}
+        for name in absorbed:
+            contents = self._contents[name]
+            try:
+                if contents.tail_rows > TAIL_ENTRIES:
+                    self._write_tail(contents)
+            except Exception:
+                # The step is done in any case: repeating it would add its changes twice. The tail
+                # is written after the next step.
+                logger.exception("a tail could not be written", extra={"contents": name})
+
+    def rollback(self) -> None:
+        """Undo the step."""
+        for name, tail in self._saved.items():
+            self._contents[name].tail = tail
+            self._contents[name].shown = None
+        self._saved.clear()
+        self._changes.clear()
+        self._updates.clear()
+
+    def close(self) -> None:
+        """Drop the views and the files."""
+        super().close()
+        self._contents.clear()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # --- maintenance between steps
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether ticks have added so much to some contents that it is to be consolidated."""
+        return self._worst() is not None
+
+    def maintain(self) -> bool:
+        """Consolidate some contents with a job; return whether there are more."""
+        name = self._worst()
+        if name is not None:
+            contents = self._contents[name]
+            self._tune(bulk=True)
+            self._touched = {}
+            select = consolidate_select(name, contents.layout, self.dialect)
+            contents.files = self._write(select, contents.clustering)
+            contents.added, contents.tail, contents.shown = [], [], None
+        return self.maintenance_due
+
+    def _worst(self) -> str | None:
+        for name, contents in self._contents.items():
+            added = sum(file.rows for file in contents.added)
+            if added > max(TAIL_ENTRIES, ADDED_SHARE * sum(file.rows for file in contents.files)):
+                return name
+        return None
+
+    def sizes(self) -> list[ArrangementSize]:
+        """Return the sizes of the contents."""
+        return [
+            ArrangementSize(f"contents {name}", *contents.sizes())
+            for name, contents in list(self._contents.items())
+        ]
+
+    # --- checkpoints
+
+    def save(self, to: Writer) -> None:
+        """Write the contents: their files as they are, and their tails."""
+        for name, contents in self._contents.items():
+            part = to.part(name)
+            files = [*contents.files, *contents.added]
+            described = [[file.bucket, file.rows] for file in files]
+            about = {"files": described, "added": len(contents.added)}
+            part.text("about", json.dumps(about).encode())
+            for number, file in enumerate(files):
+                part.file(str(number), file.kept)
+            part.table("tail", self._tail(contents))
+
+    def load_contents(
+        self, saved: Reader, name: str, layout: Layout, clustering: Clustering | None
+    ) -> None:
+        """Take over contents that were written; raises Mismatch."""
+        part = saved.part(name)
+        try:
+            about = json.loads(part.text("about"))
+            described, added = about["files"], about["added"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Mismatch(f"{name} is not described") from error
+        contents = Contents(layout, clustering)
+        directory = self._directory()
+        directory.mkdir()
+        files = []
+        for number, (bucket, rows) in enumerate(described):
+            path = directory / f"part-{number}.parquet"
+            files.append(StateFile(part.file(str(number), path), bucket, rows))
+        contents.files = files[: len(files) - added]
+        contents.added = files[len(files) - added :]
+        tail = part.table("tail")
+        if tail.column_names != layout.names:
+            raise Mismatch(f"{name} has other columns")
+        contents.tail = [tail] if tail.num_rows else []
+        self._contents[name] = contents
+
+    def clustering(self, name: str) -> Clustering | None:
+        """Return how contents are kept in buckets."""
+        return self._contents[name].clustering
+
+    # --- tables
+
+    def _tune(self, *, bulk: bool) -> None:
+        if bulk != self._bulk:
+            tune(self._spark, self._partitions if bulk else None)
+            self._bulk = bulk
+
+    def _show_changes(self, name: str, table: pa.Table) -> None:
+        layout = self._layouts[name]
+        columns = (*layout.rows, *layout.sums)
+        table = table.cast(arrow_schema(columns))
+        self.show(name, table, columns)
+        self._changes[name] = table
+
+    def _show_used(self, select: str) -> None:
+        """Register the contents that the statement names, if what it reads of them has changed."""
+        touched, self._touched = self._touched, {}
+        for name in set(re.findall(r"\bs\d+\b", select)):
+            contents = self._contents.get(name)
+            if contents is None:
+                continue
+            paths = contents.paths(self._buckets(contents, touched.get(name)))
+            self.files_read += len(paths)
+            self.files_there += len(contents.files) + len(contents.added)
+            wanted = (paths, len(contents.tail))
+            if contents.shown == wanted:
+                continue
+            columns = contents.columns
+            frames = [self.parquet(paths, columns)] if paths else []
+            if contents.tail or not frames:
+                frames.append(self.frame(self._tail(contents), columns))
+            self.show_frame(name, frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1]))
+            contents.shown = (paths, len(contents.tail))  # the tail may be one table now
+
+    def _buckets(
+        self, contents: Contents, touches: tuple[Touch, ...] | None
+    ) -> frozenset[int] | None:
+        """Return the buckets that changes touch, None for all."""
+        clustering = contents.clustering
+        if clustering is None or touches is None:
+            return None
+        found: frozenset[int] = frozenset()
+        for touch in touches:
+            changes = self._changes[touch.table]
+            columns = [changes.column(f"c{i}") for i in touch.columns]
+            found |= buckets_of(columns, clustering.count)
+        return found
+
+    def _tail(self, contents: Contents) -> pa.Table:
+        """Return the tail as one table."""
+        schema = arrow_schema(tuple(contents.columns))
+        if not contents.tail:
+            return schema.empty_table()
+        contents.tail = [pa.concat_tables([table.cast(schema) for table in contents.tail])]
+        return contents.tail[0]
+
+    # --- files
+
+    def _directory(self) -> Path:
+        return self._scratch / f"generation{next(self._generations)}"
+
+    def _write(self, select: str, clustering: Clustering | None) -> list[StateFile]:
+        """Return the files to which a job has written the result of `select`."""
+        directory = self._directory()
+        self._show_used(select)
+        with faults(None):
+            if clustering is None:
+                writer = self.query(select).write
+            else:
+                frame = self.query(f"SELECT *, {clustering.select} AS {BUCKET} FROM ({select})")
+                partitions = min(self._partitions, clustering.count)
+                writer = frame.repartition(partitions, BUCKET).write.partitionBy(BUCKET)
+            writer.option("compression", "lz4_raw").parquet(str(directory))
+        return written_files(directory)
+
+    def _write_tail(self, contents: Contents) -> None:
+        """Write the tail to a file, with those that ticks have added if these are many."""
+        merged = contents.added if len(contents.added) >= TAIL_FILES else []
+        schema = arrow_schema(tuple(contents.columns))
+        tables = [pq.read_table(file.path).cast(schema) for file in merged]
+        table = pa.concat_tables([*tables, self._tail(contents)])
+        directory = self._directory()
+        directory.mkdir()
+        path = directory / "part-0.parquet"
+        pq.write_table(table, str(path), compression="lz4", store_schema=False)
+        kept = [] if merged else contents.added
+        contents.added = [*kept, StateFile(KeptFile(path), None, table.num_rows)]
+        contents.tail, contents.shown = [], None
