@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 from foreshore.compute.spark.java import find_java, jars, version_text
+from foreshore.errors import Unavailable
 from foreshore.tied_process import start_tied
 
 logger = logging.getLogger(__name__)
@@ -55,10 +56,14 @@ def make_archive_later(spark_home: str) -> None:
 
 
 def main() -> None:
-    """Make the archive, unless it is there or another process makes it."""
+    """Make the archive, unless it is there, another process makes it, or there is no Java."""
     from pyspark.find_spark_home import _find_spark_home
 
-    path = archive_path(find_java(), _find_spark_home())
+    try:
+        path = archive_path(find_java(), _find_spark_home())
+    except Unavailable as error:
+        sys.stderr.write(f"no class-data archive: {error}\n")
+        return
     if path.is_file():
         return
     path.parent.mkdir(parents=True, exist_ok=True)

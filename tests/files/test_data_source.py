@@ -15,7 +15,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from foreshore.compute.bulk.spark_session import SparkOptions, start_spark
+from foreshore.compute.spark.options import SparkOptions
+from foreshore.compute.spark.session import start_spark
 from foreshore.output_style import OutputStyle
 from foreshore.server.text_columns import text_column
 from foreshore.spark import parts, register

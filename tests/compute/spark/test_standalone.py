@@ -1,0 +1,138 @@
+"""A standalone cluster, of a master and two workers as processes of their own, loses executors."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.bulk.spark import SparkEngine
+from foreshore.compute.engine import Input
+from foreshore.compute.spark.java import find_java, flags, jars
+from foreshore.compute.spark.options import SparkOptions
+from foreshore.compute.spark.session import stop_spark
+from foreshore.expr.ir import Aggregate, Column, Get, Reduce
+from foreshore.ids import GlobalId
+from foreshore.types import FLOAT8, INT4, ColumnType
+from foreshore.update import DIFF, TIME
+from tests.harness import java, until
+
+pytestmark = pytest.mark.slow
+
+TABLE = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(FLOAT8)))
+SUMS = Reduce(TABLE, (Column(0, INT4),), (Aggregate("sum", (Column(1, FLOAT8),), FLOAT8),))
+
+
+@contextmanager
+def standalone(directory: Path, workers: int) -> Iterator[str]:
+    """Yield the URL of a master with so many workers."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    home = _find_spark_home()
+    found = find_java()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+
+    def started(stack: ExitStack, name: str, *arguments: str) -> None:
+        command = [
+            found, *flags(found), "-Xmx256m", "-Dspark.ui.enabled=false",
+            "-cp", os.pathsep.join(jars(home)), f"org.apache.spark.deploy.{name}", *arguments,
+        ]  # fmt: skip
+        log = stack.enter_context((directory / f"{name}.log").open("ab"))
+        environment = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1"}
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        stack.callback(process.wait)
+        stack.callback(process.terminate)
+
+    with ExitStack() as stack:
+        local = ("--host", "127.0.0.1", "--webui-port", "0")
+        started(stack, "master.Master", *local, "--port", str(port))
+        until(lambda: _listens(port), "the master listens", 120)
+        for number in range(workers):
+            work = directory / f"worker{number}"
+            own = ("--cores", "1", "--memory", "700m", "--work-dir", str(work))
+            started(stack, "worker.Worker", *local, *own, url)
+        yield url
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def executors(directory: Path) -> list[int]:
+    """Return the JVMs of executors, whose work is in a directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"CoarseGrainedExecutorBackend" in command and str(directory).encode() in (
+            command + str(path.joinpath("cwd").resolve()).encode()
+        ):
+            found.append(int(path.name))
+    return found
+
+
+@pytest.mark.timeout(900)
+def test_a_lost_executor_changes_no_answer(tmp_path: Path) -> None:
+    java()
+    rows = 200_000
+    table = pa.table({
+        "k": pa.array([i % 7 for i in range(rows)], pa.int32()),
+        "v": pa.array([i / 8 for i in range(rows)]),
+        TIME: pa.array([1] * rows, pa.int64()), DIFF: pa.array([1] * rows, pa.int64()),
+    })  # fmt: skip
+    wanted = {k: sum(i / 8 for i in range(k, rows, 7)) for k in range(7)}
+    with standalone(tmp_path, 2) as url:
+        options = SparkOptions(
+            tmp_path / "spark", url, 512, {"spark.executor.cores": "1"}, executor_memory_mb=512
+        )
+        engine = SparkEngine(options)
+        try:
+            schema = pa.schema([("k", pa.int32()), ("v", pa.float64())])
+            inputs = {TABLE.id: Input(schema, (), (table,))}
+
+            answers: list[dict[int, float]] = []
+
+            def ask() -> None:
+                found = engine.evaluate(SUMS, inputs, 1)
+                keys, sums = found["c0"].to_pylist(), found["c1"].to_pylist()
+                answers.append(dict(zip(keys, sums, strict=True)))
+
+            ask()
+            until(lambda: len(executors(tmp_path)) == 2, "two executors", 120)
+            assert _archives(engine) == ["foreshore.zip"]
+            for _ in range(2):
+                asking = Thread(target=ask)
+                asking.start()
+                time.sleep(0.3)
+                os.kill(executors(tmp_path)[0], signal.SIGKILL)
+                asking.join()
+                ask()
+            assert answers == [wanted] * 5
+        finally:
+            engine.close()
+            stop_spark()
+
+
+def _archives(engine: SparkEngine) -> list[str]:
+    """Return the archives of modules that a task of an executor has on its path."""
+
+    def find(_: object) -> Iterator[str]:
+        import sys
+
+        yield from (Path(path).name for path in sys.path if path.endswith("foreshore.zip"))
+
+    context = engine.service.session().sparkContext
+    return sorted(set(context.parallelize([0], 1).mapPartitions(find).collect()))
