@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from foreshore.adapter.client import ServerConfiguration
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
+from foreshore.adapter.files.audit import Audit
 from foreshore.adapter.files.progress import Copies
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
@@ -81,6 +82,7 @@ class Coordinator:
         self.advisory = AdvisoryLocks()
         self.channels = Channels()
         self.copies = Copies()
+        self.audits: dict[GlobalId, Audit] = {}  # the last one of each view
         self.secrets = Secrets(lambda: self.state)
         self.configuration: ServerConfiguration | None = None  # of who serves it, if it has one
         self.catalog_answers = CatalogAnswers()

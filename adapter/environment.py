@@ -8,6 +8,7 @@ the catalog are dropped.
 import asyncio
 import logging
 import os
+import random
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from foreshore.adapter.client import Login, ServerConfiguration, Startup
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import plan_items
 from foreshore.adapter.ddl.view_handoff import Beginning
+from foreshore.adapter.files.audit import Auditor
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.logins import (
@@ -293,6 +295,11 @@ class Environment:
     def let_copy(self, places: Sequence[str], data_dir: Path) -> None:
         """Let COPY read and write files below these directories and buckets."""
         self.coordinator.copies.places = CopyPlaces(tuple(places), data_dir)
+
+    def audit_views(self, interval: float) -> None:
+        """Verify a random materialized view every `interval` seconds."""
+        auditing = Auditor(self, random.Random()).run(interval)
+        self._tasks.append(asyncio.get_running_loop().create_task(auditing))
 
     def unlock_secrets(self, key: bytes) -> None:
         """Let secrets be written and read, by their key of 32 bytes."""

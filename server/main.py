@@ -129,6 +129,8 @@ async def serve(options: ServeOptions) -> None:
         environment.configured_by(configuration)
         environment.unlock_secrets(key)
         environment.let_copy(options.copy_dir, options.data_dir)
+        if options.audit_interval:
+            environment.audit_views(options.audit_interval)
         configuration.check_safe(ports[0], has_passwords=environment.has_passwords())
         listener = Listener(
             environment,

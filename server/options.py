@@ -24,6 +24,7 @@ class ServeOptions:
     segment_bytes: int | None
     spark_master: str
     copy_dir: tuple[str, ...]
+    audit_interval: float
     tls_cert: Path | None
     tls_key: Path | None
     tls_ca: Path | None
@@ -109,6 +110,13 @@ _OPTIONS = (
         metavar="PLACE",
         help="A directory, or s3://BUCKET/PREFIX, whose files COPY may read and write;"
         " may be given several times.",
+    ),
+    option(
+        "audit-interval",
+        type=click.FloatRange(0),
+        default=0.0,
+        metavar="SECONDS",
+        help="How often a random materialized view is verified; 0 for never.",
     ),
     option("tls-cert", type=_FILE, help="The server's certificate, in PEM, for TLS."),
     option("tls-key", type=_FILE, help="The certificate's private key."),

@@ -140,6 +140,11 @@ def _copies(context: StatementContext) -> Iterator[Row]:
         }
 
 
+def _audits(context: StatementContext) -> Iterator[Row]:
+    for id, each in context.coordinator.audits.items():
+        yield {"object_id": id, **asdict(each)}
+
+
 def _storage_sizes(context: StatementContext) -> Iterator[Row]:
     coordinator = context.coordinator
     for item in context.planner.state.all(Item):
@@ -330,6 +335,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_stat_activity": _activity,
     "pg_stat_ssl": _encryption,
     "pg_stat_progress_copy": _copies,
+    "mz_view_audits": _audits,
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,
     "pg_cursors": _cursors,

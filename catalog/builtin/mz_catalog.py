@@ -226,6 +226,13 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     ),
     (
         "mz_internal",
+        "mz_view_audits",
+        "object_id text, time mz_timestamp, finished_at timestamptz, seconds float8,"
+        "differences int8?, error text?",
+        live("mz_view_audits"),
+    ),
+    (
+        "mz_internal",
         "mz_write_capabilities",
         "object_id text, object_name text, kind text, write_frontier mz_timestamp, token text,"
         "dataflow_id text?",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from foreshore.adapter.files.audit import Auditor
 from foreshore.catalog.item import Item
 from foreshore.storage.controller import ShardWrite
 from tests.adapter.harness import TestEnvironment
@@ -79,3 +81,13 @@ async def test_rows_that_differ_are_named_with_both_counts(
     differences = (await env.ran("a", "VERIFY MATERIALIZED VIEW rows")).splitlines()
     assert sorted(differences) == ["2|8|x8|2|4", "3|9|x9|1|2", "SELECT 2"]
     assert await env.query("a", "VERIFY MATERIALIZED VIEW sums") == "SELECT 0"
+    auditor = Auditor(env.environment, random.Random(3))
+    while len(coordinator.audits) < 3:
+        await auditor.audit_one()
+    await auditor.audit(item, coordinator.oracle.read_ts())
+    audits = "SELECT name, differences, error FROM mz_internal.mz_view_audits JOIN mz_objects o ON o.id = object_id"
+    found = (await env.ran("a", f"{audits} ORDER BY name")).splitlines()
+    assert [found[0], *found[2:]] == ["reached|0|NULL", "sums|0|NULL", "SELECT 3"]
+    assert found[1] == "rows|2|NULL"
+    await auditor.audit(item, 1)
+    assert "rows|NULL|22023 " in await env.ran("a", audits)
