@@ -16,6 +16,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.files.progress import Progress
+from foreshore.adapter.files.publish import may_publish, publish
 from foreshore.adapter.read.result import taken
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
@@ -129,10 +130,7 @@ async def copy_to_files(
     """Run COPY query TO files."""
     copies, options = context.coordinator.copies, plan.files
     location = await blocking.run(None, copies.places.find, options.url)
-    selected = await select(context, plan.source)
-    context.close_at_end(selected.source)
     types = [column.type for column in plan.source.desc.columns]
-    rows = taken(selected, 0, context.interrupts)
     progress = Progress("COPY TO", session.database, plan.relation)
     with copies.shown(context.pid, progress), tempfile.TemporaryDirectory() as scratch:
 
@@ -149,12 +147,26 @@ async def copy_to_files(
 
         export = await blocking.run(None, begin)
         try:
-            ordered = export.single or plan.source.query.finishing.order_by != ()
-            await _write(context, export, rows.batches, progress, 1 if ordered else WRITERS)
+            published = await publish(context, plan, export) if may_publish(context, plan) else None
+            if published is None:
+                await _export(context, plan, export, progress)
+            else:
+                progress.rows, progress.bytes = published, export.bytes
             await blocking.run(None, export.finish)
         finally:
             await blocking.run(None, export.close)
     return Completed(f"COPY {progress.rows}")
+
+
+async def _export(
+    context: StatementContext, plan: CopyToFiles, export: Export, progress: Progress
+) -> None:
+    """Write the rows of the query."""
+    selected = await select(context, plan.source)
+    context.close_at_end(selected.source)
+    rows = taken(selected, 0, context.interrupts)
+    ordered = export.single or plan.source.query.finishing.order_by != ()
+    await _write(context, export, rows.batches, progress, 1 if ordered else WRITERS)
 
 
 async def _write(

@@ -98,6 +98,7 @@ def test_parts_hold_the_rows_of_any_time_while_a_server_compacts(
             assert len(compare(server, by_reader, 40)) == len(TYPES)
         with server.connect() as connection:
             changes_add_up(server, connection)
+            batches_of_a_stream_add_up(server, connection)
 
 
 def changes_add_up(server: Server, connection: psycopg.Connection[Any]) -> None:
@@ -119,6 +120,41 @@ def changes_add_up(server: Server, connection: psycopg.Connection[Any]) -> None:
     expected = Counter(zip(*(c.to_pylist() for c in after.columns), strict=True))
     assert {row: n for row, n in rows.items() if n} == expected
     assert columns_of(found, ForeshoreDataSource(options).parsed)
+
+
+def batches_of_a_stream_add_up(server: Server, connection: psycopg.Connection[Any]) -> None:
+    """Read micro-batches as Spark's driver would, one of them twice, and one after a restart."""
+    options = {"path": str(server.data_dir), "collection": "account", "changes": "true"}
+    sums: Counter[Any] = Counter()
+    reader = ForeshoreDataSource(options).streamReader(None)
+    start = reader.initialOffset()
+    assert start == {"frontier": 0}
+    for round in range(4):
+        connection.execute("UPDATE account SET balance = balance + 1 WHERE id < 3")
+        connection.execute("INSERT INTO account VALUES (9, 9)")  # its record has the uppers before
+        end = reader.latestOffset(start, None)
+        assert reader.partitions(end, end) == []
+        if round == 2:
+            reader.stop()
+            reader = ForeshoreDataSource(options).streamReader(None)
+        again: list[Counter[Any]] = []
+        for _ in range(1 + (round % 2)):
+            rows: Counter[Any] = Counter()
+            for part in reader.partitions(start, end):
+                for batch in reader.read(part):
+                    for *row, at, diff in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                        assert start["frontier"] <= at < end["frontier"]
+                        rows[tuple(row)] += diff
+            again.append(rows)
+        assert again[0] == again[-1]
+        reader.commit(end)
+        for row, diff in again[0].items():
+            sums[row] += diff
+        expected = answer(connection, "account", end["frontier"] - 1)
+        found = {tuple(map(str, row)): diff for row, diff in sums.items() if diff}
+        assert found == expected
+        start = end
+    reader.stop()
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from threading import Event
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -257,3 +260,40 @@ async def test_a_delta_table_has_versions_that_come_in_again(
     assert "22P04" in await env.query("a", f"{copied}, VERSION 7)")
     assert "58P01" in await env.query("a", f"COPY again FROM '{outside}/none' (FORMAT delta)")
     assert "22P04" in await env.query("a", f"COPY again FROM '{place}' (FORMAT delta)")  # ti
+
+
+async def test_a_delta_table_of_inserted_rows_links_batches_and_copies_none(
+    own_env: TestEnvironment, outside: Path
+) -> None:
+    env = own_env
+    env.environment.let_copy([str(outside)], env.data_dir)
+    await env.ran(
+        "a",
+        "CREATE TABLE s (x int, y text, z numeric(9,2))",
+        "INSERT INTO s SELECT x, 'row ' || x, x / 4.0 FROM generate_series(1, 1000) AS g (x)",
+    )
+    await env.storage.settle()
+    await env.ran("a", "INSERT INTO s VALUES (-1, NULL, 0), (-1, NULL, 0)")
+    place = outside / "linked"
+    assert await env.query("a", f"COPY s TO '{place}' (FORMAT delta)") == "COPY 1002"
+    files = sorted(place.glob("*.parquet"))
+    linked = [path for path in files if path.stat().st_nlink > 1]
+    assert len(linked) == 1
+    assert len(files) == 2  # and the rows that were in the log only
+    table = DeltaTable(str(place))
+    assert table.to_pyarrow_table().column_names == ["x", "y", "z"]
+    rows = Counter(map(tuple, (row.values() for row in table.to_pyarrow_table().to_pylist())))
+    assert rows == Counter(
+        [(x, f"row {x}", Decimal(x) / 4) for x in range(1, 1001)] + 2 * [(-1, None, Decimal(0))]
+    )
+    read = duckdb.read_parquet([str(path) for path in files], union_by_name=True)
+    assert read.aggregate("sum(x)").fetchall() == [(500498,)]
+    await env.ran("a", "DELETE FROM s WHERE x % 2 = 0")  # now a copy is needed
+    assert await env.query("a", f"COPY s TO '{place}' (FORMAT delta)") == "COPY 502"
+    table.update_incremental()
+    found = table.to_pyarrow_table().column("x").to_pylist()
+    assert sorted(found) == [-1, -1, *range(1, 1001, 2)]
+    assert table.version() == 1
+    await env.ran("a", "CREATE TABLE again (LIKE s)")
+    copied = f"COPY again FROM '{place}' (FORMAT delta, VERSION 0)"
+    assert await env.query("a", copied) == "COPY 1002"
