@@ -106,6 +106,12 @@ class TestCatalog:
         """Return the item of that id."""
         return next(item for item in self.items.values() if item.id == id)
 
+    def definition_of(self, id: GlobalId) -> Relation:
+        """Return the definition of a materialized view."""
+        definition = self.item(id).definition
+        assert definition is not None, id
+        return definition
+
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the full name of a new item."""
         *qualifier, item = parts
