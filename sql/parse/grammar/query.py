@@ -259,6 +259,8 @@ class Parser(StarParser):
         """Parse `[AS] label` after an item of a select list."""
         if this is None or not self._curr or self._at_time_clause():
             return this
+        if isinstance(this, exp.Subquery) and self._at_view_check():
+            return this
         if is_star(this):
             return self.star_without(this)
         token = self._curr
@@ -283,6 +285,17 @@ class Parser(StarParser):
             return False
         after = self._tokens[self._index + 2 : self._index + 3]
         return bool(after) and after[0].text.lower() not in (",", ")", ";", "from", "where")
+
+    def _at_view_check(self) -> bool:
+        """Return whether a check of a view follows its parenthesized query, and no alias."""
+        if not self._word("constraint"):
+            return False
+        after = self._tokens[self._index + 2 : self._index + 3]
+        return (
+            self._word("constraint", "assert", "not")
+            or self._word("constraint", "assertion")
+            or (bool(after) and after[0].text.lower() == "expect")
+        )
 
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
         """Parse `[AS] alias [(columns)]`."""
