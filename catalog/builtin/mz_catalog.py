@@ -43,6 +43,11 @@ from foreshore.catalog.builtin.rights import object_rights, role_rights
 FIRST_OID = 13_100
 
 
+def _none(_: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield no rows: there are no such objects."""
+    return iter(())
+
+
 # Schema, name, columns and rows, in the order of the oids.
 _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterable[Row]]], ...] = (
     ("mz_catalog", "mz_databases", "id text, oid oid, name text, owner_id text", database_rows),
@@ -362,6 +367,29 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "grantor text, grantee text, database text?, schema text?, name text, object_type text,"
         "privilege_type text",
         shown_privileges,
+    ),
+    # There are no external sources and sinks; tools join with these relations all the same.
+    (
+        "mz_catalog",
+        "mz_connections",
+        "id text, oid oid, schema_id text, name text, type text, owner_id text, create_sql text?",
+        _none,
+    ),
+    (
+        "mz_catalog",
+        "mz_sources",
+        "id text, oid oid, schema_id text, name text, type text, connection_id text?, size text?,"
+        "envelope_type text?, key_format text?, value_format text?, cluster_id text?,"
+        "owner_id text, create_sql text?",
+        _none,
+    ),
+    (
+        "mz_catalog",
+        "mz_sinks",
+        "id text, oid oid, schema_id text, name text, type text, connection_id text?, size text?,"
+        "envelope_type text?, format text?, key_format text?, value_format text?,"
+        "cluster_id text, owner_id text, create_sql text?",
+        _none,
     ),
 )
 

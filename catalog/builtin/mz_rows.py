@@ -11,6 +11,7 @@ from foreshore.catalog.builtin.definitions import (
 from foreshore.catalog.builtin.function_texts import arguments_of, definition_of
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
+from foreshore.ids import is_temporary
 from foreshore.types import format_type, oid_of
 
 
@@ -73,10 +74,13 @@ def object_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def relation_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the rows of mz_relations."""
+    """Yield the rows of mz_relations.
+
+    The schema of temporary relations is 0, as in Materialize, by which tools find their own.
+    """
     for row in object_rows(snapshot):
         if row["type"] not in ("index", "subscription", "type", "domain", "function"):
-            yield row
+            yield {**row, "schema_id": "0"} if is_temporary(str(row["schema_id"])) else row
 
 
 def table_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -243,3 +243,21 @@ def test_name_in_regclass_constant_is_a_dependency(tmp_path: Path) -> None:
 
     with_environment(tmp_path, make)
     with_environment(tmp_path, find)
+
+
+def test_temporary_relation_is_in_schema_0_of_mz_relations(tmp_path: Path) -> None:
+    async def body(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TEMP VIEW v AS SELECT 1 AS n, now() AS t; CREATE TABLE r ()")
+        columns = (
+            "SELECT c.name, c.type_oid FROM mz_columns c JOIN mz_relations r ON c.id = r.id"
+            " WHERE r.schema_id = '0' AND r.name = 'v' ORDER BY c.position"
+        )
+        assert await env.query("a", columns) == "n|23\nt|1184\nSELECT 2"
+        named = (
+            "SELECT s.name FROM mz_relations r JOIN mz_schemas s ON s.id = r.schema_id"
+            " LEFT JOIN mz_sources o ON o.id = r.id LEFT JOIN mz_sinks k ON k.id = r.id"
+            " WHERE r.name = 'r' AND o.type IS NULL AND k.type IS NULL"
+        )
+        assert await env.query("a", named) == "public\nSELECT 1"
+
+    with_environment(tmp_path, body)
