@@ -32,6 +32,7 @@ class Client:
         binaries: other programs that it calls.
         jars: archives of Java.
         fails: steps known to fail with Foreshore, each with the reason.
+        for_postgres: whether the client works with PostgreSQL.
     """
 
     program: str
@@ -39,6 +40,7 @@ class Client:
     binaries: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
     fails: dict[str, str] = field(default_factory=dict)
+    for_postgres: bool = True
 
     @property
     def name(self) -> str:
@@ -153,8 +155,9 @@ OTHERS = (
         binaries=("java",),
         jars=("postgresql.jar", "HikariCP.jar", "slf4j-api.jar"),
     ),
-    Client("pgbouncer.py", modules=("psycopg",), binaries=("pgbouncer",)),
+    Client("pgbouncer.py", modules=("psycopg", "psycopg_pool"), binaries=("pgbouncer",)),
     Client("dbt_.py", modules=("dbt.adapters.postgres",)),
+    Client("dbt_materialize.py", modules=("dbt.adapters.materialize",), for_postgres=False),
     Client("pgcli_.py", modules=("pgcli", "pgspecial")),
     Client("odbc.py", modules=("pyodbc",), binaries=("odbcinst",)),
     Client("prisma.js", modules=("prisma", "@prisma/client", "@prisma/adapter-pg", "pg")),

@@ -1,4 +1,4 @@
-"""pgbouncer before the server, in session and in transaction mode, used over psycopg."""
+"""pgbouncer before the server, in modes session, transaction and statement, used over psycopg."""
 
 import os
 import socket
@@ -7,10 +7,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+from psycopg_pool import ConnectionPool
 from steps import equal, parts, raises, run, step
 
 # As the daemon refuses to be root, it becomes this user then.
@@ -136,6 +138,41 @@ def prepared_statements_in_session_mode():
             with psycopg.connect(url, prepare_threshold=1) as c:
                 for i in range(5):
                     equal(c.execute("SELECT %s::int + 1", (i,)).fetchone(), (i + 1,))
+
+
+@step
+def statements_in_statement_mode():
+    with (
+        pool("statement", "default_pool_size = 1") as url,
+        psycopg.connect(url, autocommit=True, prepare_threshold=None) as a,
+        psycopg.connect(url, autocommit=True, prepare_threshold=None) as b,
+    ):
+        a.execute("CREATE TABLE single (i int PRIMARY KEY)")
+        for i in range(10):
+            (a, b)[i % 2].execute("INSERT INTO single VALUES (%s)", (i,))
+        with raises(psycopg.errors.UniqueViolation, "23505"):
+            b.execute("INSERT INTO single VALUES (1)")
+        equal(a.execute("SELECT count(*) FROM single").fetchone(), (10,))
+        with a.cursor().copy("COPY single FROM STDIN") as copy:
+            copy.write_row((77,))
+        equal(b.execute("SELECT count(*) FROM single").fetchone(), (11,))
+        with raises(psycopg.Error):  # a block is refused by the pooler
+            b.execute("BEGIN")
+
+
+@step
+def pool_of_psycopg_behind_a_pool():
+    with (
+        pool("transaction") as url,
+        ConnectionPool(url, min_size=4, max_size=8, kwargs={"prepare_threshold": None}) as clients,
+    ):
+
+        def count(number: int) -> int:
+            with clients.connection() as connection:
+                return connection.execute("SELECT %s::int + 1", (number,)).fetchone()[0]
+
+        with ThreadPoolExecutor(8) as threads:
+            equal(list(threads.map(count, range(100))), list(range(1, 101)))
 
 
 @step
