@@ -5,13 +5,12 @@ Its dataflows are saved in checkpoints (`checkpoint/engine.py`), file by file, a
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.evaluate import plans_of
 from foreshore.compute.bulk.session import Session
 from foreshore.compute.bulk.spark_dataflow import SparkDataflow
-from foreshore.compute.bulk.spark_sql import SparkSqlSession, faults, tune
+from foreshore.compute.bulk.spark_sql import SparkSqlSession, Tuning, faults
 from foreshore.compute.bulk.spark_store import SparkStore
 from foreshore.compute.checkpoint.engine import Shared
 from foreshore.compute.checkpoint.state import Mismatch, Reader
@@ -47,7 +46,7 @@ class SparkEngine(BulkEngine):
     def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:
         """Yield a session whose jobs `cancellation` stops."""
         with faults(cancellation):
-            session = SparkSqlSession(self._new_session())
+            session = SparkSqlSession(self._spark.newSession(), self._bulk)
         try:
             group = self.service.group(self._spark, f"evaluation {number}", cancellation)
             with self._running_until_done(cancellation), faults(cancellation), group:
@@ -57,16 +56,16 @@ class SparkEngine(BulkEngine):
 
     def _store(self, number: int) -> SparkStore:
         scratch = self._options.scratch / f"dataflow{number}"
-        return SparkStore(self._new_session(), scratch)
+        return SparkStore(self._spark.newSession(), scratch, self._bulk)
 
     def _dataflow(self, plan: TickPlan, as_of: int) -> TickDataflow:
         return SparkDataflow(plan, self._store(next(self._numbers)), as_of)
 
-    def _new_session(self) -> Any:
-        session = self._spark.newSession()
+    @property
+    def _bulk(self) -> Tuning:
+        """Return how large jobs run: by default with two partitions for each core."""
         parallelism = self._spark.sparkContext.defaultParallelism
-        tune(session, self._options.shuffle_partitions or 2 * parallelism)
-        return session
+        return Tuning(self._options.shuffle_partitions or 2 * parallelism)
 
     # --- checkpoints
 

@@ -4,9 +4,11 @@ Statements name files and their schema, so Spark neither lists directories nor i
 """
 
 import logging
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -18,31 +20,79 @@ from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.framed import framed_comoments, framed_sums
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
-from foreshore.compute.engine import Cancellation, check_size
+from foreshore.compute.engine import Cancellation, Input, check_size
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
+from foreshore.expr.ir import Relation
+from foreshore.expr.traversal import sources_of
+from foreshore.ids import GlobalId
+
+SMALL_BYTES = 8 << 20  # of the inputs of a query
 
 # PySpark logs every analysis error with the whole statement; relevant errors are raised.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
-def tune(session: Any, partitions: int | None = None) -> None:
-    """Configure the session for large jobs, with so many partitions, or for many small ones."""
-    session.conf.set("spark.sql.shuffle.partitions", str(partitions or 1))
-    session.conf.set("spark.sql.adaptive.enabled", "true" if partitions else "false")
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How a session runs statements.
+
+    Large jobs have several partitions, and plans that Spark adapts to their data, stage by stage.
+    Small ones have one. Where each statement is run once, over few rows, generating code for it
+    takes longer than interpreting it.
+    """
+
+    partitions: int = 1
+    interpreted: bool = False
+
+    def apply(self, session: Any) -> None:
+        """Configure a Spark session."""
+        settings = {
+            "spark.sql.shuffle.partitions": str(self.partitions),
+            "spark.sql.adaptive.enabled": _truth(self.partitions > 1),
+            "spark.sql.codegen.wholeStage": _truth(not self.interpreted),
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN" if self.interpreted else "FALLBACK",
+        }
+        for name, value in settings.items():
+            session.conf.set(name, value)
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
 
 
 class SparkSqlSession(Session):
     """Statements on a separate Spark session, in which external tables are views."""
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, bulk: Tuning) -> None:
         super().__init__(SparkDialect(), SparkIdioms())
         self._spark = spark
+        self._bulk = self._tuning = bulk
+        bulk.apply(spark)
         self._views: set[str] = set()
         configure_spark(spark)
         spark.udf.register(SUM_FLOAT, _float_function(sum_float_lists))
         spark.udf.register(COMOMENT_FLOAT, _float_function(comoment_float_lists))
         spark.udf.register(FRAMED["sum_float"], _float_function(framed_sums, lists=True))
         spark.udf.register(FRAMED["comoment_float"], _float_function(framed_comoments, lists=True))
+
+    def tune(self, tuning: Tuning) -> None:
+        """Run the next statements so."""
+        if tuning != self._tuning:
+            tuning.apply(self._spark)
+            self._tuning = tuning
+
+    def _select(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        *,
+        consolidated: bool,
+    ) -> str:
+        sizes = [sum(map(os.path.getsize, inputs[id].files)) for id in sources_of(relation)]
+        sizes += [table.nbytes for id in sources_of(relation) for table in inputs[id].tail]
+        self.tune(self._bulk if sum(sizes) > SMALL_BYTES else Tuning(interpreted=True))
+        return super()._select(relation, inputs, as_of, consolidated=consolidated)
 
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
         """Register an Arrow table under `name`."""

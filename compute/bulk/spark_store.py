@@ -29,7 +29,7 @@ from foreshore.compute.bulk.spark_contents import (
     StateFile,
     written_files,
 )
-from foreshore.compute.bulk.spark_sql import SparkSqlSession, arrow_schema, faults, tune
+from foreshore.compute.bulk.spark_sql import SparkSqlSession, Tuning, arrow_schema, faults
 from foreshore.compute.checkpoint.kept_file import KeptFile
 from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
@@ -54,8 +54,8 @@ AllOrSome = Mapping[str, tuple[Touch, ...] | None]
 class SparkStore(SparkSqlSession):
     """The tables of one dataflow, as views of a separate session."""
 
-    def __init__(self, spark: Any, scratch: Path) -> None:
-        super().__init__(spark)
+    def __init__(self, spark: Any, scratch: Path, bulk: Tuning) -> None:
+        super().__init__(spark, bulk)
         self._scratch = scratch
         self._contents: dict[str, Contents] = {}
         self._layouts: dict[str, Layout] = {}
@@ -64,8 +64,6 @@ class SparkStore(SparkSqlSession):
         self._saved: dict[str, list[pa.Table]] = {}  # tails at the beginning of the step
         self._touched: AllOrSome = {}
         self._generations = count()
-        self._partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-        self._bulk = True
         self.files_read = 0  # by statements since the last `begin`, of so many:
         self.files_there = 0
         scratch.mkdir(parents=True)
@@ -92,7 +90,7 @@ class SparkStore(SparkSqlSession):
 
     def begin(self) -> None:
         """Begin a step; the first one ends the phase of large jobs."""
-        self._tune(bulk=False)
+        self.tune(Tuning())
         self.files_read = self.files_there = 0
 
     def load(self, name: str, updates: pa.Table) -> None:
@@ -179,7 +177,7 @@ class SparkStore(SparkSqlSession):
         name = self._worst()
         if name is not None:
             contents = self._contents[name]
-            self._tune(bulk=True)
+            self.tune(self._bulk)
             self._touched = {}
             select = consolidate_select(name, contents.layout, self.dialect)
             contents.files = self._write(select, contents.clustering)
@@ -245,11 +243,6 @@ class SparkStore(SparkSqlSession):
 
     # --- tables
 
-    def _tune(self, *, bulk: bool) -> None:
-        if bulk != self._bulk:
-            tune(self._spark, self._partitions if bulk else None)
-            self._bulk = bulk
-
     def _show_changes(self, name: str, table: pa.Table) -> None:
         layout = self._layouts[name]
         columns = (*layout.rows, *layout.sums)
@@ -313,7 +306,7 @@ class SparkStore(SparkSqlSession):
                 writer = self.query(select).write
             else:
                 frame = self.query(f"SELECT *, {clustering.select} AS {BUCKET} FROM ({select})")
-                partitions = min(self._partitions, clustering.count)
+                partitions = min(self._bulk.partitions, clustering.count)
                 writer = frame.repartition(partitions, BUCKET).write.partitionBy(BUCKET)
             writer.option("compression", "lz4_raw").parquet(str(directory))
         return written_files(directory)

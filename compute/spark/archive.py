@@ -23,6 +23,7 @@ from foreshore.tied_process import start_tied
 logger = logging.getLogger(__name__)
 
 YIELDING = "--yielding"  # to other processes
+MOST_ARCHIVES = 4  # of several environments of Python; the newest are kept
 FORMAT = 1  # counted up when other classes are loaded by `_train`
 
 
@@ -89,6 +90,9 @@ def _make(path: Path) -> None:
         stop_spark(DUMP_SECONDS)
         if made.is_file():
             made.replace(path)
+    archives = sorted(path.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime)
+    for old in archives[:-MOST_ARCHIVES]:
+        old.unlink(missing_ok=True)
 
 
 def _train(spark: object, directory: Path) -> None:

@@ -87,12 +87,16 @@ def java_version(java: str) -> int:
 
 @lru_cache(8)
 def version_text(java: str) -> str:
-    """Return what `java -version` says, nothing if it cannot be run; it takes 0.1 s."""
+    """Return what `java -version` says, nothing if it cannot be run; it takes 0.1 s.
+
+    What options it picked up from the environment is left out.
+    """
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return shown.stderr + shown.stdout
+    lines = (shown.stderr + shown.stdout).splitlines()
+    return "\n".join(line for line in lines if "icked up" not in line)
 
 
 def flags(java: str) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.compute.spark.archive import archive_flags, archive_path
+from foreshore.compute.spark.java import version_text
 from foreshore.compute.spark.options import SparkOptions, driver_host
 from foreshore.compute.spark.package import write_package
 
@@ -64,3 +65,13 @@ def test_an_archive_is_of_one_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert archive_flags("/bin/false", str(tmp_path)) == [f"-XX:SharedArchiveFile={path}"]
     jar.write_bytes(b"2 of another size")
     assert archive_flags("/bin/false", str(tmp_path)) == []
+
+
+def test_options_of_the_environment_are_no_part_of_a_java(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text(
+        "#!/bin/sh\necho 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xint' >&2\n"
+        "echo 'openjdk version \"17.0.1\"' >&2\n"
+    )
+    java.chmod(0o755)
+    assert version_text(str(java)) == 'openjdk version "17.0.1"'
