@@ -46,6 +46,10 @@ TAIL_ENTRIES = 20_000
 TAIL_FILES = 8
 # All is consolidated when ticks have added this share of the entries, and more than TAIL_ENTRIES.
 ADDED_SHARE = 0.25
+# So many steps are made after a consolidation that failed, before it is tried again.
+REST_STEPS = 10
+# So many changed rows for each bucket touch all buckets, as good as surely.
+ROWS_FOR_ALL = 16
 
 _NONE = pa.table({})
 AllOrSome = Mapping[str, tuple[Touch, ...] | None]
@@ -64,6 +68,7 @@ class SparkStore(SparkSqlSession):
         self._saved: dict[str, list[pa.Table]] = {}  # tails at the beginning of the step
         self._touched: AllOrSome = {}
         self._generations = count()
+        self._resting = 0  # steps until consolidation is tried again
         self.files_read = 0  # by statements since the last `begin`, of so many:
         self.files_there = 0
         scratch.mkdir(parents=True)
@@ -140,6 +145,7 @@ class SparkStore(SparkSqlSession):
     def commit(self) -> None:
         """End the step, and write large tails to files."""
         absorbed, self._saved = self._saved, {}
+        self._resting = max(self._resting - 1, 0)
         for name in absorbed:
             contents = self._contents[name]
             try:
@@ -176,15 +182,24 @@ class SparkStore(SparkSqlSession):
         """Consolidate some contents with a job; return whether there are more."""
         name = self._worst()
         if name is not None:
-            contents = self._contents[name]
-            self.tune(self._bulk)
-            self._touched = {}
-            select = consolidate_select(name, contents.layout, self.dialect)
-            contents.files = self._write(select, contents.clustering)
-            contents.added, contents.tail, contents.shown = [], [], None
+            try:
+                self._consolidate(name)
+            except Exception:  # what is there stays as it is
+                logger.exception("contents could not be consolidated", extra={"contents": name})
+                self._resting = REST_STEPS
         return self.maintenance_due
 
+    def _consolidate(self, name: str) -> None:
+        contents = self._contents[name]
+        self.tune(self._bulk)
+        self._touched = {}
+        select = consolidate_select(name, contents.layout, self.dialect)
+        contents.files = self._write(select, contents.clustering)
+        contents.added, contents.tail, contents.shown = [], [], None
+
     def _worst(self) -> str | None:
+        if self._resting:
+            return None
         for name, contents in self._contents.items():
             added = sum(file.rows for file in contents.added)
             if added > max(TAIL_ENTRIES, ADDED_SHARE * sum(file.rows for file in contents.files)):
@@ -280,6 +295,8 @@ class SparkStore(SparkSqlSession):
         found: frozenset[int] = frozenset()
         for touch in touches:
             changes = self._changes[touch.table]
+            if changes.num_rows > ROWS_FOR_ALL * clustering.count:
+                return None
             columns = [changes.column(f"c{i}") for i in touch.columns]
             found |= buckets_of(columns, clustering.count)
         return found

@@ -50,6 +50,7 @@ class StoreWithoutSpark(SparkStore):
         self._updates = {}
         self._saved = {}
         self._views = set()
+        self._resting = 0
         self._generations = count()
 
     def hold_here(self, name: str, contents: Contents, *tables: pa.Table) -> None:
@@ -68,6 +69,9 @@ class StoreOfAFullDisk(StoreWithoutSpark):
     def _write_tail(self, contents: Contents) -> None:
         raise OSError("no space left on device")
 
+    def _consolidate(self, name: str) -> None:
+        raise OSError("no space left on device")
+
 
 def test_step_succeeds_when_contents_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -81,6 +85,19 @@ def test_step_succeeds_when_contents_cannot_be_written(
     store.commit()  # a repeated step would add its changes twice
     store.rollback()  # of a later step without work
     assert [table.num_rows for table in contents.tail] == [2]
+
+
+def test_consolidation_that_fails_is_tried_again_some_steps_later(tmp_path: Path) -> None:
+    contents = Contents(LAYOUT)
+    store = StoreOfAFullDisk(tmp_path)
+    store.hold_here("s0", contents)
+    contents.added = [StateFile(KeptFile(tmp_path / "added.parquet"), None, 1 << 20)]
+    assert store.maintenance_due
+    assert not store.maintain()
+    for _ in range(spark_store.REST_STEPS):
+        assert not store.maintenance_due
+        store.commit()
+    assert store.maintenance_due
 
 
 def test_a_large_tail_is_written_and_many_small_files_become_one(
@@ -110,6 +127,8 @@ def test_changes_touch_the_files_of_their_buckets_and_those_without(tmp_path: Pa
     assert [file.rows for file in contents.files if file.path in contents.paths(buckets)] == [1]
     assert contents.paths(buckets)[-1] == str(tmp_path / "added.parquet")
     assert store._buckets(contents, None) is None
+    store._changes["d0"] = entries(*range(1000))
+    assert store._buckets(contents, (Touch("d0", (0,)),)) is None
 
 
 def test_buckets_are_for_large_inputs_and_keys() -> None:
