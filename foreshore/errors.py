@@ -483,10 +483,24 @@ class ResultTooLarge(Unavailable):
 
     sqlstate = "53200"
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, unit: str = "") -> None:
+        limit = f"{most} {unit}" if unit else f"size of {shown(most)}"
         super().__init__(
-            f"result exceeds max size of {shown(most)}",
-            hint="Ask for fewer rows or columns, use COPY, or raise max_query_result_size.",
+            f"result exceeds max {limit}",
+            hint="Ask for fewer rows or columns, or raise max_query_result_size, max_result_size or"
+            " max_result_rows.",
+        )
+
+
+class ScanTooLarge(Unavailable):
+    """A query would read more than its role may."""
+
+    sqlstate = "53400"
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(
+            f"query would read about {shown(size)}, which exceeds max_scan_size ({shown(most)})",
+            hint="Name keys, read an indexed view, or ask for a higher limit of the role.",
         )
 
 

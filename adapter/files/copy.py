@@ -23,6 +23,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.copy import GivenRows
 from foreshore.adapter.write.target import target_of
 from foreshore.errors import DatabaseError, UndefinedFile
+from foreshore.result_limits import is_unlimited, result_limits
 from foreshore.sql.plan import CopyFromFiles, CopyToFiles, FileOptions
 from foreshore.storage.lake.columns import WrongValue, from_file
 from foreshore.storage.lake.places import Location
@@ -147,7 +148,8 @@ async def copy_to_files(
 
         export = await blocking.run(None, begin)
         try:
-            published = await publish(context, plan, export) if may_publish(context, plan) else None
+            whole = may_publish(context, plan) and is_unlimited(context.variables)
+            published = await publish(context, plan, export) if whole else None
             if published is None:
                 await _export(context, plan, export, progress)
             else:
@@ -164,7 +166,7 @@ async def _export(
     """Write the rows of the query."""
     selected = await select(context, plan.source)
     context.close_at_end(selected.source)
-    rows = taken(selected, 0, context.interrupts)
+    rows = taken(selected, 0, context.interrupts, limits=result_limits(context.variables))
     ordered = export.single or plan.source.query.finishing.order_by != ()
     await _write(context, export, rows.batches, progress, 1 if ordered else WRITERS)
 

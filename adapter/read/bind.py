@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from foreshore import blocking
 from foreshore.adapter.read.access_path import AccessPath, IndexRead, PeekPlan
+from foreshore.adapter.read.scan_limit import refuse_large_scan
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
 from foreshore.compute.keys.bound_keys import is_large
@@ -62,6 +63,7 @@ async def bind_peek(
     own: bool = True,
 ) -> BoundPeek:
     """Return `plan` bound as of `time`; on a thread if it is large or its arguments are long."""
+    refuse_large_scan(context, plan)
     bindings = context.bindings(time)
     if isinstance(plan.path, IndexRead) and is_large(plan.path.keys or (), bindings, MAX_KEYS):
         plan = plan.reading_whole()

@@ -10,15 +10,15 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Struct, field
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
 from foreshore.adapter.session.activity import Interrupts
 from foreshore.compute.finish import batch_of_rows, expanded, finish, finished_parts
 from foreshore.compute.result import BATCH_ROWS, KEPT_BYTES, Result, collected
-from foreshore.errors import ResultTooLarge
 from foreshore.expr.ir import Finishing
+from foreshore.result_limits import NO_LIMITS, ResultLimits
 from foreshore.rows import count
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType, RelationDesc
@@ -137,6 +137,24 @@ class TupleSource:
         self._taken, self._rows = True, ()
 
 
+class Sent(Struct):
+    """How much of a result was sent: of a stream, of the rows of its last time."""
+
+    bytes: int = 0
+    rows: int = 0
+    time: object = None
+
+    def add(self, batch: pa.RecordBatch, *, streaming: bool) -> None:
+        """Count a batch; the first column of a stream is the time."""
+        if streaming and batch.num_rows:
+            last = batch.column(0)[-1].as_py()
+            if last != self.time:
+                self.bytes = self.rows = 0
+            self.time = last
+        self.bytes += batch.nbytes
+        self.rows += batch.num_rows
+
+
 class Selected(Struct, frozen=True):
     """Rows of a statement, and the verb of its tag: SELECT, FETCH, INSERT 0 ..."""
 
@@ -144,6 +162,7 @@ class Selected(Struct, frozen=True):
     source: RowSource
     verb: str
     binary: bool = False  # of a binary cursor: the simple protocol sends binary values
+    sent: Sent = field(default_factory=Sent)  # by all executions of its portal
 
 
 Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
@@ -157,34 +176,37 @@ def taken(
     interrupts: Interrupts,
     done: Callable[[], None] = lambda: None,
     *,
-    most: int = 0,
+    limits: ResultLimits = NO_LIMITS,
 ) -> Rows:
     """Return up to `limit` rows as the client takes them; 0 is all of them.
 
-    `done` is called after the last one. If they have more than `most` bytes in memory (0: any), the
-    rest of them is an error, but for a SUBSCRIBE.
+    `done` is called after the last one. If there are more than `limits` allow, of a SUBSCRIBE at
+    one time, the rest of them is an error.
     """
     source, verb, limit, count = selected.source, selected.verb, limit or ALL, 0
-    left = ALL if source.streaming or not most else most
+    is_limited = limits != NO_LIMITS
 
     async def batches() -> AsyncIterator[pa.RecordBatch]:
-        nonlocal count, left
+        nonlocal count
         while count < limit:
             with interrupts.running():
                 batch = await source.next(limit - count)
             if batch is None:
                 break
             count += batch.num_rows
-            left -= batch.nbytes
-            if left < 0:
-                raise ResultTooLarge(most)
+            if is_limited:
+                selected.sent.add(batch, streaming=source.streaming)
+                error = limits.check(selected.sent.bytes, selected.sent.rows)
+                if error is not None:
+                    raise error
             yield batch
         done()
 
     def few() -> Sequence[Row] | None:
         nonlocal count
-        counted = left < ALL  # their size is known only as a batch
-        rows = source.at_once(limit) if isinstance(source, TupleSource) and not counted else None
+        if is_limited or not isinstance(source, TupleSource):  # sizes are those of batches
+            return None
+        rows = source.at_once(limit)
         if rows is not None:
             count = len(rows)
             done()

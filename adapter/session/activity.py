@@ -155,14 +155,15 @@ class Activity:
         return "active" if self._interrupts.active else STATES[transaction_status]
 
     def begin(self, query: str) -> None:
-        """Note that a statement begins, and start its statement_timeout."""
+        """Note that a statement begins, and start its timeout."""
         self.query = query
         self.query_at = self.state_at = self._clock.now() * 1000
         self._interrupts.begin()
-        timeout = self._variables["statement_timeout"]
-        if timeout != "0":
+        own, most = self._variables["statement_timeout"], self._variables["max_statement_time"]
+        if own != "0" or most != "0":
+            times = (milliseconds(each) or 0 for each in (own, most) if each != "0")
             self._timer = asyncio.get_running_loop().call_later(
-                (milliseconds(timeout) or 0) / 1000,
+                min(times) / 1000,
                 self._interrupts.request,
                 QueryCanceled("canceling statement due to statement timeout"),
             )

@@ -66,9 +66,9 @@ from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
 from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
+from foreshore.result_limits import result_limits
 from foreshore.session_variables import Variables
 from foreshore.settings import milliseconds
-from foreshore.sizes import bytes_of
 from foreshore.sql.parse.dialects import parse_in
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import CopyFrom
@@ -478,12 +478,12 @@ class Session:
 
     def _rows(self, selected: Selected, max_rows: int) -> Execution:
         return taken(
-            selected, max_rows, self.interrupts, self.activity.end, most=self._most_bytes()
+            selected,
+            max_rows,
+            self.interrupts,
+            self.activity.end,
+            limits=result_limits(self.variables),
         )
-
-    def _most_bytes(self) -> int:
-        limit = self.variables["max_query_result_size"]
-        return 0 if limit == "0" else bytes_of(limit)
 
     async def close_statement(self, name: str) -> None:
         """Forget a prepared statement, if there is one."""
@@ -538,7 +538,7 @@ class Session:
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):
                 try:
-                    yield taken(outcome, 0, self.interrupts, most=self._most_bytes())
+                    yield taken(outcome, 0, self.interrupts, limits=result_limits(self.variables))
                 finally:
                     outcome.source.close()
             else:

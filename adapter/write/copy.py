@@ -23,6 +23,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column, Scalar
 from foreshore.ids import GlobalId
+from foreshore.result_limits import result_limits
 from foreshore.rows import counted
 from foreshore.sql.plan import CopyFrom, CopyOptions, CopyTo, Select
 from foreshore.table_rows import TableRows
@@ -197,7 +198,8 @@ def _columns(
 def copied(context: StatementContext, selected: Selected, options: CopyOptions) -> CopyOut:
     """Return the rows of a statement as those of COPY ... TO STDOUT."""
     context.close_at_end(selected.source)
-    rows = taken(selected, 0, context.interrupts)
+    limits = result_limits(context.variables)
+    rows = taken(selected, 0, context.interrupts, limits=limits)
     return CopyOut(rows.desc, options, rows.batches, lambda count: f"COPY {count}", rows.streaming)
 
 

@@ -1,0 +1,47 @@
+"""The limits of a result: those of the session, and those that only superusers may set.
+
+`max_query_result_size` is the session's own. `max_result_size` and `max_result_rows` are set for a
+role, a database or the system, so a session cannot exceed them.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from foreshore.errors import DatabaseError, ResultTooLarge
+from foreshore.session_variables import Variables
+from foreshore.sizes import bytes_of
+
+_bytes = lru_cache(64)(bytes_of)
+
+
+class ResultLimits(NamedTuple):
+    """The most bytes and rows of a result; 0 is any number."""
+
+    most_bytes: int = 0
+    most_rows: int = 0
+
+    def check(self, size: int, rows: int) -> DatabaseError | None:
+        """Return the error of a result that has become too large."""
+        if self.most_bytes and size > self.most_bytes:
+            return ResultTooLarge(self.most_bytes)
+        if self.most_rows and rows > self.most_rows:
+            return ResultTooLarge(self.most_rows, "rows")
+        return None
+
+
+NO_LIMITS = ResultLimits()
+
+
+def result_limits(variables: Variables) -> ResultLimits:
+    """Return the limits of a query's result in a session."""
+    own, most = variables["max_query_result_size"], variables["max_result_size"]
+    rows = variables["max_result_rows"]
+    if own == most == rows == "0":
+        return NO_LIMITS
+    sizes = [_bytes(each) for each in (own, most) if each != "0"]
+    return ResultLimits(min(sizes, default=0), int(rows))
+
+
+def is_unlimited(variables: Variables) -> bool:
+    """Return whether a session's queries may read and return anything."""
+    return result_limits(variables) == NO_LIMITS and variables["max_scan_size"] == "0"
