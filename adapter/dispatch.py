@@ -17,7 +17,15 @@ from foreshore.adapter.ddl import clusters, create, drop, enums, functions, owne
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.refresh import refresh_view
-from foreshore.adapter.ddl.roles import defaults, grants, owned, roles, settings, system
+from foreshore.adapter.ddl.roles import (
+    defaults,
+    grants,
+    network_policies,
+    owned,
+    roles,
+    settings,
+    system,
+)
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.ddl.tables import alter, view_columns
@@ -111,6 +119,8 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.GrantRights: grants.grant_rights,
     plans.SetRoleSetting: settings.set_role_setting,
     plans.AlterSystem: system.alter_system,
+    plans.CreateNetworkPolicy: network_policies.create_network_policy,
+    plans.AlterNetworkPolicy: network_policies.alter_network_policy,
     plans.AlterDefaultRights: defaults.alter_default_rights,
     plans.ChangeOwned: owned.change_owned,
     plans.LimitMemory: drop.limit_memory,

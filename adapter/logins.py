@@ -9,6 +9,7 @@ from foreshore.adapter.rights.roles import SessionRoles, require_login, require_
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.item import Role
+from foreshore.catalog.network_policies import check_peer
 from foreshore.catalog.rights import members_of
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, InvalidCatalogName, UndefinedObject
@@ -54,6 +55,7 @@ class FirstSettings:
         self.warnings: list[str] = []
         self._roles: list[tuple[str, str, bool]] = []
         _require_database(state, role, startup.database)
+        check_peer(state, role, startup.peer)
         for name in startup.parameters:
             require_settable(role, name)
         for name, value in settings_at_login(state, role, startup.database):

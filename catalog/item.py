@@ -13,6 +13,7 @@ import msgspec
 from foreshore.burst import Burst
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, is_temporary
+from foreshore.network_policy import NetworkRule
 from foreshore.privileges import Grant, open_to_all
 from foreshore.refresh import Refresh
 from foreshore.types import SqlType
@@ -79,6 +80,7 @@ class Role(Described, frozen=True):
     create_role: bool = False
     create_db: bool = False
     create_cluster: bool = False
+    create_network_policy: bool = False
     bypass_rls: bool = False
     connection_limit: int = -1  # none
     verifier: str | None = None  # SCRAM-SHA-256$..., as PostgreSQL keeps it
@@ -176,6 +178,18 @@ class SystemSettings(Described, frozen=True):
     name: str
     owner: str
     settings: dict[str, str] = {}
+
+
+class NetworkPolicy(Described, frozen=True):
+    """From which addresses clients may connect."""
+
+    collection: ClassVar[str] = "network policy"
+    kind: ClassVar[str] = "network policy"
+    id: str
+    oid: int
+    name: str
+    owner: str
+    rules: tuple[NetworkRule, ...] = ()
 
 
 class NamedConstraint(msgspec.Struct, frozen=True):
@@ -326,7 +340,9 @@ class ForeignKeyOf(msgspec.Struct, frozen=True):
     table: Item
 
 
-Object: TypeAlias = Role | Database | Schema | Secret | Cluster | Replica | SystemSettings | Item
+Object: TypeAlias = (
+    Role | Database | Schema | Secret | Cluster | Replica | SystemSettings | NetworkPolicy | Item
+)
 
 OBJECTS: tuple[type[Object], ...] = (
     Role,
@@ -336,5 +352,6 @@ OBJECTS: tuple[type[Object], ...] = (
     Cluster,
     Replica,
     SystemSettings,
+    NetworkPolicy,
     Item,
 )

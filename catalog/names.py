@@ -250,6 +250,10 @@ class Names:
                 if cluster and (replica := self.state.replica(cluster.id, name)):
                     return replica
                 raise UndefinedObject(f'unknown cluster replica "{qualifier[0]}.{name}"')
+            case "network policy":
+                if policy := self.state.network_policy(name):
+                    return policy
+                raise UndefinedObject(f'network policy "{name}" does not exist')
             case "secret":
                 if secret := self._secret(parts):
                     return secret

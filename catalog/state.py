@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
+from foreshore.catalog.item import (
+    Cluster,
+    Database,
+    Item,
+    NetworkPolicy,
+    Object,
+    Replica,
+    Role,
+    Schema,
+    Secret,
+)
 from foreshore.catalog.predefined import MONITOR, PREDEFINED, PREFIX
 from foreshore.errors import InternalError
 from foreshore.foreign_key import ForeignKey
@@ -172,6 +182,10 @@ class State:
     def replica(self, cluster: str, name: str) -> Replica | None:
         """Return the replica `name` of the cluster with id `cluster`."""
         return self._named(Replica, "replica", cluster, name)
+
+    def network_policy(self, name: str) -> NetworkPolicy | None:
+        """Return the network policy `name`."""
+        return self._named(NetworkPolicy, "network policy", None, name)
 
     def item_in(self, schema: str, name: str) -> Item | None:
         """Return the item `name` of the schema with id `schema`."""

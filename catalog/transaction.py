@@ -25,6 +25,7 @@ from foreshore.catalog.item import (
     ItemType,
     KnownColumn,
     NamedConstraint,
+    NetworkPolicy,
     Object,
     OnCommit,
     OwnedBy,
@@ -483,6 +484,8 @@ class Transaction:
                 check_not_system_name(to, "schema")
                 if self.state.schema(database or "", to) is not None:
                     raise DuplicateSchema(f'schema "{to}" already exists')
+            case NetworkPolicy():
+                raise FeatureNotSupported("network policies cannot be renamed")
             case Cluster() if self.state.cluster(to) is not None:
                 raise DuplicateObject(f'cluster "{to}" already exists')
             case Replica(cluster=cluster) if self.state.replica(cluster, to) is not None:

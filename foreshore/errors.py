@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from typing import Literal as OneOf
 from typing import Self
 
-from foreshore.sizes import shown
-
 Subject = OneOf["schema", "table", "column", "datatype", "constraint"]
 
 
@@ -476,32 +474,6 @@ class OutOfMemory(Unavailable):
 
     def __init__(self, detail: str) -> None:
         super().__init__("out of memory", detail=detail)
-
-
-class ResultTooLarge(Unavailable):
-    """A query has a larger result than the session allows."""
-
-    sqlstate = "53200"
-
-    def __init__(self, most: int, unit: str = "") -> None:
-        limit = f"{most} {unit}" if unit else f"size of {shown(most)}"
-        super().__init__(
-            f"result exceeds max {limit}",
-            hint="Ask for fewer rows or columns, or raise max_query_result_size, max_result_size or"
-            " max_result_rows.",
-        )
-
-
-class ScanTooLarge(Unavailable):
-    """A query would read more than its role may."""
-
-    sqlstate = "53400"
-
-    def __init__(self, size: int, most: int) -> None:
-        super().__init__(
-            f"query would read about {shown(size)}, which exceeds max_scan_size ({shown(most)})",
-            hint="Name keys, read an indexed view, or ask for a higher limit of the role.",
-        )
 
 
 class QueryCanceled(Unavailable):

@@ -1,4 +1,4 @@
-"""The limits of a result: those of the session, and those that only superusers may set.
+"""The limits of what queries read and return: those of the session, and those of superusers.
 
 `max_query_result_size` is the session's own. `max_result_size` and `max_result_rows` are set for a
 role, a database or the system, so a session cannot exceed them.
@@ -7,11 +7,37 @@ role, a database or the system, so a session cannot exceed them.
 from functools import lru_cache
 from typing import NamedTuple
 
-from foreshore.errors import DatabaseError, ResultTooLarge
+from foreshore.errors import DatabaseError, Unavailable
 from foreshore.session_variables import Variables
-from foreshore.sizes import bytes_of
+from foreshore.sizes import bytes_of, shown
 
 _bytes = lru_cache(64)(bytes_of)
+
+
+class ResultTooLarge(Unavailable):
+    """A query has a larger result than the session allows."""
+
+    sqlstate = "53200"
+
+    def __init__(self, most: int, unit: str = "") -> None:
+        limit = f"{most} {unit}" if unit else f"size of {shown(most)}"
+        super().__init__(
+            f"result exceeds max {limit}",
+            hint="Ask for fewer rows or columns, or raise max_query_result_size, max_result_size or"
+            " max_result_rows.",
+        )
+
+
+class ScanTooLarge(Unavailable):
+    """A query would read more than its role may."""
+
+    sqlstate = "53400"
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(
+            f"query would read about {shown(size)}, which exceeds max_scan_size ({shown(most)})",
+            hint="Name keys, read an indexed view, or ask for a higher limit of the role.",
+        )
 
 
 class ResultLimits(NamedTuple):

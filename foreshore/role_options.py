@@ -31,6 +31,7 @@ class RoleOptions(msgspec.Struct, frozen=True):
     create_db: bool | None = None
     create_role: bool | None = None
     create_cluster: bool | None = None
+    create_network_policy: bool | None = None
     inherit: bool | None = None
     login: bool | None = None
     replication: bool | None = None

@@ -191,6 +191,7 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             | ast.RenameRoleStatement()
             | ast.RoleSettingStatement()
             | ast.AlterSystemStatement()
+            | ast.NetworkPolicyStatement()
             | ast.DropRoleStatement()
             | ast.GrantRoleStatement()
             | ast.GrantStatement()

@@ -12,7 +12,8 @@ from foreshore.adapter.ddl.sequences import drop_default, remember_committed
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences
-from foreshore.catalog.item import ColumnOf, Database, ForeignKeyOf, Item, Object
+from foreshore.catalog.item import ColumnOf, Database, ForeignKeyOf, Item, NetworkPolicy, Object
+from foreshore.catalog.network_policies import check_unused
 from foreshore.errors import (
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
@@ -29,6 +30,9 @@ async def drop(context: StatementContext, plan: Drop) -> Completed:
         raise ObjectNotInPrerequisiteState(
             "cannot drop the currently open database", sqlstate="55006"
         )
+    for each in targets:
+        if isinstance(each, NetworkPolicy):
+            check_unused(context.planner.state, each)
     check_identity_sequences(context.planner.state, targets)
     dropped = drop_objects(context, targets, cascade=plan.cascade)
     await lock_to_alter(context, _tables(dropped.objects))

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from foreshore.adapter.read.access_path import Bulk, InProcess, PeekPlan
 from foreshore.adapter.session.context import StatementContext
-from foreshore.errors import ScanTooLarge
+from foreshore.result_limits import ScanTooLarge
 from foreshore.sizes import bytes_of
 
 _bytes = lru_cache(64)(bytes_of)

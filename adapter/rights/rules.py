@@ -163,6 +163,10 @@ def _alter_secret(check: Checker, plan: plans.AlterSecret) -> None:
     check.own(check.found("secret", plan.name))
 
 
+def _alter_network_policy(check: Checker, plan: plans.AlterNetworkPolicy) -> None:
+    check.own(check.state.network_policy(plan.name))
+
+
 def _rename(check: Checker, plan: plans.Rename) -> None:
     each = check.found(plan.kind, plan.name)
     check.own(each)
@@ -422,6 +426,8 @@ RULES: Mapping[type, Rule] = {
     plans.DropRole: _nothing,
     plans.RenameRole: _nothing,
     plans.SetRoleSetting: _nothing,
+    plans.CreateNetworkPolicy: _attribute("create_network_policy", "create network policy"),
+    plans.AlterNetworkPolicy: _alter_network_policy,
     plans.AlterSystem: _nothing,  # the statement asks for a superuser itself
     plans.GrantRoles: _nothing,
     plans.GrantRights: _nothing,

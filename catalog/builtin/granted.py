@@ -242,6 +242,7 @@ def system_privileges(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for role in snapshot.state.all(Role):
         letters = ("R" if role.create_role else "") + ("B" if role.create_db else "")
         letters += "N" if role.create_cluster else ""
+        letters += "P" if role.create_network_policy else ""
         if letters:
             yield {"privileges": f"{role.id}={letters}/s1"}
 

@@ -39,6 +39,7 @@ from foreshore.catalog.builtin.mz_rows import (
 )
 from foreshore.catalog.builtin.relation import Declaration, IntrospectionSnapshot, Row, live
 from foreshore.catalog.builtin.rights import object_rights, role_rights
+from foreshore.catalog.network_policies import policy_rows, rule_rows
 
 FIRST_OID = 13_100
 
@@ -354,6 +355,18 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         role_parameters,
     ),
     ("mz_catalog", "mz_system_privileges", "privileges text", system_privileges),
+    (
+        "mz_internal",
+        "mz_network_policies",
+        "id text, name text, owner_id text, privileges text[]?, oid oid?",
+        policy_rows,
+    ),
+    (
+        "mz_internal",
+        "mz_network_policy_rules",
+        "name text, policy_id text, action text, address text, direction text",
+        rule_rows,
+    ),
     (
         "mz_catalog",
         "mz_default_privileges",

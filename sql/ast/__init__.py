@@ -20,6 +20,7 @@ from foreshore.sql.ast.changes import *
 from foreshore.sql.ast.definitions import *
 from foreshore.sql.ast.expressions import *
 from foreshore.sql.ast.functions import *
+from foreshore.sql.ast.network import *
 from foreshore.sql.ast.query import *
 from foreshore.sql.ast.roles import *
 from foreshore.sql.ast.secrets import *
@@ -69,6 +70,7 @@ StatementSyntax: TypeAlias = (
     | RenameRoleStatement
     | RoleSettingStatement
     | AlterSystemStatement
+    | NetworkPolicyStatement
     | DropRoleStatement
     | GrantRoleStatement
     | GrantStatement

@@ -8,7 +8,7 @@ from foreshore.sql.parse.lexer import QUOTED, WORD
 
 PRIVILEGES = frozenset(
     "select insert update delete truncate references trigger usage create connect temporary temp"
-    " execute createrole createdb createcluster".split()
+    " execute createrole createdb createcluster createnetworkpolicy".split()
 )
 # The words for kinds of objects, with those for all of them in a schema.
 _KINDS = {

@@ -7,6 +7,7 @@ from foreshore.sql import ast
 from foreshore.sql.parse.clusters import ClusterParser
 from foreshore.sql.parse.grants import GrantParser
 from foreshore.sql.parse.lexer import WORD
+from foreshore.sql.parse.network import NetworkPolicyParser
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.refresh import RefreshParser
 from foreshore.sql.parse.roles import ROLE_WORDS
@@ -25,6 +26,7 @@ _KINDS = (
     ("domain",),
     ("subscription",),
     ("secret",),
+    ("network", "policy"),
     ("schema",),
     ("database",),
 )
@@ -39,6 +41,7 @@ _SHOWN = (
     ("indexes",),
     ("subscriptions",),
     ("secrets",),
+    ("network", "policies"),
     ("clusters",),
     ("columns",),
     ("objects",),
@@ -52,7 +55,12 @@ _SHOWN = (
 
 
 class ObjectParser(
-    ClusterParser, GrantParser, RefreshParser, SubscribeParser, TypeDefinitionParser
+    ClusterParser,
+    GrantParser,
+    NetworkPolicyParser,
+    RefreshParser,
+    SubscribeParser,
+    TypeDefinitionParser,
 ):
     """Parse statements about objects."""
 
@@ -93,6 +101,8 @@ class ObjectParser(
         if self.accept("secret"):
             if_not_exists = self._if_not_exists()
             return ast.CreateSecretStatement(*self._secret(), if_not_exists)
+        if self.accept("network", "policy"):
+            return self.create_network_policy()
         if self.accept("subscription"):
             return self.create_subscription()
         if self.at_words("unique", "index"):
@@ -402,6 +412,8 @@ class ObjectParser(
                 return ast.RetainStatement(kind, name, None, if_exists)
         if kind == "table":
             return self._alter_table(name, if_exists)
+        if kind == "network policy" and not if_exists and self.accept("set"):
+            return ast.NetworkPolicyStatement(name.name[-1], self.policy_rules(), False)
         if kind == "secret" and self.accept("as"):
             return ast.AlterSecretStatement(name, self.expression(), if_exists)
         if kind == "type":

@@ -14,6 +14,7 @@ _FLAGS = {
     "createdb": "create_db",
     "createrole": "create_role",
     "createcluster": "create_cluster",
+    "createnetworkpolicy": "create_network_policy",
     "inherit": "inherit",
     "login": "login",
     "replication": "replication",

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from foreshore.sql.plan.changes import *
 from foreshore.sql.plan.definitions import *
+from foreshore.sql.plan.network import *
 from foreshore.sql.plan.query import *
 from foreshore.sql.plan.roles import *
 from foreshore.sql.plan.secrets import *
@@ -75,6 +76,8 @@ Plan: TypeAlias = (
     | RenameRole
     | SetRoleSetting
     | AlterSystem
+    | CreateNetworkPolicy
+    | AlterNetworkPolicy
     | DropRole
     | GrantRoles
     | GrantRights

@@ -67,6 +67,7 @@ ObjectKind = OneOf[
     "cluster replica",
     "role",
     "secret",
+    "network policy",
     "column",  # COMMENT ON only
     "constraint",  # COMMENT ON only
 ]

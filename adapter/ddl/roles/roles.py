@@ -30,6 +30,7 @@ _COPIED = (
     "create_db",
     "create_role",
     "create_cluster",
+    "create_network_policy",
     "inherit",
     "login",
     "bypass_rls",

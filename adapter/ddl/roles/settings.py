@@ -11,11 +11,17 @@ from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_
 from foreshore.adapter.rights.roles import NO_ROLE, require_settable
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Database, Role
+from foreshore.catalog.network_policies import SETTING, rules_of
 from foreshore.catalog.rights import owns
 from foreshore.catalog.roles import check_not_predefined, may_create_roles, role_called
 from foreshore.catalog.state import State
 from foreshore.catalog.system_settings import system_settings
-from foreshore.errors import FeatureNotSupported, InsufficientPrivilege, InvalidCatalogName
+from foreshore.errors import (
+    CantChangeRuntimeParam,
+    FeatureNotSupported,
+    InsufficientPrivilege,
+    InvalidCatalogName,
+)
 from foreshore.session_variables import Variables
 from foreshore.settings import VARIABLES
 from foreshore.sql.plan import SetRoleSetting
@@ -47,6 +53,8 @@ def set_role_setting(context: StatementContext, plan: SetRoleSetting) -> Complet
         database = change.state.database(plan.database)
         if database is None:
             raise InvalidCatalogName(f'database "{plan.database}" does not exist')
+    if database is not None and plan.setting == SETTING:
+        raise CantChangeRuntimeParam(f'parameter "{SETTING}" cannot be set for a database')
     if plan.of_database:
         assert database is not None
         if not owns(change.state, actor, database.owner):
@@ -108,8 +116,10 @@ def changed_settings(
         (value,) = values  # whether the session may have it is decided at login
         if value != NO_ROLE:
             role_called(context.planner.state, value)
-    elif known is not None and known.server and of_system and values:
+    elif known is not None and known.server and values and (of_system or name == SETTING):
         value = known.kind(known.name, ", ".join(values))
+        if name == SETTING:
+            rules_of(context.planner.state, value)
     else:
         checked = Variables({})
         checked.set(setting, values)

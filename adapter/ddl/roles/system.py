@@ -2,10 +2,13 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.roles.names import current_role
+from foreshore.adapter.ddl.roles.network_policies import peer_of
 from foreshore.adapter.ddl.roles.settings import changed_settings
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.network_policies import SETTING, check_not_locked_out
 from foreshore.catalog.system_settings import set_system_settings, system_settings
 from foreshore.errors import CantChangeRuntimeParam, InsufficientPrivilege
+from foreshore.network_policy import DEFAULT
 from foreshore.session_variables import OF_ROLES
 from foreshore.sql.plan import AlterSystem
 
@@ -21,6 +24,8 @@ def alter_system(context: StatementContext, plan: AlterSystem) -> Completed:
     change = context.catalog_change()
     old = system_settings(change.state)
     new = changed_settings(context, old, plan.setting, plan.values, of_system=True)
+    if new.get(SETTING, DEFAULT) != old.get(SETTING, DEFAULT):
+        check_not_locked_out(change.state, new.get(SETTING, DEFAULT), peer_of(context))
     if new != old:
         set_system_settings(change, new)
     return Completed("ALTER SYSTEM")

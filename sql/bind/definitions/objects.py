@@ -82,6 +82,7 @@ _KINDS: dict[str, ObjectKind] = {
     "cluster replica": "cluster replica",
     "role": "role",
     "secret": "secret",
+    "network policy": "network policy",
     "column": "column",
 }
 

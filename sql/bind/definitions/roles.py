@@ -2,6 +2,7 @@
 
 from foreshore.errors import InvalidGrant, SyntaxError_
 from foreshore.item_view import Name
+from foreshore.network_policy import checked_rules
 from foreshore.privileges import LETTERS, RIGHTS
 from foreshore.role_options import RoleOptions
 from foreshore.sql import ast
@@ -9,9 +10,11 @@ from foreshore.sql.bind.definitions.functions import types_of_name
 from foreshore.sql.bind.definitions.objects import name_of
 from foreshore.sql.plan import (
     AlterDefaultRights,
+    AlterNetworkPolicy,
     AlterRole,
     AlterSystem,
     ChangeOwned,
+    CreateNetworkPolicy,
     CreateRole,
     DropRole,
     GrantRights,
@@ -31,6 +34,7 @@ _SYSTEM = {
     "CREATEROLE": "create_role",
     "CREATEDB": "create_db",
     "CREATECLUSTER": "create_cluster",
+    "CREATENETWORKPOLICY": "create_network_policy",
 }
 
 
@@ -54,6 +58,10 @@ def bind_role_statement(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return SetRoleSetting(
                 tree.role, tree.database, tree.setting, tree.values, tree.of_database
             )
+        case ast.NetworkPolicyStatement():
+            rules = checked_rules(tree.rules)
+            kind = CreateNetworkPolicy if tree.creates else AlterNetworkPolicy
+            return kind(tree.name, rules)
         case ast.AlterSystemStatement():
             return AlterSystem(tree.setting, tree.values)
         case ast.DropRoleStatement():

@@ -127,6 +127,13 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
                 "FROM mz_catalog.mz_cluster_replicas r "
                 "JOIN mz_catalog.mz_clusters c ON c.id = r.cluster_id"
             )
+        case "network policies":
+            return (
+                "SELECT p.name, (SELECT string_agg(r.name, ', ' ORDER BY r.name) "
+                "FROM mz_internal.mz_network_policy_rules r WHERE r.policy_id = p.id) AS rules, "
+                "coalesce((SELECT c.comment FROM mz_internal.mz_comments c "
+                "WHERE c.id = p.id), '') AS comment FROM mz_internal.mz_network_policies p"
+            )
         case "roles":
             return "SELECT name FROM mz_catalog.mz_roles WHERE name NOT LIKE 'pg@_%' ESCAPE '@'"
         case "role membership":

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter.client import Rows, Startup
-from foreshore.errors import InsufficientPrivilege, ResultTooLarge
+from foreshore.errors import InsufficientPrivilege
+from foreshore.result_limits import ResultTooLarge
 from tests.adapter.harness import TestEnvironment, in_environment
 
 ROWS = "SELECT repeat('x', 1000) FROM generate_series(1, {count})"
