@@ -20,6 +20,7 @@ from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.framed import framed_comoments, framed_sums
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
+from foreshore.compute.bulk.spark_files import Results
 from foreshore.compute.engine import Cancellation, Input, check_size
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
 from foreshore.expr.ir import Relation
@@ -69,6 +70,7 @@ class SparkSqlSession(Session):
         self._bulk = self._tuning = bulk
         bulk.apply(spark)
         self._views: set[str] = set()
+        self._results = Results(spark)
         configure_spark(spark)
         spark.udf.register(SUM_FLOAT, _float_function(sum_float_lists))
         spark.udf.register(COMOMENT_FLOAT, _float_function(comoment_float_lists))
@@ -101,6 +103,7 @@ class SparkSqlSession(Session):
     def files(self, name: str, paths: Sequence[str], columns: Columns) -> str:
         """Return the FROM item `name` for Parquet files of one schema."""
         self.show_frame(name, self.parquet(paths, columns))
+        self._results.reads(paths)
         return name
 
     def release(self) -> None:
@@ -112,11 +115,25 @@ class SparkSqlSession(Session):
         register_spark(self._spark, functions)
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
-        """Return the result of `select`; the driver accepts at most a gigabyte."""
+        """Return the result of `select`, of which Spark itself sends at most a gigabyte."""
+        if self._results.are_large:
+            return pa.concat_tables(self.stream(select, max_bytes))
         rows = self.query(select).toArrow()
         if max_bytes is not None:
             check_size(rows.nbytes, max_bytes)
         return rows
+
+    def stream(self, select: str, max_bytes: int | None = None) -> Iterator[pa.Table]:
+        """Yield what `select` gives, part by part; the driver holds one if it reads much."""
+        if not self._results.are_large:
+            yield self.fetch(select, max_bytes)
+            return
+        size = 0
+        for part in self._results.of(self.query(select)):
+            size += part.nbytes
+            if max_bytes is not None:
+                check_size(size, max_bytes)
+            yield part
 
     def query(self, select: str) -> Any:
         """Return the result of `select` as a data frame, after registering functions."""
@@ -148,8 +165,9 @@ class SparkSqlSession(Session):
         self._views.add(name)
 
     def close(self) -> None:
-        """Drop the views."""
+        """Drop the views, and results that were not read."""
         self._hide(("",))
+        self._results.close()
 
     def _hide(self, prefixes: tuple[str, ...]) -> None:
         """Drop the views whose names begin with one of `prefixes`."""
