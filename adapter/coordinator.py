@@ -225,6 +225,7 @@ class Coordinator:
                 begins.as_of,
                 item.memory_limit or None,
                 refresh,
+                item.hydrate or None,
             ),
             lost=begins.lost,
         )

@@ -12,6 +12,7 @@ import msgspec
 
 from foreshore.burst import Burst
 from foreshore.foreign_key import ForeignKey
+from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.network_policy import NetworkRule
 from foreshore.privileges import Grant, open_to_all
@@ -252,6 +253,8 @@ class Item(Granted, frozen=True):
     retain_ms: int | msgspec.UnsetType = msgspec.UNSET
     # The bytes that the dataflow of a materialized view or an index may take, by MEMORY LIMIT.
     memory_limit: int | msgspec.UnsetType = msgspec.UNSET
+    # By which engine it is hydrated, by HYDRATE, if not as its cluster says.
+    hydrate: HydrateMode | msgspec.UnsetType = msgspec.UNSET
     # Of a materialized view: when it is refreshed, if not at every change.
     refresh: Refresh | msgspec.UnsetType = msgspec.UNSET
     # Of a materialized view that counts violations of expectations: the view with these.

@@ -21,7 +21,14 @@ import pyarrow as pa
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
-from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
+from foreshore.compute.protocol import (
+    BulkChoice,
+    DataflowDescription,
+    HydrationStatus,
+    IndexExport,
+    OperatorWork,
+    StageStatus,
+)
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.ir import OrderKey, Relation
@@ -326,6 +333,33 @@ class SharingEngine(Protocol):
 
     def expect(self, descriptions: Iterable[DataflowDescription]) -> None:
         """Note the dataflows that are created soon; one thread at a time calls it."""
+        ...
+
+
+@runtime_checkable
+class HydratingEngine(Protocol):
+    """An engine that knows how its dataflows were hydrated."""
+
+    def hydrations(self, id: GlobalId) -> tuple[HydrationStatus, ...]:
+        """Return what each bulk engine has done to hydrate a dataflow. Any thread may call it."""
+        ...
+
+
+@runtime_checkable
+class ChoosingQueries(Protocol):
+    """An engine that has several ones for queries."""
+
+    def for_query(self, choice: BulkChoice) -> Engine:
+        """Return the engine for a query for which the session has chosen so."""
+        ...
+
+
+@runtime_checkable
+class StagedEngine(Protocol):
+    """An engine whose work has stages on Spark."""
+
+    def stages(self) -> tuple[StageStatus, ...]:
+        """Return what runs on Spark at this moment. It may wait for another process."""
         ...
 
 

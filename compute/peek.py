@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
-from foreshore.compute.engine import Cancellation, Engine, Input
+from foreshore.compute.engine import Cancellation, ChoosingQueries, Engine, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, empty_rows, finish, finished_parts
 from foreshore.compute.linear import Rows, apply, flat
 from foreshore.compute.local.small.evaluate import evaluate_small, is_known_small_plan
@@ -164,6 +164,8 @@ def answer_by_engine(
             inputs[id] = reading.enter_context(contents.input())
         if cancellation.cancelled:
             raise QueryCanceled
+        if peek.bulk is not None and isinstance(engine, ChoosingQueries):
+            engine = engine.for_query(peek.bulk)
         parts = engine.evaluate_parts(
             peek.relation, inputs, peek.as_of, cancellation, MAX_RESULT_BYTES
         )

@@ -16,6 +16,7 @@ import msgspec
 
 from foreshore.compute.span import Span
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
+from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
 from foreshore.sizes import bytes_of
@@ -72,6 +73,7 @@ class DataflowDescription(msgspec.Struct, frozen=True):
     as_of: int
     memory_limit: int | None = None  # in bytes
     refresh: Refresh | None = None  # of a sink that does not follow every change at once
+    hydrate: HydrateMode | None = None  # by which engine; None: as the replica says
 
 
 # --- commands ------------------------------------------------------------------------------
@@ -206,13 +208,23 @@ class Feed(Message, frozen=True):
     shards: tuple[tuple[GlobalId, int, int, bool], ...]
 
 
+class BulkChoice(msgspec.Struct, frozen=True):
+    """Which engine evaluates a query: `duckdb`, `spark`, or `auto`.
+
+    That is Spark if the query reads `threshold` bytes of files or more.
+    """
+
+    engine: str = "auto"
+    threshold: int = 1 << 62
+
+
 class Peek(Message, frozen=True):
     """Answer a query as of a time, by one of two access paths.
 
     With `index`, `relation` is Map, Filter and Project over the Get of the indexed collection; the
     rows are those whose key is in `keys`, or if that is None those in `span`, or all. Without, the
     engine evaluates `relation` over the snapshots, and over the local index `indexes[id]` for each
-    `id` that has one.
+    `id` that has one; with `bulk` the replica chooses between its engines.
     """
 
     number: int
@@ -224,6 +236,7 @@ class Peek(Message, frozen=True):
     snapshots: tuple[InputSnapshot, ...] = ()
     indexes: dict[GlobalId, GlobalId] = {}
     span: Span | None = None
+    bulk: BulkChoice | None = None
 
 
 class CancelPeek(Message, frozen=True):
@@ -305,6 +318,22 @@ class IndexStatus(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class HydrationStatus(msgspec.Struct, frozen=True):
+    """What an engine has done to hydrate a dataflow: bulk statements, and their milliseconds.
+
+    The statements read `updates`, of which the columns that they read have so many `bytes` in
+    files, and gave `rows`. The note says why this engine did what another one was chosen for.
+    """
+
+    engine: str
+    statements: int = 0
+    updates: int = 0
+    bytes: int = 0
+    rows: int = 0
+    ms: int = 0
+    note: str | None = None
+
+
 class DataflowStatus(msgspec.Struct, frozen=True):
     """The state of a dataflow. `failure`, with `sqlstate`, is its current or last error.
 
@@ -328,6 +357,7 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     merge_ns: int = 0
     hint: str | None = None
     memory_limit: int | None = None  # that it has, or has exceeded
+    hydrations: tuple[HydrationStatus, ...] = ()
 
 
 class ArrangementStatus(msgspec.Struct, frozen=True):
@@ -395,6 +425,19 @@ class Checkpoints(Message, frozen=True):
     begun: bool = False
 
 
+class StageStatus(msgspec.Struct, frozen=True):
+    """A stage of a Spark job, what the job is for, and the numbers of the stage's tasks."""
+
+    work: str
+    job: int
+    stage: int
+    name: str
+    tasks: int
+    active: int
+    completed: int
+    failed: int
+
+
 class Status(Message, frozen=True):
     """The replica's status report, sent when a dataflow's state changes and periodically.
 
@@ -406,6 +449,7 @@ class Status(Message, frozen=True):
     failure: str | None = None
     arrangements: tuple[ArrangementStatus, ...] | None = None
     operators: tuple[OperatorStatus, ...] | None = None
+    stages: tuple[StageStatus, ...] | None = None
 
 
 Command: TypeAlias = (

@@ -252,6 +252,18 @@ _ALL = (
         server=True,
     ),
     Variable("auto_route_catalog_queries", boolean, "on"),
+    Variable(
+        "bulk_engine",
+        choice("auto", "duckdb", "spark"),
+        "auto",
+        "Sets which engine of an embedded cluster evaluates queries that no index answers.",
+    ),
+    Variable(
+        "bulk_threshold",
+        byte_size,
+        "16GB",
+        "Sets from how many bytes of files on queries run on Spark, if bulk_engine is auto.",
+    ),
     Variable("bytea_output", choice("hex", "escape"), "hex", "Sets the output format for bytea."),
     Variable("client_encoding", encoding, "UTF8", "Sets the client's encoding.", report=True),
     Variable("client_min_messages", choice(*_MESSAGES), "notice"),

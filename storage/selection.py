@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from foreshore.expr.evaluate import evaluate
 from foreshore.expr.ir import Call, Column, Filter, Get, Literal, Project, Relation, Scalar
 from foreshore.expr.split import columns_used
-from foreshore.update import Timestamp
+from foreshore.update import DIFF, TIME, Timestamp
 
 # Whether a row group with values from `low` to `high` may hold a value for which the comparison is
 # TRUE.
@@ -187,6 +187,22 @@ def moved_to(updates: pa.Table, time: Timestamp) -> pa.Table:
     return updates.set_column(place, updates.schema.field(place), times)
 
 
+def may_hold_rows(
+    metadata: pq.FileMetaData,
+    names: Sequence[str],
+    predicates: Sequence[Scalar],
+    until: Timestamp,
+) -> bool:
+    """Whether a batch's file may have rows for which all predicates are TRUE at a time.
+
+    `names` are those of the row's columns in the file.
+    """
+    tests = _tests(predicates, [*names, TIME, DIFF], None)
+    tests[TIME] = [(_MAY_HOLD["le"], until)]
+    groups = range(metadata.num_row_groups)
+    return any(_may_hold_in(metadata, metadata.schema, group, tests) for group in groups)
+
+
 Test = tuple[Callable[[Any, Any, Any], bool], Any]
 
 
@@ -213,13 +229,17 @@ def _tests(
 
 def _may_hold(file: pq.ParquetFile, group: int, tests: dict[str, list[Test]]) -> bool:
     """Whether a row group may hold a selected row."""
-    if not tests:
-        return True
-    metadata = file.metadata.row_group(group)
+    return not tests or _may_hold_in(file.metadata, file.schema, group, tests)
+
+
+def _may_hold_in(
+    file: pq.FileMetaData, schema: pq.ParquetSchema, group: int, tests: dict[str, list[Test]]
+) -> bool:
+    metadata = file.row_group(group)
     for leaf in range(metadata.num_columns):
         column = metadata.column(leaf)
         wanted = tests.get(column.path_in_schema)
-        if wanted is None or file.schema.column(leaf).name != column.path_in_schema:
+        if wanted is None or schema.column(leaf).name != column.path_in_schema:
             continue  # the path of a nested field may equal another column's name
         statistics = column.statistics
         if statistics is None or not statistics.has_min_max:

@@ -36,6 +36,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column
 from foreshore.expr.traversal import sources_of
+from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.definitions.sequence import new_sequence
 from foreshore.sql.parse.parse import parse
@@ -195,6 +196,8 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
         item = add_item(context, plan, schema, plan.name.item, plan.depends_on, **fields)
         if isinstance(plan, CreateView) and plan.security_invoker:
             item = change.put(msgspec.structs.replace(item, security_invoker=True))
+        if isinstance(plan, CreateMaterializedView):
+            item = _with_mode(context, item, plan.hydrate)
         if old is not None:
             carry_over(change, old, planned[old.id].desc.names, item, names)
         if isinstance(plan, CreateMaterializedView) and plan.violations is not None:
@@ -272,7 +275,7 @@ def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
         name = context.catalog_change().free_name(schema, _index_name(on, plan, planned.desc.names))
     elif is_taken_in(context, schema, name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE INDEX")
-    add_item(
+    item = add_item(
         context,
         plan,
         schema,
@@ -283,7 +286,15 @@ def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
         retain_ms=plan.retain_ms,
         memory_limit=plan.memory_limit,
     )
+    _with_mode(context, item, plan.hydrate)
     return Completed("CREATE INDEX")
+
+
+def _with_mode(context: StatementContext, item: Item, mode: HydrateMode | None) -> Item:
+    """Return an item for which is kept by which engine it is to be hydrated."""
+    if mode is None:
+        return item
+    return context.catalog_change().put(msgspec.structs.replace(item, hydrate=mode))
 
 
 def _index_name(on: Item, plan: CreateIndex, columns: Sequence[str]) -> str:

@@ -48,7 +48,10 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
     if append_only:
         sql = sql.removesuffix(statement_heads.APPEND_ONLY)
     options = statement_heads.maintained_options(
-        item.retain_ms or None, item.memory_limit or None, append_only=append_only
+        item.retain_ms or None,
+        item.memory_limit or None,
+        append_only=append_only,
+        hydrate=item.hydrate or None,
     )
     name = quote_identifier(item.name)
     cluster = "" if item.cluster is None else state.objects[item.cluster].name
@@ -60,7 +63,10 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
     name = dotted(state.full_name(item))
     if item.type == "materialized view":
         options = statement_heads.view_options(
-            item.retain_ms or None, item.memory_limit or None, item.refresh or None
+            item.retain_ms or None,
+            item.memory_limit or None,
+            item.refresh or None,
+            item.hydrate or None,
         )
         return statement_heads.materialized_view_in_cluster(sql, name, cluster, options)
     if item.foreign_keys:

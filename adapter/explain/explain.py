@@ -7,6 +7,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.explain.hydration import hydration
 from foreshore.adapter.read.access_path import (
     Bulk,
     Constant,
@@ -36,6 +37,7 @@ from foreshore.expr.keys import Key, KeyRange
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
+from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
 from foreshore.sql.optimize.key_steps import RangeStep, Step, WholeStep
@@ -73,7 +75,7 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     cluster = reader.state.objects[item.cluster]
     assert isinstance(cluster, Cluster), cluster
     name = partial(name_of, context)
-    described = await _maintenance(context, Block(relation), cluster)
+    described = await _maintenance(context, Block(relation), cluster, item.hydrate or None)
     text = explain_relation(relation, name)
     where = _where(context, item.cluster)
     refreshed = f", {_refreshed(context, item.id, item.refresh)}" if item.refresh else ""
@@ -273,7 +275,12 @@ def _cluster_of(context: StatementContext, peek: PeekPlan) -> Cluster | None:
     return context.coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
 
 
-async def _maintenance(context: StatementContext, block: Block, cluster: Cluster | None) -> str:
+async def _maintenance(
+    context: StatementContext,
+    block: Block,
+    cluster: Cluster | None,
+    hydrate: HydrateMode | None = None,
+) -> str:
     """Return how a cluster, by default an embedded one, maintains a block, or why it could not."""
     coordinator = context.coordinator
     try:
@@ -286,4 +293,9 @@ async def _maintenance(context: StatementContext, block: Block, cluster: Cluster
         engine, workers = engine_of(cluster.size)[0], workers_of(cluster.options)
     name = partial(name_of, context)
     describe = partial(describe_maintenance, engine, relation, name, workers)
-    return await blocking.run(coordinator.executor, describe)
+    described = await blocking.run(coordinator.executor, describe)
+    if engine != "embedded" or workers > 1:
+        return described
+    own = cluster.options if cluster is not None else {}
+    options = {**coordinator.compute.clusters.options, **own}
+    return f"{described}{hydration(context, relation, options, hydrate)}"

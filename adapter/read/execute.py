@@ -34,15 +34,25 @@ from foreshore.compute.finish import finish
 from foreshore.compute.keys.bound_keys import literal_keys
 from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.local.linear import evaluated, literal_rows
+from foreshore.compute.protocol import BulkChoice
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import Result, empty_batch
 from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.rows import counted
+from foreshore.sizes import bytes_of
 from foreshore.sql.plan import Changes
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
 FEW_GIVEN = 1000  # given rows that are evaluated on the event loop
+
+
+def _bulk_choice(context: StatementContext) -> BulkChoice:
+    """Return which engine the session wants for large queries."""
+    threshold = context.variables["bulk_threshold"]
+    return BulkChoice(
+        context.variables["bulk_engine"], 0 if threshold == "0" else bytes_of(threshold)
+    )
 
 
 async def execute(context: StatementContext, bound: BoundPeek) -> Result | None:
@@ -112,6 +122,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 indexes=indexes,
                 tables=bound.given,
                 replica=pinned_replica(context),
+                bulk=_bulk_choice(context),
             )
             return await asked_of_cluster(context, request)
         case path:

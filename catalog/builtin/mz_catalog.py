@@ -404,6 +404,20 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "cluster_id text, owner_id text, create_sql text?",
         _none,
     ),
+    (
+        "mz_internal",
+        "mz_hydrations",
+        "replica_id text, object_id text, engine text, statements int8?, updates_read int8?,"
+        "bytes_read int8?, rows int8?, time_ms int8, note text?",
+        live("mz_hydrations"),
+    ),
+    (
+        "mz_internal",
+        "mz_spark_stages",
+        "replica_id text, work text, job_id int8, stage_id int8, name text, tasks int8,"
+        "active_tasks int8, completed_tasks int8, failed_tasks int8",
+        live("mz_spark_stages"),
+    ),
 )
 
 

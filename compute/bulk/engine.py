@@ -39,6 +39,11 @@ class Evaluations:
         self._session = session
         self._prepared: dict[tuple[Relation, Digits], Plans] = {}
 
+    @property
+    def session(self) -> Session:
+        """Return the session."""
+        return self._session
+
     def rows(
         self,
         relation: Relation,

@@ -123,6 +123,12 @@ class Session(ABC):
         for part in self.stream(select, max_bytes):
             yield cast_to_schema(part, result_schema(columns))
 
+    def unconsolidated(
+        self, relation: Relation, inputs: Mapping[GlobalId, Input], as_of: int
+    ) -> str:
+        """Return the statement for the rows of an infallible relation, equal ones perhaps apart."""
+        return self._select(relation, inputs, as_of, consolidated=False)
+
     def _select(
         self,
         relation: Relation,

@@ -3,6 +3,7 @@
 Its dataflows are saved in checkpoints (`checkpoint/engine.py`), file by file, and share nothing.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,11 +18,13 @@ from foreshore.compute.checkpoint.state import Mismatch, Reader
 from foreshore.compute.delta.differentiate import TickPlan, differentiate
 from foreshore.compute.delta.tick import TickDataflow
 from foreshore.compute.engine import Cancellation, Dataflow
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.protocol import DataflowDescription, StageStatus
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.service import SparkService
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.temporal import has_temporal_filter
+
+logger = logging.getLogger(__name__)
 
 
 class SparkEngine(BulkEngine):
@@ -34,6 +37,18 @@ class SparkEngine(BulkEngine):
         self._options = options
         self.service = SparkService(options)
         self._spark = self.service.session()
+
+    def stages(self, work: str = "views and queries") -> tuple[StageStatus, ...]:
+        """Return the stages of the jobs that run, which are for some work; it asks the JVM."""
+        try:
+            found = self.service.progress()
+        except Exception as error:  # the JVM ends; whoever works with it notices
+            logger.info("Spark does not tell its progress", extra={"why": repr(error)})
+            return ()
+        return tuple(
+            StageStatus(work, s.job, s.stage, s.name, s.tasks, s.active, s.done, s.failed)
+            for s in found
+        )
 
     def check(self) -> None:
         """Raise Unavailable if the JVM has ended, or Spark in it has stopped."""

@@ -116,6 +116,10 @@ class Results:
         """Note that statements read files."""
         self._read += sum(os.path.getsize(path) for path in paths)
 
+    def forget(self) -> None:
+        """Note that later statements do not read these files."""
+        self._read = 0
+
     @property
     def are_large(self) -> bool:
         """Whether tasks are to write results into files."""

@@ -108,6 +108,7 @@ class SparkSqlSession(Session):
 
     def release(self) -> None:
         """Drop inputs and constants."""
+        self._results.forget()
         self._hide(("files_", "tail_", "constant"))
 
     def register(self, functions: Sequence[ArrowFunction]) -> None:

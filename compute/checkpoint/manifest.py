@@ -158,7 +158,7 @@ def digest_of(package: Path, engine: Path) -> str:
 
 def fingerprint(description: DataflowDescription) -> str:
     """Return a digest of a dataflow's plan and exports."""
-    plan = msgspec.structs.replace(description, as_of=0, memory_limit=None)
+    plan = msgspec.structs.replace(description, as_of=0, memory_limit=None, hydrate=None)
     whole = msgspec.msgpack.encode(plan)
     return hashlib.sha256(whole).hexdigest()
 

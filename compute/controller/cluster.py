@@ -33,6 +33,7 @@ from foreshore.compute.protocol import (
     OperatorStatus,
     Peek,
     Response,
+    StageStatus,
     Status,
 )
 from foreshore.compute.replica.inputs import describe
@@ -121,6 +122,7 @@ class Replica:
     status_at: float = 0.0  # when it sent its last status, by the loop's clock
     arrangements: tuple[ArrangementStatus, ...] = ()  # as it last reported them
     operators: tuple[OperatorStatus, ...] = ()
+    stages: tuple[StageStatus, ...] = ()  # of its Spark
     # Dataflows over corrupt files, by its last status.
     suspected: set[GlobalId] = field(default_factory=set)
     # Dataflows that failed repeatedly.
@@ -240,7 +242,7 @@ class Cluster:
         replica.uppers = {}
         replica.restarted = set()
         replica.status = None
-        replica.arrangements, replica.operators = (), ()
+        replica.arrangements, replica.operators, replica.stages = (), (), ()
         replica.saving = False
         replica.created = {}
         for id in list(replica.leases):

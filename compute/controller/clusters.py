@@ -25,6 +25,7 @@ from foreshore.compute.protocol import (
     DataflowStatus,
     OperatorStatus,
     Response,
+    StageStatus,
 )
 from foreshore.compute.transport import Connection
 from foreshore.errors import DuplicateObject, UndefinedObject
@@ -220,6 +221,13 @@ class Clusters:
         for cluster in self:
             for replica in cluster.replicas.values():
                 for each in replica.checkpoints.values():
+                    yield replica.name, each
+
+    def stages(self) -> Iterator[tuple[str, StageStatus]]:
+        """Yield what each replica's Spark works on, for builtin relations."""
+        for cluster in self:
+            for replica in cluster.replicas.values():
+                for each in replica.stages:
                     yield replica.name, each
 
     def operators(self) -> Iterator[tuple[str, OperatorStatus]]:

@@ -203,6 +203,41 @@ def _hydration_statuses(reports: Reports) -> Iterator[Row]:
         }
 
 
+def _hydrations(reports: Reports) -> Iterator[Row]:
+    """Yield what each engine did to hydrate each dataflow; its operators did all else."""
+    for status, each in _reports(reports):
+        of_dataflow = {"replica_id": status["replica"], "object_id": each["id"]}
+        if _is_hydrated(each):
+            yield {**of_dataflow, "engine": "operators", "time_ms": each["hydration_ms"]}
+        for done in each["hydrations"]:
+            yield {
+                **of_dataflow,
+                "engine": done["engine"],
+                "statements": done["statements"],
+                "updates_read": done["updates"],
+                "bytes_read": done["bytes"],
+                "rows": done["rows"],
+                "time_ms": done["ms"],
+                "note": done["note"],
+            }
+
+
+def _spark_stages(reports: Reports) -> Iterator[Row]:
+    for replica, each in reports.controller.clusters.stages():
+        if reports.includes(replica):
+            yield {
+                "replica_id": replica,
+                "work": each.work,
+                "job_id": each.job,
+                "stage_id": each.stage,
+                "name": each.name,
+                "tasks": each.tasks,
+                "active_tasks": each.active,
+                "completed_tasks": each.completed,
+                "failed_tasks": each.failed,
+            }
+
+
 def _is_hydrated_rows(reports: Reports) -> Iterator[Row]:
     for row in _hydration_statuses(reports):
         yield {name: value for name, value in row.items() if name != "hydration_time"}
@@ -228,6 +263,8 @@ DATAFLOWS: Mapping[str, Callable[[Reports], Iterable[Row]]] = {
     "mz_dataflow_operators": _dataflow_operators,
     "mz_scheduling_elapsed": _elapsed,
     "mz_compute_hydration_times": _hydration_times,
+    "mz_hydrations": _hydrations,
+    "mz_spark_stages": _spark_stages,
     "mz_hydration_statuses": _is_hydrated_rows,
     "mz_compute_hydration_statuses": _hydration_statuses,
     "mz_compute_frontiers": _frontiers,

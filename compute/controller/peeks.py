@@ -16,6 +16,7 @@ from foreshore import blocking
 from foreshore.compute.controller.cluster import Cluster, PendingPeek, Replica, prepare
 from foreshore.compute.protocol import (
     PEEK_WINDOW,
+    BulkChoice,
     CancelPeek,
     Peek,
     PeekPartTaken,
@@ -55,6 +56,7 @@ class PeekRequest:
     tables: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
     replica: str | None = None
     is_repeated: bool = False
+    bulk: BulkChoice | None = None
 
     @property
     def reads(self) -> tuple[GlobalId, ...]:
@@ -162,6 +164,7 @@ class Peeks:
                 messages,
                 dict(request.indexes),
                 request.span,
+                request.bulk,
             )
             if request.replica is not None and request.replica not in cluster.replicas:
                 raise _dropped(cluster, request.replica)

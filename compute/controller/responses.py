@@ -83,6 +83,8 @@ class Responses:
                     replica.arrangements = message.arrangements
                 if message.operators is not None:
                     replica.operators = message.operators
+                if message.stages is not None:
+                    replica.stages = message.stages
                 self._suspect(replica, message)
                 self._note_failing(replica, message)
                 self._restart_stalled(replica, message)

@@ -35,6 +35,7 @@ from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.spine import Spine, saved_keys
+from foreshore.compute.hydrate.runs import WritesRuns
 from foreshore.expr import ir
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -111,10 +112,31 @@ class Collection:
         if most < spines.SORTED_BY_BLOCKS:
             columns, layout, interner = self.columns, self.layout, spine.interner
             spine.insert(read_until(input, columns, self.picked, layout, interner, as_of))
+        elif (run := self._by_tasks(input, as_of, context, engine)) is not None:
+            spine.add_run(run)
         else:
             spine.add_run(self._sorted(self._reader(input, as_of, context, engine), as_of, most))
         self.upper = as_of + 1
         self.ready = True
+
+    def _by_tasks(
+        self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None
+    ) -> Run | None:
+        """Return the rows as of a time as a run that an engine's tasks have sorted, if it does."""
+        columns = tuple(self.columns[i] for i in self.picked)
+        if not isinstance(engine, WritesRuns) or self.layout != layout_of(columns):
+            return None
+        found = engine.sorted_run(
+            ir.Project(ir.Get(self.id, self.columns), self.picked),
+            {self.id: input},
+            tuple(self.spine.keys[0].tolist()),
+            int(self.spine.seed),
+            as_of,
+            context.cancellation,
+        )
+        if found is None:
+            return None
+        return self.spine.run_of_arrays(found.hashes, found.words, found.times, found.diffs)
 
     def _reader(
         self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None

@@ -19,9 +19,16 @@ from foreshore.compute.flow.index import index_key
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.hydrate.engines import BulkEngines
 from foreshore.compute.over_engine import OverEngine
-from foreshore.compute.protocol import DataflowDescription, IndexExport
-from foreshore.compute.replica.linear import is_linear
+from foreshore.compute.protocol import (
+    BulkChoice,
+    DataflowDescription,
+    HydrationStatus,
+    IndexExport,
+    StageStatus,
+)
+from foreshore.compute.replica.linear import is_linear, linear_dataflow
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
 
@@ -31,8 +38,13 @@ logger = logging.getLogger(__name__)
 class FlowEngine(OverEngine):
     """An engine whose dataflows are operators over arrangements."""
 
-    def __init__(self, bulk: Engine) -> None:
+    def __init__(self, bulk: Engine, choice: BulkEngines | None = None) -> None:
+        """Make an engine that leaves to `bulk` what it does not have.
+
+        Hydration and queries are left to what `choice` chooses, without it to `bulk`, too.
+        """
         super().__init__(bulk)
+        self._choice = choice
         self._collections = _new_collections()
         self._expected: dict[GlobalId, Mapping[GlobalId, frozenset[int]]] = {}
 
@@ -55,13 +67,39 @@ class FlowEngine(OverEngine):
 
         Indexes of linear plans are owned by this engine, which keeps them at a third of the cost.
         """
+        engine = self._hydrator(description)
         if is_linear(description.relation) and not _has_own_indexes(description):
-            return self._engine.create(description, schemas)
+            linear = linear_dataflow(description, engine)
+            return linear or self._engine.create(description, schemas)
         try:
-            return FlowDataflow(description, self._engine, self._collections)
+            return FlowDataflow(description, engine, self._collections)
         except Unsupported as error:
             logger.info("a dataflow is left to the bulk engine", extra={"cause": str(error)})
             return self._engine.create(description, schemas)
+
+    def _hydrator(self, description: DataflowDescription) -> Engine:
+        """Return the engine of a dataflow's hydration."""
+        if self._choice is None:
+            return self._engine
+        return self._choice.for_hydration(description.id, description.hydrate)
+
+    def hydrations(self, id: GlobalId) -> tuple[HydrationStatus, ...]:
+        """Return what each bulk engine has done to hydrate a dataflow. Any thread may call it."""
+        return () if self._choice is None else self._choice.hydrations(id)
+
+    def for_query(self, choice: BulkChoice) -> Engine:
+        """Return the engine for a query for which the session has chosen so."""
+        return self._engine if self._choice is None else self._choice.for_query(choice)
+
+    def stages(self) -> tuple[StageStatus, ...]:
+        """Return what runs on Spark at this moment. It may wait for the JVM."""
+        return () if self._choice is None else self._choice.stages()
+
+    def close(self) -> None:
+        """Free the engine's resources."""
+        if self._choice is not None:
+            self._choice.close()
+        super().close()
 
     def sizes(self) -> Iterable[ArrangementSize]:
         """Return the sizes of what dataflows share."""
@@ -121,6 +159,8 @@ class FlowEngine(OverEngine):
     def forget(self) -> None:
         """Share nothing of the present dataflows with later ones."""
         self._collections = _new_collections()
+        if self._choice is not None:
+            self._choice.forget()
         super().forget()
 
 

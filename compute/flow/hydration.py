@@ -25,14 +25,13 @@ from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.read import count_updates, read_until
 from foreshore.compute.flow.work import Work
+from foreshore.compute.hydrate.policy import BULK_ROWS
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import SqlType
 from foreshore.update import Timestamp
-
-BULK_ROWS = 50_000  # of inputs, from which on a bulk engine is faster
 
 
 @dataclass(frozen=True, slots=True)

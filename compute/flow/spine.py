@@ -232,6 +232,10 @@ class Spine:
         """Return the updates that were added to a sorter as a run."""
         return self._run(sorter.sorted(self.since))
 
+    def run_of_arrays(self, hashes: Hashes, words: Words, times: Ints, diffs: Ints) -> Run:
+        """Return updates that were sorted elsewhere, in the order of `sorted`, as a run."""
+        return self._run((hashes, words, times, diffs))
+
     def _run(self, parts: tuple[Hashes, Words, Ints, Ints]) -> Run:
         indexes = tuple(Index(parts[1], places, self.seed) for places in self.keys[1:])
         return self._smaller(Run(parts[0], parts[1], parts[2], parts[3], indexes))

@@ -9,15 +9,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foreshore import blocking
 from foreshore.compute.engine import Engine, SpreadEngine
+from foreshore.compute.hydrate.policy import Machines, bulk_memory, mode_of
 from foreshore.compute.protocol import CreateInstance
 from foreshore.compute.replica.linear import LinearFirst
 from foreshore.errors import InvalidParameterValue
-from foreshore.sizes import bytes_of
 from foreshore.storage.blob import Blob, open_blob
 from foreshore.storage.local_files import LocalFiles
+
+if TYPE_CHECKING:
+    from foreshore.compute.hydrate.engines import BulkEngines
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +57,7 @@ def flow_engine(options: Mapping[str, str]) -> Engine:
     from foreshore.compute.flow.engine import FlowEngine
     from foreshore.compute.flow.warm import warm_soon
 
-    bulk = duckdb_engine({**options, "memory_limit": _bulk_limit(options)})
+    bulk = duckdb_engine({**options, "memory_limit": f"{bulk_memory(options)}B"})
     if (workers := int(options.get("workers", "1"))) > 1:
         from foreshore.compute.workers.engine import WorkersEngine
         from foreshore.compute.workers.pool import Pool
@@ -64,13 +68,17 @@ def flow_engine(options: Mapping[str, str]) -> Engine:
         from foreshore.compute.second_opinion import SecondOpinion
 
         return SecondOpinion(FlowEngine(bulk), _duckdb(options))
-    return FlowEngine(bulk)
+    return FlowEngine(bulk, _bulk_engines(bulk, options))
 
 
-def _bulk_limit(options: Mapping[str, str]) -> str:
-    """Return the memory of DuckDB beside arrangements: at most half of the replica's."""
-    text = options.get("memory_limit")
-    return "2GB" if text is None else f"{min(2 * 10**9, bytes_of(text) // 2)}B"
+def _bulk_engines(local: Engine, options: Mapping[str, str]) -> "BulkEngines":
+    """Return DuckDB and Spark, of which hydrations and queries get the cheaper one, or as asked."""
+    from foreshore.compute.hydrate.engines import BulkEngines
+    from foreshore.compute.hydrate.lend import SparkLender
+    from foreshore.compute.spark.options import SparkOptions
+
+    spark = SparkLender(SparkOptions.of(options, Path(options["scratch"]) / "spark"))
+    return BulkEngines(local, spark, mode_of(options), Machines.of_options(options))
 
 
 def duckdb_engine(options: Mapping[str, str]) -> Engine:

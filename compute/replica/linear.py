@@ -99,9 +99,15 @@ class LinearFirst(OverEngine):
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
     ) -> Dataflow:
         """Return a dataflow that is not hydrated yet."""
-        if has_recursion(description.relation):
-            return self._engine.create(description, schemas)
-        rows, errors = split_errors(description.relation)
-        if is_linear(rows) and (errors is None or is_linear(errors)):
-            return LinearDataflow(description, self._engine, rows, errors)
-        return self._engine.create(description, schemas)
+        linear = linear_dataflow(description, self._engine)
+        return linear or self._engine.create(description, schemas)
+
+
+def linear_dataflow(description: DataflowDescription, engine: Engine) -> LinearDataflow | None:
+    """Return a dataflow that an engine hydrates, None if its plan is not linear."""
+    if has_recursion(description.relation):
+        return None
+    rows, errors = split_errors(description.relation)
+    if is_linear(rows) and (errors is None or is_linear(errors)):
+        return LinearDataflow(description, engine, rows, errors)
+    return None

@@ -89,6 +89,7 @@ class Replica:
             async with self._tasks:
                 self._scheduler.start()
                 self._tasks.create_task(self._reports.run())
+                self._tasks.create_task(self._reports.watch_stages())
         finally:
             self._peeks.forget()
             self._scheduler.close()

@@ -5,14 +5,18 @@ from collections.abc import Iterable
 
 import msgspec
 
+from foreshore import blocking
+from foreshore.compute.engine import HydratingEngine, StagedEngine
 from foreshore.compute.protocol import (
     STATUS_SECONDS,
     ArrangementStatus,
     Command,
+    DataflowStatus,
     Frontiers,
     Message,
     OperatorStatus,
     Response,
+    StageStatus,
     Status,
 )
 from foreshore.compute.replica.dataflow import DataflowState
@@ -36,12 +40,21 @@ class Reports:
         self._dataflows = registry.dataflows
         self._moved: dict[GlobalId, Timestamp] = {}
         self._flushing = False
+        self._stages: tuple[StageStatus, ...] = ()
 
     async def run(self) -> None:
         """Report the status every few seconds."""
         while True:
             await asyncio.sleep(STATUS_SECONDS)
             self.send_status(detailed=True)
+
+    async def watch_stages(self) -> None:
+        """Ask every few seconds what Spark works on, which may take long."""
+        while True:
+            await asyncio.sleep(STATUS_SECONDS)
+            engine = self._instance.engine
+            if isinstance(engine, StagedEngine):
+                self._stages = await blocking.run(None, engine.stages)
 
     def send(self, message: Response | Message, tables: Tables = ()) -> None:
         """Send a message, if there is a controller for it."""
@@ -82,13 +95,23 @@ class Reports:
 
     def send_status(self, *, detailed: bool = False) -> None:
         """Send the status of all dataflows, and if `detailed` of what they hold."""
-        dataflows = tuple(dataflow.status() for dataflow in self._dataflows.values())
+        dataflows = tuple(map(self._dataflow, self._dataflows.values()))
         status = Status(self._instance.engine is not None, dataflows, self._instance.failure)
         if detailed:
             status = msgspec.structs.replace(
-                status, arrangements=self._arrangements(), operators=self._operators()
+                status,
+                arrangements=self._arrangements(),
+                operators=self._operators(),
+                stages=self._stages,
             )
         self.send(status)
+
+    def _dataflow(self, dataflow: DataflowState) -> DataflowStatus:
+        """Return the status of a dataflow, with how it was hydrated."""
+        status, engine = dataflow.status(), self._instance.engine
+        if isinstance(engine, HydratingEngine):
+            return msgspec.structs.replace(status, hydrations=engine.hydrations(dataflow.id))
+        return status
 
     def _arrangements(self) -> tuple[ArrangementStatus, ...]:
         """Return the sizes of all arrangements."""

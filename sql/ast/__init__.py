@@ -25,6 +25,7 @@ from foreshore.sql.ast.query import *
 from foreshore.sql.ast.roles import *
 from foreshore.sql.ast.secrets import *
 from foreshore.sql.ast.session import *
+from foreshore.sql.ast.upkeep import *
 
 StatementSyntax: TypeAlias = (
     SelectStatement

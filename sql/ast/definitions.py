@@ -10,6 +10,7 @@ from foreshore.role_options import RoleName
 from foreshore.sql.ast.changes import AsOf
 from foreshore.sql.ast.expressions import Expression, Syntax, TypeName
 from foreshore.sql.ast.query import Query, TableRef
+from foreshore.sql.ast.upkeep import Hydrate, MemoryLimit, Retain
 
 
 class Identity(Syntax):
@@ -415,6 +416,7 @@ class CreateViewStatement(Syntax):
     refresh: RefreshOptions | None = None
     checks: ViewChecks = msgspec.field(default_factory=ViewChecks)
     security_invoker: bool = False
+    hydrate: "Hydrate | None" = None
 
 
 class CreateIndexStatement(Syntax):
@@ -432,6 +434,7 @@ class CreateIndexStatement(Syntax):
     retain: "Retain | None" = None
     memory_limit: "MemoryLimit | None" = None
     included: tuple[tuple[str, int], ...] = ()  # columns of INCLUDE, with offsets
+    hydrate: "Hydrate | None" = None
 
 
 class CreateNamespaceStatement(Syntax):
@@ -542,20 +545,6 @@ class SetSchemaStatement(Syntax):
     name: TableRef
     schema: str
     if_exists: bool
-
-
-class Retain(Syntax):
-    """RETAIN HISTORY FOR an interval's text."""
-
-    interval: str
-    at: int
-
-
-class MemoryLimit(Syntax):
-    """MEMORY LIMIT and a size's text."""
-
-    size: str
-    at: int
 
 
 class SecurityInvokerStatement(Syntax):

@@ -167,9 +167,9 @@ class ObjectParser(
         columns, expectations = self._view_columns()
         not_null: list[tuple[str, int]] = []
         cluster = self._in_cluster()
-        retain = limit = refresh = None
+        retain = limit = refresh = hydrate = None
         if materialized:
-            retain, limit, refresh = self._view_options(not_null)
+            retain, limit, refresh, hydrate = self._view_options(not_null)
         invoker = None
         if self.at_word("with") and not materialized:
             self.advance()
@@ -207,6 +207,7 @@ class ObjectParser(
             refresh,
             checks,
             invoker is True,
+            hydrate,
         )
 
     def _security_invoker(self) -> bool:
@@ -250,12 +251,12 @@ class ObjectParser(
         included: tuple[tuple[str, int], ...] = ()
         if self.accept("include"):
             included = self.in_parentheses(self.name_at)
-        retain, limit = self._maintained_options()
+        retain, limit, hydrate = self._maintained_options()
         if self.at_word("where", "with"):
             self.unsupported(f"CREATE INDEX ... {self.token.value.upper()}")
         return ast.CreateIndexStatement(
             name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain, limit,
-            included,
+            included, hydrate,
         )  # fmt: skip
 
     def _create_unique_index(self, at: int) -> ast.StatementSyntax:

@@ -10,19 +10,22 @@ class RefreshParser(ExpectationParser):
 
     def _view_options(
         self, not_null: list[tuple[str, int]]
-    ) -> tuple[ast.Retain | None, ast.MemoryLimit | None, ast.RefreshOptions | None]:
+    ) -> tuple[
+        ast.Retain | None, ast.MemoryLimit | None, ast.RefreshOptions | None, ast.Hydrate | None
+    ]:
         """Parse `WITH (option, ...)` of a materialized view, if present.
 
         Columns of ASSERT NOT NULL are added to `not_null`.
         """
         if not (self.at_word("with") and self.peek().value == "("):
-            return None, None, None
+            return None, None, None, None
         self.advance()
         at = self.token.start
         retain: list[ast.Retain] = []
         limits: list[ast.MemoryLimit] = []
         refreshes: list[ast.RefreshOption] = []
         policies: list[str] = []
+        modes: list[ast.Hydrate] = []
 
         def option() -> None:
             if self.at_word("assert"):
@@ -31,6 +34,8 @@ class RefreshParser(ExpectationParser):
                 retain.append(self._retain())
             elif self.at_word("memory"):
                 limits.append(self._memory_limit())
+            elif self.at_word("hydrate"):
+                modes.append(self._hydrate())
             elif self.accept("refresh", "policy"):
                 self.accept_symbol("=")
                 policies.append(self.advance().value.lower())
@@ -47,12 +52,12 @@ class RefreshParser(ExpectationParser):
                 self.unsupported(f"WITH ({self.token.value})")
 
         self.in_parentheses(option)
-        if len(retain) > 1 or len(limits) > 1 or len(policies) > 1:
+        if any(len(each) > 1 for each in (retain, limits, policies, modes)):
             raise SyntaxError_("conflicting or redundant options", position=at + 1)
         found = None
         if refreshes or policies:
             found = ast.RefreshOptions(tuple(refreshes), next(iter(policies), None), at)
-        return next(iter(retain), None), next(iter(limits), None), found
+        return next(iter(retain), None), next(iter(limits), None), found, next(iter(modes), None)
 
     def _refresh(self) -> ast.RefreshOption:
         """Parse `REFRESH [=] ON COMMIT | AT CREATION | AT time | EVERY '...' [ALIGNED TO time]`."""

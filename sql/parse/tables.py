@@ -140,24 +140,35 @@ class TableParser(TablePartParser):
         self.in_parentheses(option)
         return found[0]
 
-    def _maintained_options(self) -> tuple[ast.Retain | None, ast.MemoryLimit | None]:
-        """Parse `WITH (RETAIN HISTORY FOR ..., MEMORY LIMIT = ...)`, if present."""
+    def _maintained_options(
+        self,
+    ) -> tuple[ast.Retain | None, ast.MemoryLimit | None, ast.Hydrate | None]:
+        """Parse `WITH (RETAIN HISTORY FOR ..., MEMORY LIMIT = ..., HYDRATE = ...)`, if present."""
         retained: list[ast.Retain] = []
         limits: list[ast.MemoryLimit] = []
+        modes: list[ast.Hydrate] = []
 
         def option() -> None:
             at = self.token.start
             if self.at_word("memory"):
                 limits.append(self._memory_limit())
+            elif self.at_word("hydrate"):
+                modes.append(self._hydrate())
             else:
                 retained.append(self._retain())
-            if len(retained) > 1 or len(limits) > 1:
+            if len(retained) > 1 or len(limits) > 1 or len(modes) > 1:
                 raise SyntaxError_("conflicting or redundant options", position=at + 1)
 
-        if self.at_word("with") and self.peek(2).value in ("retain", "memory"):
+        if self.at_word("with") and self.peek(2).value in ("retain", "memory", "hydrate"):
             self.advance()
             self.in_parentheses(option)
-        return next(iter(retained), None), next(iter(limits), None)
+        return next(iter(retained), None), next(iter(limits), None), next(iter(modes), None)
+
+    def _hydrate(self) -> ast.Hydrate:
+        self.expect("hydrate")
+        self.accept_symbol("=")
+        at = self.token.start
+        return ast.Hydrate(self.string(), at)
 
     def _memory_limit(self) -> ast.MemoryLimit:
         self.expect("memory", "limit")

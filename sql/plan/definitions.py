@@ -8,6 +8,7 @@ from foreshore.constraint import Constraint
 from foreshore.domain import Domain
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.foreign_key import ForeignKey
+from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.privileges import Need
@@ -280,6 +281,7 @@ class CreateMaterializedView(WritePlan):
     refresh: RefreshOptions | None = None  # None: it follows every change at once
     violations: str | None = None  # the statement of the view that counts violations
     needs: tuple[Need, ...] = ()
+    hydrate: HydrateMode | None = None  # None: as its cluster says
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,7 @@ class CreateIndex(WritePlan):
     sql: str
     retain_ms: int | None = None
     memory_limit: int | None = None  # in bytes
+    hydrate: HydrateMode | None = None  # None: as its cluster says
 
 
 @dataclass(frozen=True, slots=True)

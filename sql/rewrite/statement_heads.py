@@ -59,7 +59,11 @@ APPEND_ONLY = " WITH (APPEND ONLY)"  # at the end of a table's definition
 
 
 def maintained_options(
-    retain_ms: int | None, memory_limit: int | None = None, *, append_only: bool = False
+    retain_ms: int | None,
+    memory_limit: int | None = None,
+    *,
+    append_only: bool = False,
+    hydrate: str | None = None,
 ) -> str:
     """Return the options of how long history is kept, and how many bytes may be taken."""
     options = ["APPEND ONLY"] if append_only else []
@@ -68,16 +72,25 @@ def maintained_options(
         options.append(f"RETAIN HISTORY FOR '{kept}'")
     if memory_limit:
         options.append(f"MEMORY LIMIT = '{shown(memory_limit)}'")
+    if hydrate:
+        options.append(f"HYDRATE = '{hydrate}'")
     return f" WITH ({', '.join(options)})" if options else ""
 
 
-def view_options(retain_ms: int | None, memory_limit: int | None, refresh: Refresh | None) -> str:
+def view_options(
+    retain_ms: int | None,
+    memory_limit: int | None,
+    refresh: Refresh | None,
+    hydrate: str | None = None,
+) -> str:
     """Return the options of a materialized view, nothing if all are the default ones."""
     options = []
     if retain_ms:
         options.append(f"RETAIN HISTORY FOR '{_interval(retain_ms)}'")
     if memory_limit:
         options.append(f"MEMORY LIMIT = '{shown(memory_limit)}'")
+    if hydrate:
+        options.append(f"HYDRATE = '{hydrate}'")
     if refresh is not None:
         if refresh.is_downstream:
             options.append("TARGET LAG = DOWNSTREAM")
@@ -122,6 +135,8 @@ def create_cluster(
         more += f", EXECUTOR MEMORY = '{memory}'"
     if (partitions := options.get("shuffle_partitions")) is not None:
         more += f", SHUFFLE PARTITIONS = {partitions}"
+    if (hydrate := options.get("hydrate")) is not None:
+        more += f", HYDRATE = '{hydrate}'"
     if burst is not None:
         more += (
             f", AUTO SCALING STRATEGY = (ON HYDRATION (HYDRATION SIZE = '{burst.size}', "

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from foreshore.burst import DEFAULT_LINGER_MS, Burst
 from foreshore.errors import InvalidParameterValue
+from foreshore.hydrate_mode import checked_mode
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of, require_cluster
@@ -36,6 +37,7 @@ ENGINE_OPTIONS = {
     "driver memory": "driver_memory",
     "executor memory": "executor_memory",
     "shuffle partitions": "shuffle_partitions",
+    "hydrate": "hydrate",
 }
 _MEMORY = re.compile(r"\A\s*([0-9]{1,9})\s*(MB|GB|TB|MiB|GiB|TiB)\s*\Z", re.IGNORECASE)
 
@@ -193,6 +195,8 @@ def _engine_options(given: Mapping[str, str], at: int) -> dict[str, str]:
                     value = _count(text, "SHUFFLE PARTITIONS", MAX_PARTITIONS)
                 case "master":
                     value = text
+                case "hydrate":
+                    value = checked_mode(text)
                 case _:
                     value = _size(text, name.upper())
             found[ENGINE_OPTIONS[name]] = value

@@ -21,6 +21,7 @@ from foreshore.expr.ir import Column, Environment, Relation, Scalar
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import walk_relations, walk_scalars
+from foreshore.hydrate_mode import HydrateMode, checked_mode
 from foreshore.interval_text import parse_interval
 from foreshore.item_view import ItemView, Name
 from foreshore.sizes import bytes_of
@@ -152,6 +153,7 @@ def bind_create_view(
             memory_limit(statement.memory_limit),
             violations=None if counted is None else counting_view(name, statement.cluster, counted),
             needs=planning.needs.all(),
+            hydrate=hydrate_mode(statement.hydrate),
         )
     return CreateView(
         name,
@@ -253,6 +255,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         sql,
         retention(statement.retain),
         memory_limit(statement.memory_limit),
+        hydrate_mode(statement.hydrate),
     )
 
 
@@ -369,6 +372,14 @@ def memory_limit(limit: ast.MemoryLimit | None) -> int | None:
                 f'invalid value for MEMORY LIMIT: "{limit.size}"',
                 hint="Give a size such as '500MB' or '4GB'.",
             ) from None
+
+
+def hydrate_mode(hydrate: ast.Hydrate | None) -> HydrateMode | None:
+    """Return what HYDRATE says, or None if not given."""
+    if hydrate is None:
+        return None
+    with located(hydrate.at):
+        return checked_mode(hydrate.mode)
 
 
 def bind_security_invoker(

@@ -1,0 +1,32 @@
+"""Which engine hydrates a view in bulk, for EXPLAIN PHYSICAL PLAN."""
+
+from collections.abc import Mapping
+
+from foreshore.adapter.session.context import StatementContext
+from foreshore.compute.hydrate.policy import BULK_ROWS, Machines, Volume, choose, mode_of
+from foreshore.compute.hydrate.volume import estimated
+from foreshore.expr.ir import Relation
+from foreshore.expr.traversal import sources_of
+from foreshore.hydrate_mode import HydrateMode
+
+
+def hydration(
+    context: StatementContext,
+    relation: Relation,
+    options: Mapping[str, str],
+    hydrate: HydrateMode | None,
+) -> str:
+    """Return a line with the engine, nothing if there are so few rows that operators do it.
+
+    `options` are those of the replica; `hydrate` is the object's own mode.
+    """
+    coordinator = context.coordinator
+    kept = {
+        id: Volume(coordinator.storage.count_updates(id), coordinator.storage.size_bytes(id))
+        for id in sources_of(relation)
+        if id in coordinator.capabilities
+    }
+    volume, mode = estimated(relation, kept), hydrate or mode_of(options)
+    if volume.rows < BULK_ROWS and mode == "auto":
+        return ""
+    return f"\nHydration: {choose(mode, volume, Machines.of_options(options))}"
