@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import click
@@ -54,6 +54,9 @@ from foreshore.storage.controller import StorageConfig, StorageController
 from foreshore.storage.directory import check_restored
 from foreshore.storage.inspection import inspect
 from foreshore.storage.wal import SEGMENT_BYTES
+
+if TYPE_CHECKING:
+    from foreshore.compute.hydrate.shards import SparkMerger
 
 logger = logging.getLogger(__name__)
 
@@ -104,14 +107,17 @@ async def serve(options: ServeOptions) -> None:
         launcher = ProcessLauncher()
         launcher.begin_spare()
         closing.push_async_callback(launcher.end_spare)
+        merger = _merger(options)
         storage = await StorageController.open(
             data_dir=options.data_dir,
             blob=options.blob,
             consensus=options.consensus,
             clock=SystemClock(),
-            config=StorageConfig(segment_bytes=options.segment_bytes or SEGMENT_BYTES),
+            config=StorageConfig(options.segment_bytes or SEGMENT_BYTES, merger=merger),
         )
         closing.push_async_callback(storage.close)
+        if merger is not None:  # before storage is closed, which waits for its merge
+            closing.push_async_callback(blocking.run, None, merger.close)
         environment = await _environment(options, storage, launcher)
         closing.push_async_callback(environment.close)
         key_file = options.secrets_key_file or options.data_dir / key_files.NAME
@@ -192,6 +198,15 @@ async def _server_lock(options: ServeOptions) -> ServerLock:
 
     await blocking.run(None, prepare)
     return ServerLock(options.data_dir, open_shared_lock(options.consensus))
+
+
+def _merger(options: ServeOptions) -> "SparkMerger | None":
+    """Return what merges large batches on Spark, None if nothing does."""
+    if options.spark_compaction is None:
+        return None
+    from foreshore.compute.hydrate.shards import merger_of
+
+    return merger_of(options.spark_master, options.spark_compaction)
 
 
 async def _environment(

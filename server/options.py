@@ -23,6 +23,7 @@ class ServeOptions:
     consensus: str | None
     segment_bytes: int | None
     spark_master: str
+    spark_compaction: int | None
     copy_dir: tuple[str, ...]
     audit_interval: float
     tls_cert: Path | None
@@ -103,6 +104,12 @@ _OPTIONS = (
     ),
     option(
         "spark-master", default="local[*]", metavar="URI", help="Spark of clusters of size spark."
+    ),
+    option(
+        "spark-compaction",
+        type=click.IntRange(1),
+        metavar="GB",
+        help="Size of batches from which on Spark merges them; default: never.",
     ),
     option(
         "copy-dir",

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.errors import DataCorrupted
@@ -29,6 +30,7 @@ from foreshore.update import DIFF, TIME, Timestamp
 
 METADATA = b"foreshore"
 ROW_GROUP_ROWS = 1 << 17
+BLOCK_ROWS = 1 << 13  # that are measured at once
 PAGE_BYTES = 128 << 10
 
 
@@ -100,13 +102,18 @@ def write_batch(
 
 
 def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of each row group.
+
+    Groups and their chunks depend on the rows only, not on how they come in batches: whoever writes
+    the same rows writes the same file.
+    """
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in updates:
-        for part in _slices(batch, ROW_GROUP_BYTES):
+    for block in _blocks(updates, schema):
+        for part, bytes in _slices(block, ROW_GROUP_BYTES):
             gathered.append(part)
             rows += part.num_rows
-            size += part.nbytes
+            size += bytes
             if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
                 yield pa.Table.from_batches(gathered, schema)
                 gathered, rows, size = [], 0, 0
@@ -114,14 +121,54 @@ def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
         yield pa.Table.from_batches(gathered, schema)
 
 
-def _slices(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in slices of at most `size` bytes, or of one row if it is larger."""
-    if batch.num_rows <= 1 or batch.nbytes <= size:
-        yield batch
+def _blocks(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows, `BLOCK_ROWS` at a time."""
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in updates:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, BLOCK_ROWS - rows)
+            gathered.append(part)
+            start += part.num_rows
+            rows += part.num_rows
+            if rows == BLOCK_ROWS:
+                yield _single(gathered, schema)
+                gathered, rows = [], 0
+    if rows:
+        yield _single(gathered, schema)
+
+
+def _single(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches, schema).combine_chunks().to_batches()[0]
+
+
+def _slices(batch: pa.RecordBatch, size: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield a batch in slices of at most `size` bytes, or of one row if it is larger.
+
+    Each comes with its bytes.
+    """
+    bytes = sum(map(_bytes, batch.columns))
+    if batch.num_rows <= 1 or bytes <= size:
+        yield batch, bytes
     else:
         middle = batch.num_rows // 2
         yield from _slices(batch.slice(0, middle), size)
         yield from _slices(batch.slice(middle), size)
+
+
+def _bytes(column: pa.Array) -> int:
+    """Return the bytes of a column's values, however it lies in memory."""
+    type = column.type
+    if pa.types.is_string(type) or pa.types.is_binary(type):
+        return 4 * len(column) + (pc.sum(pc.binary_length(column)).as_py() or 0)
+    if pa.types.is_list(type):
+        return 4 * len(column) + _bytes(column.flatten())
+    if pa.types.is_struct(type):
+        return sum(map(_bytes, column.flatten()))
+    return len(column) * type.bit_width // 8
 
 
 def read_batch(

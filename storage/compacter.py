@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, takewhile
 from pathlib import Path
+from typing import Protocol
 
 import duckdb
 import pyarrow as pa
@@ -71,6 +72,23 @@ WORTH_REWRITING = 10_000  # loose updates
 MERGED_BYTES = 4 << 20  # in memory at once, over all batches of a merge
 
 
+class Merger(Protocol):
+    """Merges batches elsewhere, as `consolidate.merge` does."""
+
+    def is_for(self, batches: Sequence[Batch]) -> bool:
+        """Whether it merges batches of this size."""
+        ...
+
+    def merged(
+        self, paths: Sequence[str], schema: pa.Schema, since: Timestamp, scratch: Path
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the consolidated updates of batches' files as of `since`, sorted.
+
+        If it cannot, it raises Unavailable before the first.
+        """
+        ...
+
+
 # Yields a shard's sorted updates as of a since. Arguments: schema, since, scratch directory.
 Consolidated = Callable[[pa.Schema, Timestamp, Path], Iterator[pa.RecordBatch]]
 
@@ -96,6 +114,7 @@ class Compacter:
         scratch: Path,
         shards: Mapping[GlobalId, Shard],
         wal: Wal,
+        merger: Merger | None = None,
     ) -> None:
         self.leases = Leases(self._delete)
         self.corruptions = Corruptions()
@@ -109,6 +128,7 @@ class Compacter:
         self._databases = Databases(scratch)
         self._shards = shards
         self._wal = wal
+        self._merger = merger
         self._registers: dict[GlobalId, Register[TraceState]] = {}
         self._to_drop: set[GlobalId] = set()
         self._numbers = count(1)
@@ -409,13 +429,12 @@ class Compacter:
 
     async def _merge(self, shard: Shard, batches: tuple[Batch, ...]) -> None:
         """Merge neighbouring batches into one."""
-        runs = [self._read(batch, shard.schema, MERGED_BYTES // len(batches)) for batch in batches]
         with self.corruptions.recording(shard.id):
             merged = await self._write(
                 shard,
                 batches[0].lower,
                 batches[-1].upper,
-                partial(merge, runs, databases=self._databases),
+                partial(self._merged, batches),
             )
         register = self._registers[shard.id]
         assert register.value is not None
@@ -426,6 +445,24 @@ class Compacter:
         shard.batches = new.batches
         self.leases.condemn(batch.key for batch in batches)
         self._after(shard)
+
+    def _merged(
+        self, batches: tuple[Batch, ...], schema: pa.Schema, since: Timestamp, scratch: Path
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the consolidated updates of batches: of many bytes elsewhere, if that works."""
+        merger = self._merger
+        if merger is not None and merger.is_for(batches):
+            with self._files.of(batches) as paths:
+                parts = merger.merged([str(path) for path in paths], schema, since, scratch)
+                try:
+                    first = next(parts, None)
+                except Unavailable as error:
+                    logger.warning("a large merge is done here", exc_info=error)
+                else:
+                    yield from () if first is None else chain([first], parts)
+                    return
+        runs = [self._read(batch, schema, MERGED_BYTES // len(batches)) for batch in batches]
+        yield from merge(runs, schema, since, scratch, self._databases)
 
     def _empty(self, shard: Shard) -> TraceState:
         """Return the state of a shard without batches."""

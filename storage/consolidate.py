@@ -47,7 +47,7 @@ STEP = 4 << 20  # by which the limit is raised for rows that are not wide
 IDLE = 2  # databases that are kept for later
 WIDE = 4 << 10  # bytes; narrower rows fit in `MEMORY` anyway
 
-_Key = tuple[object, ...]
+Key = tuple[object, ...]
 
 
 class Databases:
@@ -133,7 +133,7 @@ def consolidate(
             if size > IN_MEMORY:
                 break
         else:
-            pieces = [_exact(update, exact, since) for update in few]
+            pieces = [exact_batch(update, exact, since) for update in few]
             whole = _single(pa.Table.from_batches(pieces, exact))
             yield from _in_pieces(_original(consolidated(whole), exact, schema))
             return
@@ -154,7 +154,7 @@ def _sorted_by_duckdb(
         try:
             for update in updates:
                 room.make(update)
-                yield _exact(update, exact, since)
+                yield exact_batch(update, exact, since)
         except Exception as error:
             failures.append(error)
             raise
@@ -242,7 +242,7 @@ class _Run:
     def __init__(
         self, pieces: Iterator[pa.RecordBatch], exact: pa.Schema, since: Timestamp
     ) -> None:
-        self.end: _Key = ()  # of the piece; everything still unread comes after it
+        self.end: Key = ()  # of the piece; everything still unread comes after it
         self._pieces = pieces
         self._exact = exact
         self._since = since
@@ -254,14 +254,14 @@ class _Run:
             piece = next(self._pieces, None)
             if piece is None:
                 return False
-            self._piece = _exact(piece, self._exact, self._since)
+            self._piece = exact_batch(piece, self._exact, self._since)
             if self._piece.num_rows:
                 if self._key(0) < self.end:
                     raise DataCorrupted("updates of a batch are not sorted")
                 self.end = self._key(self._piece.num_rows - 1)
         return True
 
-    def take(self, bound: _Key) -> pa.RecordBatch:
+    def take(self, bound: Key) -> pa.RecordBatch:
         """Remove the updates up to `bound` from the piece and return them."""
         piece = self._piece
         assert piece is not None
@@ -269,11 +269,20 @@ class _Run:
         self._piece = piece.slice(rows)
         return piece.slice(0, rows)
 
-    def _key(self, row: int) -> _Key:
+    def _key(self, row: int) -> Key:
         """Return the sort key of a row and its time, in DuckDB's order."""
         piece = self._piece
         assert piece is not None
-        return tuple(_ordered(column[row].as_py()) for column in piece.columns[:-1])
+        return _key(piece, row, 1)
+
+
+def key_of_row(updates: pa.RecordBatch, row: int) -> Key:
+    """Return what rows are ordered by, of updates under their bitwise types, without the time."""
+    return _key(updates, row, 2)
+
+
+def _key(updates: pa.RecordBatch, row: int, without: int) -> Key:
+    return tuple(_ordered(column[row].as_py()) for column in updates.columns[:-without])
 
 
 def _ordered(value: object) -> tuple[bool, object]:
@@ -316,7 +325,7 @@ def least_multiplicity(
         def pieces() -> Iterator[pa.RecordBatch]:
             for update in updates:
                 room.make(update)
-                yield _exact(update, exact, since)
+                yield exact_batch(update, exact, since)
 
         reader = pa.RecordBatchReader.from_batches(exact, pieces())
         ((least,),) = connection.from_arrow(reader).query("updates", query).fetchall()
@@ -402,7 +411,7 @@ def exact_type(type: pa.DataType) -> pa.DataType:
     return type
 
 
-def _exact(batch: pa.RecordBatch, exact: pa.Schema, since: Timestamp) -> pa.RecordBatch:
+def exact_batch(batch: pa.RecordBatch, exact: pa.Schema, since: Timestamp) -> pa.RecordBatch:
     """Return the updates under their bitwise types, with no time before `since`."""
     *row, times, diffs = batch.columns
     columns = [

@@ -42,7 +42,7 @@ from foreshore.storage.capability import (
     downgraded,
     grant_of,
 )
-from foreshore.storage.compacter import Compacter
+from foreshore.storage.compacter import Compacter, Merger
 from foreshore.storage.consensus import Consensus, open_consensus
 from foreshore.storage.directory import finish_restore
 from foreshore.storage.epoch import FENCE, check_epoch, take_epoch
@@ -109,6 +109,7 @@ class StorageConfig:
     segment_bytes: int = SEGMENT_BYTES
     segment_records: int = SEGMENT_RECORDS
     compacting: bool = True
+    merger: Merger | None = None  # of large batches
 
 
 class StorageController(ShardGrants):
@@ -146,6 +147,7 @@ class StorageController(ShardGrants):
             data_dir / "scratch",
             shards,
             wal,
+            config.merger,
         )
         super().__init__(
             shards,
