@@ -163,10 +163,14 @@ def columns_of(collection: Collection, options: Options) -> tuple[int, ...]:
 
 
 def schema_of(collection: Collection, places: tuple[int, ...], options: Options) -> pa.Schema:
-    """Return the fields of what is read: of changes also time and diff."""
+    """Return the fields of what is read: of changes also time and diff.
+
+    All may be NULL, as Spark compares this with the batches' schemas.
+    """
     schema = collection.schema
     ends = list(schema)[-2:] if options.changes else []
-    return pa.schema([*(schema.field(i).with_nullable(True) for i in places), *ends])
+    fields = [*(schema.field(i) for i in places), *ends]
+    return pa.schema([field.with_nullable(True) for field in fields])
 
 
 def condition_of(collection: Collection, filter: Filter) -> Condition | None:

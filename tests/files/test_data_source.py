@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.session import start_spark
@@ -33,8 +34,11 @@ Read = Callable[[dict[str, str]], pa.Table]
 def by_reader(options: dict[str, str]) -> pa.Table:
     """Read what Spark's tasks would, in this process."""
     source = ForeshoreDataSource(options)
-    reader = source.reader(source.schema())
+    schema = source.schema()
+    reader = source.reader(schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    expected = to_arrow_schema(schema, timezone="UTC")  # Spark refuses others
+    assert all(batch.schema.equals(expected) for batch in batches)
     return pa.Table.from_batches(batches) if batches else None
 
 
