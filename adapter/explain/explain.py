@@ -7,6 +7,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.explain.cost import explain_cost
 from foreshore.adapter.explain.hydration import hydration
 from foreshore.adapter.read.access_path import (
     Bulk,
@@ -57,6 +58,8 @@ async def explain(context: StatementContext, plan: Explain) -> Selected:
             time, past = fixed_time(context, plan.as_of), plan.as_of is not None
             peek = plan_for_time(context, peek, time, past=past)
             text = _timestamp(context, peek, plan)
+        case "cost":
+            text = await explain_cost(context, plan)
         case "physical":
             text = await _physical(context, peek, plan)
         case "optimized":

@@ -344,6 +344,11 @@ def _maintain(check: Checker, plan: plans.Maintain) -> None:
         )
 
 
+def _explain(check: Checker, plan: plans.Explain) -> None:
+    if plan.stage == "cost":  # which runs a query
+        _query(check, plan)
+
+
 def _write_files(check: Checker, plan: plans.CopyToFiles) -> None:
     _query(check, plan)
     _need_files(check, "pg_write_server_files", "to")
@@ -375,7 +380,7 @@ RULES: Mapping[type, Rule] = {
     plans.CopyFrom: _nothing,
     plans.CopyFromFiles: _read_files,
     plans.CopyChange: _nothing,  # its statement is checked when it runs
-    plans.Explain: _nothing,
+    plans.Explain: _explain,
     plans.ExplainAnalyze: _query,
     plans.ExplainChange: _nothing,
     plans.ExplainFreshness: _explain_object,

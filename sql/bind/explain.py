@@ -96,6 +96,9 @@ def bind_explain(
             if isinstance(inner, ast.CreateViewStatement) and inner.materialized:
                 shown = ddl.maintained_query(finished, "a materialized view")
             return Explain("optimized", finished, time, _explained(shown, name_of))
+        case "cost":
+            maintained = ddl.maintained_query(finished, "a materialized view")
+            return Explain("cost", maintained, time, "")
         case "physical":
             return Explain("physical", finished, time, _explained(finished, name_of))
         case "timestamp":

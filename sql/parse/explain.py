@@ -38,6 +38,10 @@ class ExplainParser(ChangeParser):
                 return self._explain_operators(at)
             self.accept("verbose")
             return ast.ExplainStatement("optimized", self._statement(), at, True)
+        if self.at_word("cost") and not self.at_words("cost", "."):
+            self.advance()
+            self.accept("for")
+            return ast.ExplainStatement("cost", self._statement(), at)
         self.accept("verbose")
         stage = "optimized"
         for words, name in _STAGES.items():

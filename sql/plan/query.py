@@ -205,7 +205,7 @@ class Subscribe:
 class Explain:
     """EXPLAIN of `query`; `raw` is its bound form, for stages that show it."""
 
-    stage: OneOf["optimized", "physical", "timestamp", "decorrelated", "raw"]
+    stage: OneOf["optimized", "physical", "timestamp", "decorrelated", "raw", "cost"]
     query: Query
     as_of: AsOf | None
     text: str  # the rendered stage; empty for physical and timestamp
