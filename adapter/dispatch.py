@@ -28,7 +28,7 @@ from foreshore.adapter.ddl.roles import (
 )
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
-from foreshore.adapter.ddl.tables import alter, view_columns
+from foreshore.adapter.ddl.tables import alter, policies, view_columns
 from foreshore.adapter.explain.analyze import explain_analyze
 from foreshore.adapter.explain.change import explain_change
 from foreshore.adapter.explain.explain import explain, explain_maintained
@@ -51,6 +51,7 @@ from foreshore.adapter.write.foreign_keys import set_constraints
 from foreshore.adapter.write.insert import insert
 from foreshore.adapter.write.truncate import truncate
 from foreshore.adapter.write.with_changes import with_changes
+from foreshore.catalog.row_security import check_maintained
 from foreshore.sql import plan as plans
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AlterFunction: functions.alter,
     plans.CreateStructured: enums.create_structured,
     plans.AlterEnum: enums.alter_enum,
+    plans.CreatePolicy: policies.create,
+    plans.AlterPolicy: policies.alter,
+    plans.DropPolicy: policies.drop,
+    plans.CommentPolicy: policies.comment,
+    plans.SetRowSecurity: policies.set_security,
     plans.CreateSecret: secrets.create_secret,
     plans.AlterSecret: secrets.alter_secret,
     plans.CreateSequence: create.create_sequence,
@@ -215,6 +221,7 @@ async def _define(context: StatementContext, statement: Statement, plan: plans.P
         outcome = await outcome
     change = context.transaction.catalog
     if change is not None and change.state is not before:
+        check_maintained(before or change.base, change.state)
         with context.interrupts.running():
             await blocking.run(None, context.planner.verify_sql_round_trip, before or change.base)
     return outcome
@@ -264,6 +271,8 @@ def _verb(plan: Any) -> str:
             return tag
         case plans.Truncate():
             return "TRUNCATE TABLE"
+        case plans.SetRowSecurity():
+            return "ALTER TABLE"
         case (
             plans.Rename()
             | plans.RenameViewColumn()
@@ -279,5 +288,7 @@ def _verb(plan: Any) -> str:
             return "ALTER MATERIALIZED VIEW"
         case plans.Advance():
             return "ALTER SUBSCRIPTION"
+        case plans.CommentPolicy():
+            return "COMMENT"
         case _:
             return re.sub(r"(?<!^)(?=[A-Z])", " ", type(plan).__name__).upper()

@@ -53,6 +53,8 @@ Many = Sequence[Sequence[Datum]]  # the arguments of each execution
 def may_run_together(prepared: Prepared) -> bool:
     """Whether executions of a planned statement may be staged as one change."""
     match prepared.plan:
+        case Insert(checks=checks) | Update(checks=checks) if checks:
+            return False  # of row-level security
         case Insert(returning=None, as_of=None, on_conflict=conflict):
             template = prepared.template
             if template is None or any(e.function not in _REPEATABLE for e in template.calls):

@@ -123,7 +123,7 @@ def _usual(each: Object) -> tuple[tuple[int, Grant], ...]:
 
 def _has_rights(each: Object) -> TypeGuard[Database | Schema | Secret | Cluster | Item]:
     if isinstance(each, Item):
-        return each.type not in ("index", "subscription")
+        return each.type not in ("index", "subscription", "policy")
     return isinstance(each, Database | Schema | Secret | Cluster)
 
 

@@ -48,6 +48,7 @@ class Planned:
     structure: SqlType | None = None  # of a type of records, lists or maps
     domain: Domain | None = None
     function: SqlFunction | None = None
+    policy: tuple[Relation, ...] = ()  # of a policy: the rows that satisfy its expressions
     depends_on_zone: bool = False
     needs: tuple[Need, ...] = ()  # of the query of a view or a subscription
     unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`

@@ -170,7 +170,8 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
         items = sorted(map(state.item, ids), key=lambda item: item.oid)
         referring = [foreign_key_of(state, *pair) for pair in state.references_to(each.id)]
         return [(key, False) for key in referring if key.table.id != each.id] + [
-            (item, each.id in (item.on, item.part_of)) for item in items
+            (item, each.id in (item.on, item.part_of, item.policy and item.policy.table))
+            for item in items
         ]
     return [(child, isinstance(child, Replica)) for child in state.children(each.id)]
 

@@ -15,6 +15,7 @@ from foreshore.foreign_key import ForeignKey
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.network_policy import NetworkRule
+from foreshore.policy import PolicyOf
 from foreshore.privileges import Grant, open_to_all
 from foreshore.refresh import Refresh
 from foreshore.types import SqlType
@@ -29,6 +30,7 @@ ItemType = OneOf[
     "type",
     "domain",
     "function",
+    "policy",
 ]
 OnCommit = OneOf["delete rows", "drop"]
 
@@ -284,6 +286,13 @@ class Item(Granted, frozen=True):
     # Of a view: whether who reads it needs the rights on what it reads, in place of its owner.
     security_invoker: bool | msgspec.UnsetType = msgspec.UNSET
 
+    # Of a table: whether its policies count, and also for its owner.
+    row_security: bool | msgspec.UnsetType = msgspec.UNSET
+    force_row_security: bool | msgspec.UnsetType = msgspec.UNSET
+
+    # Of a policy: what it is for. Its table is its schema's, and it is dropped with it.
+    policy: PolicyOf | msgspec.UnsetType = msgspec.UNSET
+
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
@@ -316,6 +325,11 @@ class Item(Granted, frozen=True):
     def is_function(self) -> bool:
         """Whether the item is a function, which is no relation."""
         return self.type == "function"
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether the item is a policy, which is no relation."""
+        return self.type == "policy"
 
     @property
     def is_collection(self) -> bool:

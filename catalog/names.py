@@ -202,6 +202,8 @@ class Names:
                 return f"constraint {name} on {self.describe(table)}"
             case Item() if each.is_function:
                 return f"function {self._described_function(each)}"
+            case Item(policy=policy) if policy:
+                return f"policy {each.name} on {self.describe(self.state.item(policy.table))}"
             case Item() if not self.is_visible(each):
                 _, schema, item = self.state.full_name(each)
                 return f"{'type' if each.is_type else each.kind} {schema}.{item}"

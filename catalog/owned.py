@@ -34,6 +34,8 @@ def describe_uses(
             elsewhere[place] += 1
         elif owns:
             here.append((each.oid, 0, f"owner of {describe(each)}"))
+        elif sub < 0:
+            here.append((each.oid, 0, f"target of {describe(each)}"))
         elif sub:
             assert isinstance(each, Item), each
             said = f"privileges for column {column(each, sub)} of {describe(each)}"
@@ -57,6 +59,8 @@ def _uses(state: State, role: Role) -> Iterator[tuple[Object, int, bool]]:
                 yield each, 0, True
         elif not isinstance(each, Replica) and mentions(each.grants or (), role.id):
             yield each, 0, False
+        if isinstance(each, Item) and each.policy and role.id in each.policy.roles:
+            yield each, -1, False
         if isinstance(each, Item) and each.column_grants and each.owner != role.id:
             for position, grants in each.column_grants.items():
                 if mentions(grants, role.id):
@@ -121,7 +125,7 @@ def _without_defaults(each: Role, role: str) -> Role:
 def is_part(state: State, each: Object) -> bool:
     """Return whether an object has the owner of another one, that it is part of."""
     match each:
-        case Item(on=on) if on is not None:
+        case Item(on=on, policy=policy) if on is not None or policy:
             return True
         case Item(owned_by=owner, part_of=whole) if owner or whole:
             return True

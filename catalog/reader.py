@@ -21,6 +21,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.names import Names
+from foreshore.catalog.row_security import RowReader, policies_for, reads_secured
 from foreshore.catalog.state import is_system
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
@@ -30,8 +31,9 @@ from foreshore.expr.share import put_in, share
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
+from foreshore.policy import PolicyTexts, PolicyView, Securing
 from foreshore.sql_function import SqlFunction
-from foreshore.types import DefinedType, Member, RelationDesc, SqlType, array_of
+from foreshore.types import Datum, DefinedType, Member, RelationDesc, SqlType, array_of
 
 _NO_COLUMNS = RelationDesc((), ())
 
@@ -57,10 +59,13 @@ class Reader(Names, ABC):
     used: set[GlobalId] = field(default_factory=set)  # the items that were looked up
     lookups: Lookups = field(init=False)
     _own_definitions: dict[GlobalId, Relation | None] = field(default_factory=dict)
+    row_reader: RowReader | None = None  # None: that of the session's role
 
     def __post_init__(self) -> None:
         """Begin to note the names that are looked up."""
         self.lookups = Lookups(self.search_path)
+        if self.row_reader is None and self.role is not None:
+            self.row_reader = RowReader(self.role.id)
 
     @property
     def keeps_digits(self) -> bool:
@@ -72,8 +77,24 @@ class Reader(Names, ABC):
         """Return the statement of a table with the present names."""
 
     @abstractmethod
-    def definition_in(self, view: Item, zone: str) -> Relation:
+    def definition_in(self, view: Item, zone: str, securing: Securing | None = None) -> Relation:
         """Return the relation of a view for readers in the time zone `zone`."""
+
+    def policies_of(self, table: Item, role: str | None) -> tuple[PolicyView, ...] | None:
+        """Return the policies of a table for a role, None: the reader's; None if it sees all."""
+        reader = self.row_reader
+        if reader is None:
+            return None
+        return policies_for(self.state, self.texts_of, table, reader, role or reader.role)
+
+    def session_value(self, name: str) -> Datum:
+        """Return the value of an `Environment` scalar for the session; the plan has it then."""
+        assert self.row_reader is not None, name
+        return self.row_reader.value(name)
+
+    @abstractmethod
+    def texts_of(self, policy: Item) -> PolicyTexts:
+        """Return the expressions of a policy."""
 
     def as_defined(self) -> Self:
         """Return the same catalog, in which all views are replaced by their definitions."""
@@ -173,7 +194,7 @@ class Reader(Names, ABC):
             return ItemView(found.id, "builtin", name, planned.desc, oid=found.oid)
         view = ItemView(found.id, found.type, name, planned.desc, oid=found.oid)
         match found.type:
-            case "index" | "type" | "domain" | "function":
+            case "index" | "type" | "domain" | "function" | "policy":
                 return replace(view, desc=_NO_COLUMNS)
             case "sequence":
                 return replace(view, sequence=planned.sequence)
@@ -186,6 +207,7 @@ class Reader(Names, ABC):
                     generated=planned.generated,
                     foreign_keys=found.foreign_keys or (),
                     keeps_digits=found.keeps_digits is True,
+                    policies=partial(self.policies_of, found) if found.row_security else None,
                 )
             case "subscription":
                 return replace(view, definition=planned.definition)
@@ -193,7 +215,10 @@ class Reader(Names, ABC):
                 return replace(view, definition=self._own_definition(found.id))
             case "view":
                 in_zone = partial(self.definition_in, found) if planned.depends_on_zone else None
-                if found.id in self.arranged:
+                secured, by_reader = reads_secured(self.state, found.id)
+                if secured:
+                    view = replace(view, for_reader=partial(self.definition_in, found))
+                if found.id in self.arranged and not by_reader:
                     self.unexpanded_views.add(found.id)
                     return replace(view, in_zone=in_zone)
                 definition = self._own_definition(found.id) or planned.definition

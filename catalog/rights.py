@@ -31,6 +31,8 @@ def kind_of(each: Object) -> str:
             return "type"
         case Item(is_function=True):
             return "function"
+        case Item(is_policy=True):
+            raise AssertionError(f"there are no rights on {each.name}, a policy")
         case Item():
             return "table"
         case Database() | Schema() | Cluster() | Secret():
@@ -82,7 +84,9 @@ def members_of(state: State, role: Role) -> frozenset[str]:
 
 
 def grants_on(each: Database | Schema | Secret | Cluster | Item) -> tuple[Grant, ...]:
-    """Return the rights on an object, also if it has no list of its own."""
+    """Return the rights on an object, also if it has no list of its own; none on a policy."""
+    if isinstance(each, Item) and each.is_policy:
+        return ()
     if each.grants is msgspec.UNSET:
         if isinstance(each, Schema) and each.database is None:  # of the system
             return open_to_all("schema", each.owner, "U")

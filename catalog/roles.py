@@ -224,5 +224,7 @@ def _roles_named(each: Object) -> set[str]:
     grants = [*(getattr(each, "grants", None) or ())]
     if isinstance(each, Item) and each.column_grants:
         grants += [grant for some in each.column_grants.values() for grant in some]
+    if isinstance(each, Item) and each.policy:
+        return {each.owner, *each.policy.roles}
     named = {role for grant in grants for role in (grant.grantee, grant.grantor)}
     return (named | {each.owner}) - {PUBLIC}

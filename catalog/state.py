@@ -124,6 +124,9 @@ class State:
     _references: list[Mapping[GlobalId, References]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
+    _secured: list[frozenset[str]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
     _functions: list[Mapping[tuple[str, str], tuple[Item, ...]]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -205,6 +208,24 @@ class State:
                     found[key] = (*found.get(key, ()), item)
             self._functions.append(found)
         return self._functions[0].get((schema, name), ())
+
+    def policy_on(self, table: str, name: str) -> Item | None:
+        """Return the policy `name` of the table with id `table`."""
+        return self._named(Item, "policy", table, name)
+
+    def policies_of(self, table: str) -> list[Item]:
+        """Return the policies of a table, by name."""
+        found = map(self.item, self.dependents.get(table, ()))
+        own = (each for each in found if each.policy and each.policy.table == table)
+        return sorted(own, key=lambda each: each.name)
+
+    @property
+    def secured_tables(self) -> frozenset[str]:
+        """Return the ids of the tables with row-level security."""
+        if not self._secured:
+            found = frozenset(item.id for item in self.all(Item) if item.row_security)
+            self._secured.append(found)
+        return self._secured[0]
 
     def is_taken(self, schema: str, name: str) -> bool:
         """Whether an item of the schema, or the index of a constraint, has this name."""
@@ -343,13 +364,14 @@ class State:
         return [item for item in self.all(Item) if item.owned_by and item.owned_by.table == id]
 
     def parts_of(self, item: Item) -> list[Item]:
-        """Return the indexes on a relation, the sequences of its columns, and its count of errors.
+        """Return the indexes and policies on a relation, its columns' sequences, its error count.
 
         They have its owner and its schema.
         """
         counts = [each for each in self.all(Item) if each.part_of == item.id]
         on_counts = [index for each in counts for index in self.indexes_on(each.id)]
-        return [*self.indexes_on(item.id), *self.sequences_of(item.id), *counts, *on_counts]
+        parts = [*self.indexes_on(item.id), *self.policies_of(item.id)]
+        return [*parts, *self.sequences_of(item.id), *counts, *on_counts]
 
     def replicas_of(self, cluster: str) -> list[Replica]:
         """Return the replicas of the cluster with id `cluster`."""
@@ -422,6 +444,8 @@ def name_key(each: Object) -> NameKey:
     """Return the key under which `each` is found by name."""
     if isinstance(each, Item) and each.is_function:
         return ("function", each.schema, f"{each.name}({','.join(each.arguments or ())})")
+    if isinstance(each, Item) and each.policy:
+        return ("policy", each.policy.table, each.name)
     return (each.collection, parent_of(each), each.name)
 
 

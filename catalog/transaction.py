@@ -361,6 +361,7 @@ class Transaction:
                 depends_on=tuple(sorted(map(now, item.depends_on))),
                 bound=tuple((name, now(id)) for name, id in item.bound),
                 on=item.on and now(item.on),
+                policy=item.policy and item.policy.on(now(item.policy.table)),
                 owned_by=owner and msgspec.structs.replace(owner, table=now(owner.table)),
                 known=known and {now(id): columns for id, columns in known.items()},
                 known_keys=keys and {now(id): each for id, each in keys.items()},
@@ -517,7 +518,7 @@ class Transaction:
             return
         moved = [target, *self.state.parts_of(target)]
         keys = [each.name for item in moved for each in item.constraints if each.has_index]
-        for name in (*(each.name for each in moved), *keys):
+        for name in (*(each.name for each in moved if not each.is_policy), *keys):
             if self.state.is_taken(schema.id, name):
                 raise DuplicateTable(f'relation "{name}" already exists in schema "{schema.name}"')
         self.state = with_objects(

@@ -8,6 +8,7 @@ from foreshore.constraint import Constraint
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, is_temporary
+from foreshore.policy import PolicyView, Securing
 from foreshore.sequence import Generated, Sequence
 from foreshore.types import RelationDesc
 
@@ -21,6 +22,7 @@ ItemKind = OneOf[
     "type",
     "domain",
     "function",
+    "policy",
     "builtin",
 ]
 
@@ -74,3 +76,9 @@ class ItemView:
     # For a view whose rows depend on the reader's time zone: its relation in a given zone. The
     # definition is in UTC, and maintained objects use that.
     in_zone: Callable[[str], Relation] | None = None
+    # Of a view over tables with row-level security: its relation in a given zone, as its owner or
+    # who reads it sees the tables.
+    for_reader: Callable[[str, Securing], Relation] | None = None
+    # Of a table with row-level security: its policies for a role, None: for the current one. None
+    # if the role sees all rows.
+    policies: Callable[[str | None], tuple[PolicyView, ...] | None] | None = None

@@ -13,7 +13,7 @@ from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
 from foreshore.sql_function import SqlFunction
-from foreshore.types import SqlType
+from foreshore.types import Datum, SqlType
 
 
 class CatalogReader(Protocol):
@@ -83,6 +83,10 @@ class CatalogReader(Protocol):
 
     def find_key(self, parts: tuple[str, ...]) -> tuple[ItemView, Unique] | None:
         """Return the table whose key has the index that `parts` name, and the key."""
+        ...
+
+    def session_value(self, name: str) -> Datum:
+        """Return the value of an `Environment` scalar for the session; the plan has it then."""
         ...
 
     def cluster_exists(self, name: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace as with_fields
 
 from foreshore.errors import FeatureNotSupported, InvalidCursorDefinition
+from foreshore.policy import Securing
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import (
     cluster,
@@ -17,6 +18,7 @@ from foreshore.sql.bind.definitions import (
     enums,
     functions,
     maintenance,
+    policies,
     refresh,
     roles,
     secrets,
@@ -66,6 +68,8 @@ _KEPT_DEFINITIONS = (
     ast.CreateDomainStatement,
     ast.CreateFunctionStatement,
     ast.CreateSubscriptionStatement,
+    ast.CreatePolicyStatement,
+    ast.AlterPolicyStatement,
 )
 
 
@@ -77,6 +81,8 @@ def plan_statement(
     zone: SessionZone | str = "UTC",
     defined: bool = False,
     needs: Needs | None = None,
+    as_role: str | None = None,
+    securing: Securing | None = None,
 ) -> Plan:
     """Return the plan of `statement`.
 
@@ -85,7 +91,8 @@ def plan_statement(
     `SessionZone` records whether the plan depends on it. Definitions are bound in UTC, except for a
     view that is bound again for a reader in another `SessionZone`. `defined`: the statement is a
     kept definition, and the sequences of its columns exist. `needs` has the rights that the
-    statement needs afterwards.
+    statement needs afterwards. `as_role` is the id of the role whose row-level security counts,
+    None: the current one; `securing` is how the policies of a view's statement are bound.
     """
     if not isinstance(parameters, ParameterTypes):
         parameters = ParameterTypes(parameters)
@@ -98,6 +105,11 @@ def plan_statement(
     planning = Planning(catalog, statement.whole, parameters, zone, defined=defined)
     if needs is not None:
         planning.needs = needs
+    planning.as_role = as_role
+    if isinstance(statement.ast, ast.CreateViewStatement) and not statement.ast.materialized:
+        planning.defining = securing is None  # it is bound again for who reads it
+    if securing is not None:
+        planning.securing = securing
     ctes = queries_of_with(statement.ast)
     planning.changing = frozenset(id(each) for each in ctes if isinstance(each, ast.ChangingTable))
     try:
@@ -153,6 +165,16 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return structured_types.bind_create_structured(planning, tree)
         case ast.AlterEnumStatement():
             return enums.bind_alter_enum(planning, tree)
+        case ast.CreatePolicyStatement():
+            return policies.bind_create_policy(planning, tree)
+        case ast.AlterPolicyStatement():
+            return policies.bind_alter_policy(planning, tree)
+        case ast.DropPolicyStatement():
+            return policies.bind_drop_policy(planning, tree)
+        case ast.CommentPolicyStatement():
+            return policies.bind_comment_policy(planning, tree)
+        case ast.RowSecurityStatement():
+            return policies.bind_row_security(planning, tree)
         case ast.CreateSecretStatement():
             return secrets.bind_create_secret(planning, tree)
         case ast.AlterSecretStatement():

@@ -13,6 +13,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Parameter
 from foreshore.ids import GlobalId
+from foreshore.policy import Securing
 from foreshore.sql.bind.needs import Needs
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.catalog_reader import CatalogReader
@@ -132,6 +133,9 @@ class Planning:
     query_count: int = 0  # queries so far, to number their aggregates
     defined: bool = False  # the statement is the kept definition of an item whose sequences exist
     in_view: bool = False  # a definition, which has no parameters
+    defining: bool = False  # expressions are bound to be kept, without row-level security
+    as_role: str | None = None  # the id of the role whose policies count, None: the current one
+    securing: Securing = field(default_factory=Securing)
     keeps_text: bool = False  # and its text is kept, with the names in `qualified` replaced
     changes: "list[Changes] | None" = None  # of CHANGES(...), where allowed
     maintained: bool = False  # the result is maintained, so it must not depend on the session
@@ -139,6 +143,7 @@ class Planning:
     in_function: str = ""  # the user's function whose body is being bound: `$1` is its parameter
     function_depth: int = 0
     function_calls: int = 0  # calls of users' functions that were replaced by their bodies
+    locking: frozenset[GlobalId] = frozenset()  # tables whose rows the query being bound locks
     locked: "ast.Query | None" = None  # the query whose FOR UPDATE is being bound
     # Subqueries with FOR UPDATE by the identity of their syntax, where allowed.
     init_plans: "dict[int, InitPlan] | None" = None

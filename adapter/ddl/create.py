@@ -28,6 +28,7 @@ from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item, OwnedBy, Schema
 from foreshore.catalog.replaced_view import carry_over, check_replaceable
+from foreshore.catalog.row_security import check_replaced_by_owner
 from foreshore.errors import (
     InvalidCatalogName,
     InvalidColumnDefinition,
@@ -189,6 +190,8 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
     old = change.state.item_in(schema.id, plan.name.item) if plan.or_replace else None
     if old is not None:
         check_replaceable(change.state, old, kind, plan.depends_on)
+        if isinstance(plan, CreateMaterializedView) and old.owner != context.role.id:
+            check_replaced_by_owner(change.state, old, plan.depends_on)
         drop_objects(context, [old], cascade=False)
     if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         if isinstance(plan, CreateMaterializedView) and plan.as_of is not None:

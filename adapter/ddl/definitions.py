@@ -23,6 +23,7 @@ from foreshore.sql.plan import (
     CreateFunction,
     CreateIndex,
     CreateMaterializedView,
+    CreatePolicy,
     CreateSequence,
     CreateStructured,
     CreateSubscription,
@@ -43,6 +44,7 @@ Defining: TypeAlias = (
     | CreateDomain
     | CreateStructured
     | CreateFunction
+    | CreatePolicy
 )
 ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateTable: "table",
@@ -55,6 +57,7 @@ ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateDomain: "domain",
     CreateStructured: "type",
     CreateFunction: "function",
+    CreatePolicy: "policy",
 }
 
 
@@ -111,6 +114,8 @@ def planned_as(
             return Planned(RelationDesc((), ()), domain=domain)
         case CreateFunction(function=function):
             return Planned(RelationDesc((), ()), function=function)
+        case CreatePolicy(rows=rows):
+            return Planned(RelationDesc((), ()), policy=rows)
         case CreateStructured(type=type):
             return Planned(RelationDesc((), ()), structure=type)
         case CreateEnum(labels=labels):
@@ -160,7 +165,7 @@ def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Ite
     """Return an item's statement with the present names of tables and columns."""
     if not item.known and all(then == now for then, now in state.present_names(item).items()):
         return item.create_sql
-    if item.type in ("table", "index", "sequence", "type", "domain", "function"):
+    if item.type in ("table", "index", "sequence", "type", "domain", "function", "policy"):
         return with_present_names(state, item)
     (syntax,) = parse(item.create_sql)
     catalog = DefinitionCatalog(state, planned, item, shown=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
@@ -96,6 +97,10 @@ async def rename(context: StatementContext, plan: Rename) -> Completed:
         renamed = context.catalog_change().rename(found, plan.to)
         if isinstance(renamed, Item) and renamed.is_type:
             plan_again(context, renamed)
+        if isinstance(renamed, Item) and renamed.type == "table":
+            from foreshore.adapter.ddl.tables.policies import follow_names
+
+            await blocking.run(None, follow_names, context, renamed)
     return Completed(f"ALTER {plan.kind.upper()}")
 
 

@@ -26,6 +26,7 @@ from foreshore.sequence import Position
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.rewrite.definition_parts import default_texts, generated_texts, query_text
 from foreshore.sql.rewrite.full_names import dotted, renamed
+from foreshore.sql.rewrite.policy_texts import policy_texts, shown
 from foreshore.text import format_text
 
 # Relations that depend on more than the catalog.
@@ -91,6 +92,12 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         names = {name: ("", *name[1:]) for each in needs if (name := state.full_name(each))[0]}
         return renamed(full_definition_of(id), names)
 
+    def policy_texts_of(id: GlobalId) -> tuple[str | None, str | None]:
+        item = state.item(id)
+        names = {then: ("", *now[1:]) for then, now in state.present_names(item).items()}
+        texts = policy_texts(renamed(item.create_sql, names))
+        return texts.using and shown(texts.using), texts.check and shown(texts.check)
+
     def position_of(id: GlobalId) -> Position:
         item = state.item(id)
         try:
@@ -119,6 +126,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         temporary=context.temporary_schema,
         search_path=reader.search_path,
         full_definition_of=full_definition_of,
+        policy_texts_of=policy_texts_of,
         role=context.role,
     )
 

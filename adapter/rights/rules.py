@@ -131,6 +131,16 @@ def _alter_table(check: Checker, plan: plans.AlterTable) -> None:
         _references(check, key.references, key.referenced)
 
 
+def _policy(check: Checker, plan: Any) -> None:
+    """Require the rights of the owner of the table."""
+    named = isinstance(plan, plans.DropPolicy | plans.CommentPolicy)
+    if named and check.state.policy_on(plan.table or "", plan.name) is None:
+        return  # the statement reports it
+    if plan.table is not None:
+        each = check.state.get(plan.table)
+        check.own(each, "relation" if isinstance(plan, plans.CommentPolicy) else None)
+
+
 def _alter_sequence(check: Checker, plan: plans.AlterSequence) -> None:
     check.own_id(plan.id)
     if plan.owned_by:
@@ -394,6 +404,11 @@ RULES: Mapping[type, Rule] = {
     plans.CreateSchema: _schema,
     plans.CreateTable: _table,
     plans.CreateTableAs: _table_as,
+    plans.CreatePolicy: _policy,
+    plans.AlterPolicy: _policy,
+    plans.DropPolicy: _policy,
+    plans.CommentPolicy: _policy,
+    plans.SetRowSecurity: _policy,
     plans.CreateSecret: _named,
     plans.AlterSecret: _alter_secret,
     plans.CreateEnum: _named,

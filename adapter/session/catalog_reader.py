@@ -12,16 +12,19 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.known_columns import as_known
 from foreshore.catalog.names import IMPLICIT_SCHEMAS
 from foreshore.catalog.reader import Reader
+from foreshore.catalog.row_security import RowReader
 from foreshore.catalog.state import State
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
+from foreshore.policy import PolicyTexts, Securing
 from foreshore.sql.parse.lexer import cut
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateView
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.column_names import columns_as_known, definition_without_qualifiers
 from foreshore.sql.rewrite.full_names import renamed
+from foreshore.sql.rewrite.policy_texts import policy_texts
 from foreshore.sql.rewrite.session_zone import SessionZone
 
 
@@ -33,20 +36,28 @@ class SessionCatalog(Reader):
         """Return the statement of a table with the present names."""
         return with_present_names(self.state, table)
 
+    def texts_of(self, policy: Item) -> PolicyTexts:
+        """Return the expressions of a policy."""
+        return policy_texts(policy.create_sql)
+
     def within(self, id: GlobalId) -> "DefinitionCatalog":
         """Return the catalog as the statement of item `id` sees it."""
         self.lookups.only_system = False
         reader = DefinitionCatalog(self.state, self.planned, self.state.item(id), own=self.own)
         reader.arranged, reader.used = self.arranged, self.used
-        reader.unexpanded_views = self.unexpanded_views
+        reader.unexpanded_views, reader.row_reader = self.unexpanded_views, self.row_reader
         return reader
 
-    def definition_in(self, view: Item, zone: str) -> Relation:
+    def definition_in(self, view: Item, zone: str, securing: Securing | None = None) -> Relation:
         """Return the relation of a view for readers in the time zone `zone`."""
         (syntax,) = parse(view.create_sql)
         reader = DefinitionCatalog(self.state, self.planned, view, own=self.own)
+        reader.row_reader = self.row_reader
         in_zone = SessionZone(zone, of_constants="UTC")
-        plan = plan_statement(syntax, reader, zone=in_zone, defined=True)
+        role = None if view.security_invoker is True else view.owner
+        plan = plan_statement(
+            syntax, reader, zone=in_zone, defined=True, as_role=role, securing=securing
+        )
         assert isinstance(plan, CreateView), view
         return plan.query.relation
 
@@ -70,6 +81,7 @@ class DefinitionCatalog(SessionCatalog):
         self._shown = Name(database or None, schema, name) if shown else None
         path = (*IMPLICIT_SCHEMAS, schema)
         super().__init__(state, database, path, schema, None, planned, own=own)
+        self.row_reader = RowReader(item.owner)
         # Directories of older versions may have longer names than the parser keeps now.
         self._bound: dict[tuple[str, ...], GlobalId] = {}
         self._functions: dict[tuple[str, ...], list[Item]] = {}
@@ -139,4 +151,5 @@ def with_present_names(state: State, item: Item) -> str:
     names = state.present_names(item)
     if all(then == now for then, now in names.items()):
         return item.create_sql
-    return definition_without_qualifiers(renamed(item.create_sql, names))
+    text = renamed(item.create_sql, names)
+    return text if item.is_policy else definition_without_qualifiers(text)

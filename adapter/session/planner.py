@@ -21,12 +21,14 @@ from foreshore.adapter.read.access_path import (
 from foreshore.adapter.read.keys.at_hand import plan_at_hand
 from foreshore.adapter.read.keys.index_point import plan_index_point, plan_index_whole
 from foreshore.adapter.read.keys.point import plan_point
+from foreshore.adapter.rights.roles import require_visible
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared
 from foreshore.adapter.session.side_effects import calls_in
 from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.names import effective_path
+from foreshore.catalog.row_security import RowReader
 from foreshore.catalog.state import State
 from foreshore.compute.keys.layout import has_all_rows
 from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
@@ -55,7 +57,7 @@ from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.sql.rewrite.values_template import template_of
-from foreshore.types import RelationDesc, SqlType
+from foreshore.types import Datum, RelationDesc, SqlType
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
@@ -88,16 +90,35 @@ class SessionPlanner:
         planned = self._coordinator.catalog.planned
         if change is not None:
             planned = {**planned, **change.planned}
+        role = self._session.role
+        refuses = self._session.variables["row_security"] == "off"
         return SessionCatalog(
             self.state,
             self._session.database,
             self.search_path(),
             self._session.temporary_schema,
-            self._session.role,
+            role,
             planned,
             basis.arranged if basis is not None else _NOTHING,
             self._is_own if basis is not None and basis.own is not None else None,
+            row_reader=RowReader(role.id, refuses, self._session_value),
         )
+
+    def _session_value(self, name: str) -> Datum:
+        """Return a value of the session that a SUBSCRIBE keeps from its beginning."""
+        session, (kind, _, detail) = self._session, name.partition(":")
+        match kind:
+            case "current_user":
+                return session.role.name
+            case "session_user":
+                return session.variables["session_authorization"]
+            case "current_database":
+                return session.database
+            case _:
+                require_visible(self.state, session.role, detail)
+                if kind == "current_setting":
+                    return session.variables.show(detail)
+                return session.variables.show_if_known(detail)
 
     def search_path(self) -> tuple[str, ...]:
         """Return the schemas searched, in order."""
@@ -225,6 +246,8 @@ class SessionPlanner:
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
         prepared.depends_on_zone = zone.was_used
+        prepared.depends_on_role = reader.row_reader is not None and reader.row_reader.asked
+        prepared.is_own = reader.row_reader is not None and reader.row_reader.fixed
         self._compile(prepared, reader.planned)
         at_hand = plan_at_hand(plan, peek, prepared.point, prepared.index_point)
         prepared.at_hand, prepared.found_valid = at_hand, (None, -1)
@@ -342,6 +365,10 @@ class SessionPlanner:
         """Return how `query` is answered on the session's cluster."""
         return plan_peek(query, self._indexes, self._keys_of)
 
+    def plan_aside(self, query: Query) -> PeekPlan:
+        """Return how a query over rows that a statement has is answered, in this process."""
+        return plan_peek(query, lambda id: [], self._keys_of, by_keys=False).in_process()
+
     def _keys_of(self, id: GlobalId) -> TableKeys:
         reader = self.reader()
         planned = reader.planned.get(id)
@@ -404,6 +431,8 @@ class SessionPlanner:
             self.search_path(),
             session.cluster,
             session.time_zone,
+            session.role.id,
+            session.variables["row_security"],
         )
 
 

@@ -85,6 +85,8 @@ class Prepared(Struct, eq=False):
     # The same as found_valid, with which its session's role was last found to have those rights.
     found_allowed: tuple[State | None, int] = (None, -1)
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone
+    is_own: bool = False  # whether it has values of the session
+    depends_on_role: bool = False  # whether it does on the role, by row-level security
     # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
     # The parts of its WITH that change rows, likewise.
@@ -111,6 +113,8 @@ class PlanKey(Struct, frozen=True):
     search_path: tuple[str, ...]
     cluster: str
     time_zone: str | None  # None: good in all
+    role: str | None = None  # its id; None: good for all
+    row_security: str | None = None  # the setting, likewise
 
 
 class PlanCache:
@@ -121,8 +125,14 @@ class PlanCache:
 
     def get(self, key: PlanKey, is_valid: Callable[[Prepared], bool]) -> Prepared | None:
         """Return the planned statement of a text; None if there is none that `is_valid`."""
-        everywhere = replace(key, time_zone=None)
-        key = everywhere if everywhere in self._plans else key
+        for_all = replace(key, role=None, row_security=None)
+        keys = (
+            replace(for_all, time_zone=None),
+            for_all,
+            replace(key, time_zone=None),
+            key,
+        )
+        key = next((each for each in keys if each in self._plans), key)
         known = self._plans.get(key)
         if known is None:
             return None
@@ -138,12 +148,15 @@ class PlanCache:
         if (
             len(key.text) > LONGEST_TEXT
             or prepared.peek is None
+            or prepared.is_own
             or basis is None
             or basis.own is not None
         ):
             return
         if not prepared.depends_on_zone:
             key = replace(key, time_zone=None)
+        if not prepared.depends_on_role:
+            key = replace(key, role=None, row_security=None)
         self._plans[key] = replace(
             prepared,
             name="",

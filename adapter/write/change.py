@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.keys.point import locked_row
 from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.rights.row_checks import require_policies
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.returning import returned, returned_of
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
@@ -23,7 +24,7 @@ from foreshore.adapter.write.target import Target, target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
 from foreshore.rows import split_diffs, table_of
-from foreshore.sql.plan import Delete, Merge, Update
+from foreshore.sql.plan import Delete, Merge, MergeChecks, Update
 from foreshore.table_rows import TableRows
 
 
@@ -31,6 +32,8 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
     """Run an UPDATE."""
     target = target_of(context, plan.table, "UPDATE")
     old, new, beside = await _updated_rows(context, plan, target)
+    if plan.checks:
+        await require_policies(context, target, plan.checks, new)
     new = checked(context, target, new)
     await stage(context, target, deleted=old, inserted=new, updated=(old, new))
     return _outcome(context, plan, new, beside)
@@ -103,6 +106,8 @@ async def merge(context: StatementContext, plan: Merge) -> Outcome:
     old_rows = table_of(old, times).filter(pa.array(acts != "insert"))
     inserted = TableRows.of_table(target.desc, new_rows)
     deleted = TableRows.of_table(target.desc, old_rows)
+    if plan.checks is not None:
+        await _require_policies(context, target, plan.checks, acts, deleted, inserted)
     inserted = checked(context, target, inserted)
     pairs = _updated_pairs(target, acts, deleted, inserted)
     await stage(context, target, deleted=deleted, inserted=inserted, updated=pairs)
@@ -114,6 +119,26 @@ async def merge(context: StatementContext, plan: Merge) -> Outcome:
     beside = [column.take(pa.array(order)) for column in source]
     done = pa.array(np.char.upper(acts[order]))
     return returned_of(context, "MERGE", plan.returning, table_of([*beside, *written, done], times))
+
+
+async def _require_policies(
+    context: StatementContext,
+    target: Target,
+    checks: MergeChecks,
+    acts: npt.NDArray[np.str_],
+    deleted: TableRows,
+    inserted: TableRows,
+) -> None:
+    """Raise if an old or a new row of a MERGE, whose actions are `acts`, breaks a policy."""
+    parts = (
+        (deleted, acts[acts != "insert"] == "update", checks.to_update),
+        (deleted, acts[acts != "insert"] == "delete", checks.to_delete),
+        (inserted, acts[acts != "delete"] == "insert", checks.inserted),
+        (inserted, acts[acts != "delete"] == "update", checks.updated),
+    )
+    for rows, chosen, found in parts:
+        part = TableRows.of_table(target.desc, rows.table.filter(pa.array(chosen)))
+        await require_policies(context, target, found, part)
 
 
 def _updated_pairs(

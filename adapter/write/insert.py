@@ -6,6 +6,7 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.rights.row_checks import require_policies
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_of
 from foreshore.adapter.write.on_conflict import stage_on_conflict
@@ -37,6 +38,8 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
     target = target_of(context, plan.table, "INSERT")
     await lock_shared_against_ddl(context, target)
     rows = await _rows(context, plan, target, as_of)
+    if plan.checks:
+        await require_policies(context, target, plan.checks, rows)
     rows = checked(context, target, rows)
     if plan.on_conflict is None:
         await stage(context, target, inserted=rows)

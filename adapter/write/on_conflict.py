@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
+from foreshore.adapter.rights.row_checks import require_policies
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.stage import checked, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
@@ -22,7 +23,7 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, joined
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import evaluate_linear
-from foreshore.errors import CardinalityViolation, ConcurrentUpdate
+from foreshore.errors import CardinalityViolation, ConcurrentUpdate, DataError
 from foreshore.rows import counted, split_diffs, table_of
 from foreshore.sql.plan import OnConflict
 from foreshore.sql.rewrite.bind_parameters import bind_relation
@@ -62,11 +63,18 @@ async def stage_on_conflict(
         return Upserted(inserted, first, None)
     if len(first) < len(new):
         raise _twice()
-    places, updated = _updated(context, target, conflict, proposed, there, existing)
+    try:
+        places, updated = _updated(context, target, conflict, proposed, there, existing)
+    except DataError:  # it tells of rows that may have to be hidden
+        met = _table_rows(target, existing.take(pa.array(np.unique(there[there != NONE]))))
+        await require_policies(context, target, conflict.existing_checks, met)
+        raise
     if repeated(existing, there, places):
         raise _twice()
-    updated = checked(context, target, updated)
     replaced = _table_rows(target, existing.take(pa.array(there[places])))
+    await require_policies(context, target, conflict.existing_checks, replaced)
+    await require_policies(context, target, conflict.checks, updated)
+    updated = checked(context, target, updated)
     done = np.concatenate([first, places])
     order = np.argsort(done, kind="stable")
     whole = pa.concat_tables([inserted.table, updated.table]).take(pa.array(order))

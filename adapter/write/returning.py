@@ -18,7 +18,7 @@ from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.table_rows import TableRows
 from foreshore.types import ColumnType
 
-_WRITTEN = GlobalId("t0")  # stands for the rows that a RETURNING list is over
+WRITTEN = GlobalId("t0")  # stands for the rows that a RETURNING list is over
 
 
 def returned(
@@ -39,11 +39,11 @@ def returned(
 def returned_of(context: StatementContext, verb: str, returning: Query, rows: pa.Table) -> Selected:
     """Return a RETURNING list over rows with `__diff`."""
     columns = tuple(ColumnType(each.type) for each in _columns(returning.relation))
-    relation = _over_rows(returning.relation, columns)
+    relation = over_rows(returning.relation, columns)
     relation = bind_relation(relation, context.bindings(context.coordinator.oracle.read_ts()))
     if not can_evaluate_locally(relation):
         raise FeatureNotSupported("subqueries in RETURNING are not supported")
-    result = expanded(evaluate_linear(relation, {_WRITTEN: rows}), returning.finishing)
+    result = expanded(evaluate_linear(relation, {WRITTEN: rows}), returning.finishing)
     return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
 
 
@@ -58,8 +58,8 @@ def _columns(relation: Relation) -> tuple[ColumnType, ...]:
     return ()
 
 
-def _over_rows(relation: Relation, columns: tuple[ColumnType, ...]) -> Relation:
+def over_rows(relation: Relation, columns: tuple[ColumnType, ...]) -> Relation:
     """Return `relation` with the written rows' LocalGet made a Get."""
     if isinstance(relation, LocalGet) and relation.number == 0:
-        return Get(_WRITTEN, columns)
-    return with_inputs(relation, tuple(_over_rows(each, columns) for each in inputs_of(relation)))
+        return Get(WRITTEN, columns)
+    return with_inputs(relation, tuple(over_rows(each, columns) for each in inputs_of(relation)))

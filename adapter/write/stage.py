@@ -79,8 +79,7 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
     The constraints are those for which the rows were made; `stage_rows` refuses the rows if the
     table's definition has changed since.
     """
-    if target.planned.computed:
-        rows = _with_generated(target, rows)
+    rows = with_generated(target, rows)
     rules = context.prepared.rules
     if rules is None or rules.planned is not target.planned or not rows.are_tuples:
         _check_columns(context, target, rows)
@@ -90,7 +89,10 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
     return rows
 
 
-def _with_generated(target: Target, rows: TableRows) -> TableRows:
+def with_generated(target: Target, rows: TableRows) -> TableRows:
+    """Return rows with the values of the table's generated columns."""
+    if not target.planned.computed:
+        return rows
     columns, diffs = split_diffs(rows.table)
     found = list(columns)
     for place, value in target.planned.computed:

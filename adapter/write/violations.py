@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from foreshore.catalog.item import Item, Role
 from foreshore.catalog.rights import holds_on_columns
+from foreshore.catalog.row_security import is_subject
 from foreshore.catalog.state import State
 from foreshore.compute.keys.key_index import Duplicate
 from foreshore.compute.keys.references import Reference
@@ -48,6 +49,8 @@ class Viewer(NamedTuple):
         """Return whether columns of a table, by their positions, may be shown."""
         if self.role is None or self.role.superuser:
             return True
+        if is_subject(state, table, self.role):
+            return False
         return holds_on_columns(state, self.role, table, "SELECT", [at + 1 for at in places])
 
 

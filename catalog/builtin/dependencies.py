@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from foreshore.catalog.builtin.extension import members
 from foreshore.catalog.builtin.foreign_keys import depend_rows
+from foreshore.catalog.builtin.policies import policy_depend_rows
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Item
 
@@ -54,6 +55,7 @@ def depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the members of the built-in extension, and what sequences, views and defaults use."""
     yield from members(snapshot)
     yield from depend_rows(snapshot)
+    yield from policy_depend_rows(snapshot)
     for item in snapshot.items:
         if item.owned_by:
             owner = item.owned_by

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin import granted
 from foreshore.catalog.builtin.further_columns import STANDARD_VIEWS, SYSTEM_VIEWS
+from foreshore.catalog.builtin.policies import policy_view_rows
 from foreshore.catalog.builtin.relation import (
     Declaration,
     IntrospectionSnapshot,
@@ -33,6 +34,7 @@ def system_relations() -> Iterator[Declaration]:
         "pg_statio_user_sequences": _sequences,
         "pg_stat_ssl": _live("pg_stat_ssl"),
         "pg_stat_progress_copy": _live("pg_stat_progress_copy"),
+        "pg_policies": policy_view_rows,
     }
     for name, (oid, columns) in SYSTEM_VIEWS.items():
         yield Declaration(oid, "pg_catalog", name, columns, rows.get(name, nothing))

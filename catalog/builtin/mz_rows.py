@@ -79,7 +79,7 @@ def relation_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     The schema of temporary relations is 0, as in Materialize, by which tools find their own.
     """
     for row in object_rows(snapshot):
-        if row["type"] not in ("index", "subscription", "type", "domain", "function"):
+        if row["type"] not in ("index", "subscription", "type", "domain", "function", "policy"):
             yield {**row, "schema_id": "0"} if is_temporary(str(row["schema_id"])) else row
 
 
@@ -191,7 +191,7 @@ def column_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     described = [
         (item.id, snapshot.desc_of(item.id), item.type == "table")
         for item in snapshot.state.all(Item)
-        if item.type not in ("index", "subscription", "type", "domain", "function")
+        if item.type not in ("index", "subscription", "type", "domain", "function", "policy")
     ]
     for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in snapshot.builtins)):
         for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):

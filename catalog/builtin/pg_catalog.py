@@ -20,6 +20,7 @@ from foreshore.catalog.builtin.pg_types import (
     type_rows,
 )
 from foreshore.catalog.builtin.pg_views import VIEWS, authid, groups, shadow
+from foreshore.catalog.builtin.policies import POLICY_OID, policies, policy_rows
 from foreshore.catalog.builtin.relation import (
     Declaration,
     IntrospectionSnapshot,
@@ -73,6 +74,7 @@ def relations() -> Iterator[Declaration]:
         "pg_rewrite": rewrite,
         "pg_extension": extensions,
         "pg_sequence": _sequence,
+        "pg_policy": policy_rows,
         "pg_locks": _locks,
         "pg_settings": _settings,
         "pg_shdescription": _shdescription,
@@ -116,6 +118,8 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 snapshot.index_key_of(item.id) if index else snapshot.desc_of(item.id).names
             ),
             "relhasrules": item.type in ("view", "materialized view"),
+            "relrowsecurity": bool(item.row_security),
+            "relforcerowsecurity": bool(item.force_row_security),
             "relhastriggers": bool(item.foreign_keys or snapshot.state.references_to(item.id)),
             "relispopulated": True,
             "relreplident": "n" if index else "d",
@@ -406,6 +410,9 @@ def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         for oid, text in (item.constraint_comments or {}).items():
             if oid in constraints:
                 yield {"objoid": oid, "classoid": CONSTRAINT_OID, "description": text}
+    for item in policies(snapshot):
+        if item.comment:
+            yield {"objoid": item.oid, "classoid": POLICY_OID, "description": item.comment}
     for item in snapshot.types:
         if item.comment:
             yield {"objoid": item.oid, "classoid": TYPE_OID, "description": item.comment}

@@ -125,6 +125,7 @@ def _tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "tablename": item.name,
             "tableowner": owner,
             "hasindexes": bool(snapshot.state.indexes_on(item.id)),
+            "rowsecurity": bool(item.row_security),
         }
 
 

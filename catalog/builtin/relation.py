@@ -68,6 +68,8 @@ class IntrospectionSnapshot:
     now: int = 0  # in milliseconds since 1970
     temporary: str = ""  # id of the session's temporary schema
     search_path: Sequence[str] = ()  # schema names
+    # The expressions of a policy, USING and WITH CHECK.
+    policy_texts_of: Callable[[GlobalId], tuple[str | None, str | None]] = lambda id: (None, None)
     # A view's query with the names of databases, which `definition_of` leaves out.
     full_definition_of: Callable[[GlobalId], str] = lambda id: ""
     role: Role | None = None  # whose rights the information schema shows
@@ -114,7 +116,7 @@ class IntrospectionSnapshot:
             item
             for item in self.state.all(Item)
             if item.schema in self.schemas
-            and item.type not in ("subscription", "type", "domain", "function")
+            and item.type not in ("subscription", "type", "domain", "function", "policy")
         )
 
     @cached_property

@@ -46,7 +46,7 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for each in state.objects.values():
         if not isinstance(each, Database | Schema | Secret | Cluster | Item):
             continue
-        if isinstance(each, Item) and each.type in ("index", "subscription"):
+        if isinstance(each, Item) and each.type in ("index", "subscription", "policy"):
             continue
         yield from _entries(state, each.oid, 0, grants_on(each))
         yield from _everywhere(state, each)

@@ -21,6 +21,7 @@ from foreshore.sql.ast.definitions import *
 from foreshore.sql.ast.expressions import *
 from foreshore.sql.ast.functions import *
 from foreshore.sql.ast.network import *
+from foreshore.sql.ast.policies import *
 from foreshore.sql.ast.query import *
 from foreshore.sql.ast.roles import *
 from foreshore.sql.ast.secrets import *
@@ -51,6 +52,11 @@ StatementSyntax: TypeAlias = (
     | CreateFunctionStatement
     | DropFunctionStatement
     | AlterFunctionStatement
+    | CreatePolicyStatement
+    | AlterPolicyStatement
+    | DropPolicyStatement
+    | CommentPolicyStatement
+    | RowSecurityStatement
     | CreateSecretStatement
     | AlterSecretStatement
     | CreateSequenceStatement

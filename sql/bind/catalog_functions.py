@@ -210,7 +210,16 @@ def _environment() -> Iterator[Definition]:
           AND n.oid <> pg_my_temp_schema()) END""",
     )
     yield ("pg_relation_is_publishable", "regclass", BOOL, "false")
-    yield ("row_security_active", "oid", BOOL, "false")
+    yield ("row_security_active", "text", BOOL, "row_security_active($1::regclass::oid)")
+    yield (
+        "row_security_active",
+        "oid",
+        BOOL,
+        """(SELECT c.relrowsecurity AND NOT r.rolsuper AND NOT r.rolbypassrls
+          AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE'))
+        FROM pg_catalog.pg_class c, pg_catalog.pg_roles r
+        WHERE c.oid = $1 AND r.rolname = current_user)""",
+    )
     yield (
         "pg_encoding_to_char",
         "int4",

@@ -9,6 +9,7 @@ from foreshore.errors import FeatureNotSupported, UndefinedFunction, WrongObject
 from foreshore.expr.ir import Get, Relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
+from foreshore.sql.bind.row_security import policies_of
 from foreshore.sql.bind.time import bind_time
 from foreshore.sql.plan import Changes
 from foreshore.sql.planning import Planning, located
@@ -45,6 +46,12 @@ def bind_changes(planning: Planning, call: ast.FunctionCall) -> tuple[Relation, 
                 f'"{view.name.item}" is not a table or materialized view',
                 detail="Nothing else keeps the history of its changes.",
             )
+    if policies_of(planning, view) is not None:
+        raise FeatureNotSupported(
+            f'CHANGES of table "{view.name.item}" is not supported with row-level security',
+            hint="Use SUBSCRIBE instead.",
+            position=name.at + 1,
+        )
     planning.depends_on.add(view.id)
     planning.needs.entry(view).read_all()
     after, through, *_ = [*(bind_time(planning, each, "CHANGES") for each in times), None, None]

@@ -55,6 +55,7 @@ from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.bind.output_names import function_name
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.records import of_composites
+from foreshore.sql.bind.row_security import visible
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT, Rows, each_array, flat_map, in_step, one_row
 from foreshore.sql.bind.side_effects import distinct_calls, has_side_effects
@@ -152,7 +153,8 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
     with located(item.at):
         view = planning.catalog.resolve_item(item.name)
     qualify(planning, item, view)
-    relation = relation_of_item(planning, view)
+    commands = ("update", "select") if view.id in planning.locking else ("select",)
+    relation = visible(planning, view, relation_of_item(planning, view), commands)
     part = _named(
         relation,
         list(view.desc.columns),
@@ -207,6 +209,11 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
         from foreshore.sql.bind.definitions.sequence import sequence_relation
 
         return sequence_relation(planning, view)
+    if view.for_reader is not None:
+        if view.in_zone is not None:
+            planning.zone.was_used = True
+        zone = planning.zone.name if view.in_zone is not None else "UTC"
+        return renumbered(planning, view.for_reader(zone, planning.securing))
     if view.in_zone is not None:
         planning.zone.was_used = True
         if not planning.zone.is_utc:

@@ -61,6 +61,7 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
         planning.needs.add(subscription.id, "SELECT", any_column=True)
         query = query_over(subscription.definition, subscription.desc.names)
     else:
+        planning.securing.values = planning.catalog.session_value
         query = plain_query(bind_query(planning, query_of(tree.source), None))
         query = ddl.maintained_query(query, "SUBSCRIBE")
         snapshot = snapshot is not False
@@ -119,6 +120,7 @@ def bind_create_subscription(
     planning.in_view = planning.keeps_text = planning.maintained = True
     query = plain_query(bind_query(planning, source, None))
     query = ddl.maintained_query(query, "a subscription")
+    planning.depends_on |= planning.securing.used
     if name.temporary or any(
         planning.catalog.item(each).name.temporary for each in planning.depends_on
     ):

@@ -53,6 +53,7 @@ NEVER_NULL = frozenset(
         "is_distinct",
         "is_not_distinct",
         "single_row_check",
+        "row_security",
     )
 )
 # Strict functions that return a value for all non-NULL arguments, or fail: comparisons and

@@ -15,7 +15,7 @@ does (see `pushdown`). It may remove an error: of an unused definition, or of ro
 removes first. No rule reads data, and the result is deterministic.
 """
 
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import Call, Relation
 from foreshore.expr.lowered import check_lowered
 from foreshore.expr.share import allow_depth, share
 from foreshore.expr.split import Test, may_fail
@@ -26,10 +26,16 @@ from foreshore.sql.optimize.pushdown import push_predicates
 from foreshore.sql.optimize.ranks import keep_first_rows
 from foreshore.sql.optimize.rows import of_rows, rows_of
 
+BARRIER = "row_security"  # a condition that is always true (sql/bind/row_security.py)
 MAX_ROUNDS = 20  # usually two or three suffice; each outer join that becomes inner adds one
 
 
-def optimize(relation: Relation, fallible: Test = may_fail) -> Relation:
+def stays(call: Call) -> bool:
+    """Whether a call must not be moved: it may fail, or is the barrier of row-level security."""
+    return call.function == BARRIER or may_fail(call)
+
+
+def optimize(relation: Relation, fallible: Test = stays) -> Relation:
     """Return a plan for the same rows as the lowered `relation`."""
     allow_depth()
     rows = rows_of(relation)

@@ -8,6 +8,7 @@ from foreshore.sql.parse.clusters import ClusterParser
 from foreshore.sql.parse.grants import GrantParser
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.network import NetworkPolicyParser
+from foreshore.sql.parse.policies import PolicyParser
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.refresh import RefreshParser
 from foreshore.sql.parse.roles import ROLE_WORDS
@@ -58,6 +59,7 @@ class ObjectParser(
     ClusterParser,
     GrantParser,
     NetworkPolicyParser,
+    PolicyParser,
     RefreshParser,
     SubscribeParser,
     TypeDefinitionParser,
@@ -92,6 +94,8 @@ class ObjectParser(
             self.fail()
         if self.accept("table"):
             return self._create_table(temporary)
+        if self.accept("policy"):
+            return self._create_policy()
         if self.accept("sequence"):
             return self._create_sequence(temporary)
         if self.accept("type"):
@@ -310,6 +314,8 @@ class ObjectParser(
         self.expect("comment", "on")
         if self.accept("function") or self.accept("routine"):
             return self._comment_on_function()
+        if self.accept("policy"):
+            return self._comment_on_policy()
         if self.accept("constraint"):
             constraint = self.name()
             self.expect("on")
@@ -335,6 +341,8 @@ class ObjectParser(
             return self.drop_role()
         if self.accept("function"):
             return self._drop_function()
+        if self.accept("policy"):
+            return self._drop_policy()
         kind = self._kind()
         self.accept("concurrently")
         if_exists = self.accept("if", "exists")
@@ -355,6 +363,8 @@ class ObjectParser(
             return self.default_privileges()
         if self.accept("function") or self.accept("routine"):
             return self._alter_function()
+        if self.accept("policy"):
+            return self._alter_policy()
         kind = self._kind()
         if_exists = self.accept("if", "exists")
         if kind == "table":
@@ -411,6 +421,8 @@ class ObjectParser(
                 self.expect("retain", "history")
                 self.expect_symbol(")")
                 return ast.RetainStatement(kind, name, None, if_exists)
+        if kind == "table" and self._at_row_security():
+            return self._row_security(name, if_exists)
         if kind == "table":
             return self._alter_table(name, if_exists)
         if kind == "network policy" and not if_exists and self.accept("set"):

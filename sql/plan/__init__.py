@@ -17,6 +17,7 @@ from typing import TypeAlias
 from foreshore.sql.plan.changes import *
 from foreshore.sql.plan.definitions import *
 from foreshore.sql.plan.network import *
+from foreshore.sql.plan.policies import *
 from foreshore.sql.plan.query import *
 from foreshore.sql.plan.roles import *
 from foreshore.sql.plan.secrets import *
@@ -53,6 +54,11 @@ Plan: TypeAlias = (
     | CreateFunction
     | DropFunction
     | AlterFunction
+    | CreatePolicy
+    | AlterPolicy
+    | DropPolicy
+    | CommentPolicy
+    | SetRowSecurity
     | CreateSecret
     | AlterSecret
     | CreateSequence

@@ -10,10 +10,12 @@ from foreshore.sql.plan import (
     AlterDefaultRights,
     AlterEnum,
     AlterFunction,
+    AlterPolicy,
     AlterSecret,
     AlterSequence,
     AlterTable,
     Comment,
+    CommentPolicy,
     CreateCluster,
     CreateClusterReplica,
     CreateDatabase,
@@ -22,6 +24,7 @@ from foreshore.sql.plan import (
     CreateFunction,
     CreateIndex,
     CreateMaterializedView,
+    CreatePolicy,
     CreateSchema,
     CreateSecret,
     CreateSequence,
@@ -32,6 +35,7 @@ from foreshore.sql.plan import (
     CreateView,
     Drop,
     DropFunction,
+    DropPolicy,
     LimitMemory,
     Plan,
     Rename,
@@ -39,6 +43,7 @@ from foreshore.sql.plan import (
     Retain,
     SetCluster,
     SetOwner,
+    SetRowSecurity,
     SetSchema,
     SetSecurityInvoker,
     Swap,
@@ -111,7 +116,16 @@ def changed_objects(plan: Plan) -> Changed | None:
             | CreateSubscription(name=name, if_not_exists=optional)
         ):
             return NewRelation(name, optional)
-        case CreateIndex(on=id) | AlterTable(table=id) | AlterSequence(id=id):
+        case (
+            CreateIndex(on=id)
+            | AlterTable(table=id)
+            | AlterSequence(id=id)
+            | CreatePolicy(table=id)
+            | AlterPolicy(table=id)
+            | DropPolicy(table=id)
+            | CommentPolicy(table=id)
+            | SetRowSecurity(table=id)
+        ):
             return None if id is None else Items((id,))
         case Truncate(tables=ids, restart_identity=True):
             return Items(tuple(ids))

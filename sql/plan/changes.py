@@ -10,6 +10,21 @@ from foreshore.sql.plan.query import AsOf, InitPlan, Query, Select, Subscribe, W
 
 
 @dataclass(frozen=True, slots=True)
+class RowCheck:
+    """A condition of row-level security that must be TRUE for each row that is written.
+
+    It is `condition`, over the row, or it has subqueries: then `violations` returns the rows over
+    LocalGet(0) for which it is not TRUE. `about` says which row of which expression it is, and
+    `policy` names a restrictive policy.
+    """
+
+    about: OneOf["new row", "new row by USING", "target row"]
+    policy: str | None
+    condition: Scalar | None
+    violations: Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OnConflict:
     """ON CONFLICT: what to do with rows that conflict under one of the constraints `arbiters`.
 
@@ -20,6 +35,8 @@ class OnConflict:
 
     arbiters: tuple[str, ...]
     update: Relation | None
+    existing_checks: tuple[RowCheck, ...] = ()
+    checks: tuple[RowCheck, ...] = ()  # of the new rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,7 @@ class Insert(WritePlan):
     as_of: AsOf | None = None  # the time at which `source` is read
     order_by: tuple[OrderKey, ...] = ()  # over `source`; empty if the order is irrelevant
     init_plans: tuple[InitPlan, ...] = ()
+    checks: tuple[RowCheck, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +87,7 @@ class Update(WritePlan):
     row_outputs: tuple[Scalar, ...] = ()  # see Query; over `selection`
     keys: ChangedKeys | None = None  # a bound on the rows, known before any is read
     init_plans: tuple[InitPlan, ...] = ()
+    checks: tuple[RowCheck, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +100,16 @@ class Delete(WritePlan):
 
 
 MergeAction = OneOf["update", "delete", "insert"]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeChecks:
+    """The conditions on the rows of a MERGE, by what is done with them."""
+
+    inserted: tuple[RowCheck, ...] = ()
+    updated: tuple[RowCheck, ...] = ()
+    to_update: tuple[RowCheck, ...] = ()  # of the old rows
+    to_delete: tuple[RowCheck, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +129,7 @@ class Merge(WritePlan):
     # Over LocalGet(0): the columns of the source, the new row (or the deleted row), and the action.
     returning: Query | None = None
     init_plans: tuple[InitPlan, ...] = ()
+    checks: MergeChecks | None = None
 
 
 Change: TypeAlias = Insert | Update | Delete | Merge

@@ -24,6 +24,10 @@ DEFINITIONS = """
     CREATE FUNCTION first_of(VARIADIC y int[], OUT x int) LANGUAGE sql AS 'SELECT y[1]';
     CREATE TABLE spans (id int, span interval DEFAULT '1 day 2 hours', f float8 DEFAULT 'NaN');
     INSERT INTO spans VALUES (1);
+    ALTER TABLE parts ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY cheap ON parts USING (price < 10 AND id IN (SELECT id FROM numbered));
+    CREATE POLICY "None" ON parts AS RESTRICTIVE FOR INSERT WITH CHECK (false);
+    COMMENT ON POLICY cheap ON parts IS 'for all';
     COMMENT ON TABLE parts IS 'what is sold';
     COMMENT ON COLUMN parts.price IS 'in euros';
     INSERT INTO parts (id, size) VALUES (1, 10), (2, NULL);
@@ -46,6 +50,9 @@ CONTENTS = (
     "SELECT obj_description('parts'::regclass), col_description('parts'::regclass, 2)",
     'INSERT INTO "Other".orders (part) VALUES (1) RETURNING *',
     "INSERT INTO numbered (t) VALUES (NULL) RETURNING id",
+    "SELECT * FROM pg_policies ORDER BY policyname",
+    "SELECT obj_description(oid, 'pg_policy') FROM pg_policy ORDER BY polname",
+    "SELECT relrowsecurity FROM pg_class WHERE oid = 'parts'::regclass",
 )
 
 

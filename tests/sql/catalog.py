@@ -17,7 +17,7 @@ from foreshore.sql.plan import (
 )
 from foreshore.sql.planner import plan_statement
 from foreshore.sql_function import SqlFunction
-from foreshore.types import RelationDesc, SqlType
+from foreshore.types import Datum, RelationDesc, SqlType
 
 SYSTEM = ("mz_catalog", "pg_catalog")
 
@@ -131,6 +131,10 @@ class TestCatalog:
                 if isinstance(each, Unique) and each.name == parts[-1]:
                     return item, each
         return None
+
+    def session_value(self, name: str) -> Datum:
+        """Raise: there is no session."""
+        raise AssertionError(name)
 
     def cluster_exists(self, name: str) -> bool:
         """Return whether the cluster exists."""

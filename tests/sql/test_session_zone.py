@@ -160,6 +160,7 @@ INDEPENDENT_OF_ANY = {
     *("eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct", "order_bytes"),
     *(f"{each}_{of}" for each in ("eq", "ne", "lt", "le", "gt", "ge") for of in ("any", "all")),
     *("coalesce", "nullif", "greatest", "least", "is_null", "is_not_null", "relabel", "array"),
+    "row_security",
     *("of_integer", "pg_typeof", "array_subscript", "array_slice", "array_length", "array_upper"),
     *("array_lower", "array_ndims", "cardinality", "array_contains", "array_contained"),
     *(

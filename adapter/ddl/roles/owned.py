@@ -8,6 +8,7 @@ from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.bootstrap import FIRST_ROLE_ID
 from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema, Secret
 from foreshore.catalog.owned import database_of, is_part, without_rights_of
+from foreshore.catalog.policies import without_role
 from foreshore.catalog.predefined import is_predefined
 from foreshore.catalog.rights import owns
 from foreshore.errors import DependentObjectsStillExist, InsufficientPrivilege
@@ -58,6 +59,7 @@ async def _drop(context: StatementContext, roles: list[Role], *, cascade: bool) 
     change = context.catalog_change()
     for role in roles:
         without_rights_of(change, role, context.database)
+        drop_objects(context, without_role(change, role, context.database), cascade=False)
 
 
 def _is_temporary_schema(each: Object) -> bool:

@@ -21,6 +21,7 @@ from foreshore.adapter.ddl.tables.foreign_keys import (
     drop_needing,
     verify_converted,
 )
+from foreshore.adapter.ddl.tables.policies import follow_names
 from foreshore.adapter.ddl.tables.rewrite import plan_dependents, requires_rewrite, rewrite_table
 from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
@@ -122,14 +123,15 @@ async def _redefine(
         if id in coordinator.group:
             change.constrained_since[id] = min(time, coordinator.group.changed(id))
     if new.desc.names != old.desc.names:
-        rename_dependents_columns(change, id, old.desc.names, new.desc.names)
+        renamed = rename_dependents_columns(change, id, old.desc.names, new.desc.names)
+        await blocking.run(None, follow_names, context, change.state.item(id), renamed)
     await plan_dependents(context, id)
 
 
 def rename_dependents_columns(
     change: CatalogTransaction, table: GlobalId, old: Sequence[str], names: Sequence[str]
-) -> None:
-    """Rename columns of a table or view in everything that refers to them."""
+) -> dict[str, str]:
+    """Rename columns of a relation in all but policies that refers to them; return the names."""
     renamed = {then: now for then, now in zip(old, names, strict=True) if then != now}
     rename_columns(change, table, old, renamed)
     for index in change.state.indexes_on(table):
@@ -138,6 +140,7 @@ def rename_dependents_columns(
             sql = index_with_column_renamed(sql, then, now)
         change.alter_index(index, sql)
     foreign_keys.rename_columns(change, table, renamed)
+    return renamed
 
 
 def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str, KeyIndex]]:

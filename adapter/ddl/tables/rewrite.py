@@ -142,6 +142,8 @@ def _users(context: StatementContext, table: Item, at: int) -> list[GlobalId]:
             plan = plan_item(state, planned, replace(item, known=columns))
         except DatabaseError as error:
             return error
+        if item.is_policy:
+            return tuple(narrow(each, ties=False) for each in plan.policy)
         if plan.definition is None:
             assert plan.function is not None, item
             return plan.function  # it would be an error without a column that it uses
@@ -162,11 +164,16 @@ async def _refuse_users(context: StatementContext, table: Item, place: int | Non
     users = await blocking.run(None, _users, context, table, place)
     if users:
         reader = context.planner.reader()
-        view = reader.state.item(users[0]).name
+        user = reader.state.item(users[0])
         column = reader.planned[table.id].desc.names[place]
+        if user.is_policy:
+            raise FeatureNotSupported(
+                "cannot alter type of a column used in a policy definition",
+                detail=f'{reader.describe(user)} depends on column "{column}"',
+            )
         raise FeatureNotSupported(
             "cannot alter type of a column used by a view or rule",
-            detail=f'rule _RETURN on view {view} depends on column "{column}"',
+            detail=f'rule _RETURN on view {user.name} depends on column "{column}"',
         )
 
 

@@ -4,11 +4,13 @@ The view's statement gets a list of column names. Views over it keep the names t
 for a table (`catalog/known_columns.py`), and so does the shard of a materialized view.
 """
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import refuse_reserved
 from foreshore.adapter.ddl.definitions import plan_item
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.ddl.tables.alter import rename_dependents_columns
+from foreshore.adapter.ddl.tables.policies import follow_names
 from foreshore.adapter.ddl.tables.rewrite import plan_dependents
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Item
@@ -45,7 +47,8 @@ async def rename_column(context: StatementContext, plan: RenameViewColumn) -> Co
     stored = (old.stored or old.names) if found.type == "materialized view" else ()
     item = change.name_columns(found, with_columns_named(found.create_sql, names), stored)
     change.planned[item.id] = plan_item(change.state, context.planner.reader().planned, item)
-    rename_dependents_columns(change, item.id, old.names, names)
+    renamed = rename_dependents_columns(change, item.id, old.names, names)
+    await blocking.run(None, follow_names, context, change.state.item(item.id), renamed)
     await plan_dependents(context, item.id)
     return Completed(f"ALTER {plan.kind.upper()}")
 

@@ -96,6 +96,10 @@ def _single_row(types: Signature, count: pa.Array) -> Outcome:
     return rowwise(types, check, count)
 
 
+def _always(types: Signature, *arrays: pa.Array) -> Outcome:
+    return pa.array([True] * len(arrays[0]), pa.bool_())
+
+
 declare("pg_typeof", "any", "regtype", _type_oid, strict=False)
 declare("format_type _format_type", "oid int4", "text", _format_type, strict=False)
 # FALSE, or the error of a scalar subquery with more than one row, given the number of rows.
@@ -108,6 +112,18 @@ hidden(
     error=MORE_THAN_ONE_ROW,
     duckdb=lambda d, t, a: f"(CASE WHEN {a[0]} <= 1 THEN FALSE END)",
     spark=lambda d, t, a: f"(CASE WHEN {a[0]} <= 1 THEN FALSE END)",
+)
+
+
+# TRUE: a condition that the optimizer leaves where it is, above the rows that policies show.
+hidden(
+    "row_security",
+    "any",
+    "bool",
+    _always,
+    strict=False,
+    duckdb=lambda d, t, a: "TRUE",
+    spark=lambda d, t, a: "TRUE",
 )
 
 

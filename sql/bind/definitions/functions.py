@@ -36,7 +36,7 @@ def bind_create_function(
     """Return the plan of CREATE FUNCTION."""
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name)
-    planning.in_view = True  # without parameters of the statement
+    planning.in_view = planning.defining = True  # without parameters of the statement
     parameters = [_parameter(planning, each) for each in statement.parameters if each.given]
     _check_parameters(statement, parameters)
     result, columns = _result(planning, statement)

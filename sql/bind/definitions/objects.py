@@ -106,6 +106,8 @@ def bind_create_view(
     planning.in_view = planning.keeps_text = True
     planning.maintained = statement.materialized
     bound = bind_query(planning, statement.query, None)
+    if statement.materialized:  # it is planned again when what it reads is altered
+        planning.depends_on |= planning.securing.used
     if len(statement.columns) > len(bound.names):
         raise SyntaxError_(
             "CREATE VIEW specifies more column names than columns",

@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace as with_fields
 
-from foreshore.errors import InvalidColumnReference
+from foreshore.errors import FeatureNotSupported, InvalidColumnReference
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
+from foreshore.sql.bind.row_security import policies_of
 from foreshore.sql.bind.writes.copy_options import check_forced_columns, copy_options
 from foreshore.sql.bind.writes.target import default_of, is_stored, positions_of, target_table
 from foreshore.sql.plan import CopyFrom
@@ -21,6 +22,10 @@ def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom
     options = copy_options(statement)
     check_forced_columns(options, [names[i] for i in columns], names.__contains__)
     defaults = tuple(default_of(planning, item, i) for i in range(len(names)))
+    if policies_of(planning, item) is not None:
+        raise FeatureNotSupported(
+            "COPY FROM not supported with row-level security", hint="Use INSERT statements instead."
+        )
     return CopyFrom(item.id, columns, defaults, options)
 
 

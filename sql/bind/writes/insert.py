@@ -1,6 +1,7 @@
 """Bind INSERT."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -46,6 +47,7 @@ from foreshore.sql.bind.side_effects import (
     split_calls,
 )
 from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.bind.writes.row_security import new_row_checks, reads_target, row_checks
 from foreshore.sql.bind.writes.target import (
     assigned_columns,
     default_of,
@@ -75,30 +77,45 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
     planning.needs.change(item, "INSERT", () if query is None else positions)
     order_by: tuple[OrderKey, ...] = ()
     if query is None:
-        row = [default_of(planning, item, i) for i in range(len(item.desc.names))]
-        source = rows_relation([row])
+        values = [default_of(planning, item, i) for i in range(len(item.desc.names))]
+        source = rows_relation([values])
     else:
         if statement.ctes:
             query = ast.Query(query, query.at, statement.ctes, statement.recursive)
         source, order_by = _source(planning, item, positions, statement, query)
     source, over, order_by = _split(source, order_by, len(item.desc.names), statement)
     relation = lower_and_optimize(source)
+    row = row_of(planning, item, statement.table, item.desc.columns)
+    returning = returning_over(planning, statement.returning, row)
+    on_conflict, selects = None, reads_target(row)
+    if statement.on_conflict is not None:
+        on_conflict, reads = _on_conflict(planning, item, statement.table, statement.on_conflict)
+        selects = selects or reads
+        on_conflict = _secured(planning, item, on_conflict, selects=selects)
     return Insert(
         item.id,
         relation,
-        returning_over(
-            planning,
-            statement.returning,
-            row_of(planning, item, statement.table, item.desc.columns),
-        ),
+        returning,
         not sources_of(relation),
-        None
-        if statement.on_conflict is None
-        else _on_conflict(planning, item, statement.table, statement.on_conflict),
+        on_conflict,
         over,
         None if statement.as_of is None else bind_as_of(planning, statement.as_of, relation),
         order_by,
+        checks=new_row_checks(planning, item, "insert", selects=selects),
     )
+
+
+def _secured(
+    planning: Planning, item: ItemView, conflict: OnConflict, *, selects: bool
+) -> OnConflict:
+    """Return ON CONFLICT with the conditions of row-level security on the rows that it updates."""
+    if conflict.update is None:
+        return conflict
+    existing = row_checks(planning, item, "update", "new row by USING", using=True)
+    if selects:
+        existing += row_checks(planning, item, "select", "new row by USING", using=True)
+    checks = new_row_checks(planning, item, "update", selects=selects)
+    return replace(conflict, existing_checks=existing, checks=checks)
 
 
 def _split(
@@ -127,14 +144,15 @@ def _split(
 
 def _on_conflict(
     planning: Planning, item: ItemView, ref: ast.TableRef, clause: ast.OnConflict
-) -> OnConflict:
-    arbiters = _arbiters(item, clause)
+) -> tuple[OnConflict, bool]:
+    """Return ON CONFLICT, and whether it needs the right SELECT on the table."""
+    arbiters, reads = _arbiters(item, clause), bool(clause.columns or clause.constraint)
     if clause.columns or clause.constraint:
         found = (each for each in item.constraints if each.name in arbiters)
         columns_ = {at for each in found if isinstance(each, Unique) for at in each.columns}
         planning.needs.add(item.id, "SELECT", (item.desc.names[at] for at in sorted(columns_)))
     if clause.assignments is None:
-        return OnConflict(arbiters, None)
+        return OnConflict(arbiters, None), reads
     if not (clause.columns or clause.constraint):
         raise SyntaxError_(
             "ON CONFLICT DO UPDATE requires inference specification or constraint name",
@@ -168,7 +186,7 @@ def _on_conflict(
         )
     start = 2 * width + 1
     relation = Project(Map(relation, new), (start - 1, *range(start, start + width)))
-    return OnConflict(arbiters, lower_and_optimize(relation))
+    return OnConflict(arbiters, lower_and_optimize(relation)), reads or reads_target(there)
 
 
 def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:

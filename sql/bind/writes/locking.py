@@ -9,12 +9,19 @@ as a statement-local collection.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 from msgspec.structs import replace as with_fields
 
-from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedTable, WrongObjectType
+from foreshore.errors import (
+    DatabaseError,
+    FeatureNotSupported,
+    SyntaxError_,
+    UndefinedTable,
+    WrongObjectType,
+)
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView
@@ -48,6 +55,19 @@ def bind_locking_query(
     """Return a query that may have FOR UPDATE, and its row locks."""
     if not query.locks:
         return finished_query(bind_query(planning, query, parent, wanted)), None
+    before = planning.locking
+    with suppress(DatabaseError):  # it is reported where it is met
+        planning.locking = frozenset(_tables(planning, query))
+    try:
+        return _bind_locking(planning, query, parent, wanted)
+    finally:
+        planning.locking = before
+
+
+def _bind_locking(
+    planning: Planning, query: ast.Query, parent: Scope | None, wanted: Wanted
+) -> tuple[Query, Locking | None]:
+    """Return a query with FOR UPDATE, and its row locks."""
     wait = max((each.wait for each in query.locks), key=_WAITS.index)
     strength = query.locks[0].strength
     planning.locked = query

@@ -14,7 +14,6 @@ from foreshore.expr.ir import (
     Case,
     Column,
     Filter,
-    Get,
     Literal,
     Map,
     Project,
@@ -30,10 +29,17 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import BoundItem, bind_item, scope_of, side_by_side
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.result import lower_and_optimize
+from foreshore.sql.bind.row_security import policies_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import split_calls
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import keys_of, linked
+from foreshore.sql.bind.writes.row_security import (
+    TargetRows,
+    new_row_checks,
+    reads_target,
+    row_checks,
+)
 from foreshore.sql.bind.writes.target import (
     assigned_columns,
     default_of,
@@ -43,7 +49,7 @@ from foreshore.sql.bind.writes.target import (
     row_of,
     target_table,
 )
-from foreshore.sql.plan import Merge, MergeAction
+from foreshore.sql.plan import Merge, MergeAction, MergeChecks
 from foreshore.sql.planning import Planning
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 
@@ -59,7 +65,8 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
     planning.depends_on.add(item.id)
     _refuse_unreachable(statement.clauses)
     source = bind_item(planning, statement.source, None)
-    target = _target(planning, item, statement.table)
+    rows = TargetRows(planning, item)
+    target = _target(planning, item, statement.table, rows.relation)
     name = target.tables[0].alias
     if any(table.alias == name for table in source.tables):
         raise DuplicateAlias(
@@ -74,9 +81,6 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
     on = binder.boolean(statement.condition, "JOIN/ON")
     joined = side_by_side(source, target, "left", on, False, statement.source.at)
     relation, actions = _merge_rows(planning, item, statement, source, joined)
-    selection, over = split_calls(relation) or (relation, ())
-    link = linked(item, len(source.columns), source.relation, 0, (on,))
-    keys = keys_of(planning, item, (link,), relation, lets)
     action = Column(len(source.columns) + len(item.desc.columns), TEXT, nullable=False)
     changed = Scope(
         [*source.columns, *item.desc.columns, ColumnType(TEXT, False)],
@@ -85,8 +89,21 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
         origins=joined.origins,
     )
     returning = returning_over(planning, statement.returning, changed, lets, action)
+    selects = reads_target(scope_of(target, None))
+    lets = rows.lets(lets, *(("select",) if selects else ()))
+    selection, over = split_calls(relation) or (relation, ())
+    link = linked(item, len(source.columns), source.relation, 0, (on,))
+    keys = keys_of(planning, item, (link,), relation, lets)
     return Merge(
-        item.id, lower_and_optimize(with_lets(lets, selection)), actions, over, keys, returning
+        item.id,
+        lower_and_optimize(with_lets(lets, selection)),
+        actions,
+        over,
+        keys,
+        returning,
+        checks=None
+        if policies_of(planning, item) is None
+        else _checks(planning, item, selects=selects),
     )
 
 
@@ -97,10 +114,19 @@ def _refuse_unreachable(clauses: tuple[ast.MergeClause, ...]) -> None:
             raise SyntaxError_("unreachable WHEN clause specified after unconditional WHEN clause")
 
 
-def _target(planning: Planning, item: ItemView, ref: ast.TableRef) -> BoundItem:
+def _checks(planning: Planning, item: ItemView, *, selects: bool) -> MergeChecks:
+    """Return the conditions of row-level security."""
+    return MergeChecks(
+        new_row_checks(planning, item, "insert", selects=False),
+        new_row_checks(planning, item, "update", selects=selects),
+        row_checks(planning, item, "update", "target row", using=True),
+        row_checks(planning, item, "delete", "target row", using=True),
+    )
+
+
+def _target(planning: Planning, item: ItemView, ref: ast.TableRef, table: Relation) -> BoundItem:
     """Return the distinct rows of the table with their multiplicities."""
     columns = item.desc.columns
-    table = Get(item.id, columns, item.desc.keys)
     scope = row_of(planning, item, ref, columns)
     row = tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns))
     relation: Relation

@@ -19,6 +19,7 @@ from foreshore.sql.bind.side_effects import (
 )
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import Link, keys_of, linked, links_within
+from foreshore.sql.bind.writes.row_security import TargetRows, new_row_checks, reads_target
 from foreshore.sql.bind.writes.target import assigned_columns, returning_over, row_of, target_table
 from foreshore.sql.plan import Delete, Update
 from foreshore.sql.planning import Planning
@@ -31,12 +32,12 @@ def _matching_rows(
     ref: ast.TableRef,
     others: tuple[ast.FromItem, ...],
     where: ast.Expression | None,
+    table: Relation,
 ) -> tuple[Relation, Scope, list[Link]]:
-    """Return the rows of the table that WHERE selects, joined with those of `others`.
+    """Return the rows of `table` that WHERE selects, joined with those of `others`.
 
     The last result is the condition on the rows of the table.
     """
-    table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
     planning.depends_on.add(item.id)
     scope = row_of(planning, item, ref, item.desc.columns)
     part = BoundItem(
@@ -95,8 +96,9 @@ def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
 
 def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> Update:
     item = target_table(planning, statement.table, "update")
+    rows = TargetRows(planning, item)
     relation, scope, links = _matching_rows(
-        planning, item, statement.table, statement.from_, statement.where
+        planning, item, statement.table, statement.from_, statement.where, rows.relation
     )
     width = len(item.desc.names)
     given = assigned_columns(planning, item, statement.assignments, scope)
@@ -108,6 +110,9 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
         outputs = (*range(width), *range(all_columns, all_columns + width), *beside)
         return Project(Map(rows, new), outputs)
 
+    returning = returning_over(planning, statement.returning, scope, lets)
+    selects = reads_target(scope)
+    lets = rows.lets(lets, "update", *(("select",) if selects else ()))
     relation = selected(relation)
     selection, over = split_calls(relation) or (relation, ())
     by_row = not over and not statement.from_
@@ -117,9 +122,10 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
     return Update(
         item.id,
         lower_and_optimize(with_lets(lets, selection)),
-        returning_over(planning, statement.returning, scope, lets),
+        returning,
         over,
         keys,
+        checks=new_row_checks(planning, item, "update", selects=selects),
     )
 
 
@@ -132,9 +138,12 @@ def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
 def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> Delete:
     item = target_table(planning, statement.table, "delete")
     planning.needs.add(item.id, "DELETE")
+    rows = TargetRows(planning, item)
     relation, scope, links = _matching_rows(
-        planning, item, statement.table, statement.using, statement.where
+        planning, item, statement.table, statement.using, statement.where, rows.relation
     )
+    returning = returning_over(planning, statement.returning, scope, lets)
+    lets = rows.lets(lets, "delete", *(("select",) if reads_target(scope) else ()))
     as_is = None if statement.using else lambda rows: rows
     keys = keys_of(planning, item, links, relation, lets, as_is)
     if statement.using:
@@ -144,6 +153,6 @@ def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> D
     return Delete(
         item.id,
         lower_and_optimize(with_lets(lets, relation)),
-        returning_over(planning, statement.returning, scope, lets),
+        returning,
         keys,
     )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.rights.script import DENIED as SCRIPT
 from tests.adapter.rights.script import ran, steps
 
 DENIED = "ERROR 42501: permission denied for table t"
@@ -88,7 +89,7 @@ def test_roles_are_refused_what_postgresql_refuses(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         differing = [
             f"{role}: {sql}\n  -> {answer}\n  PG {expected}"
-            for role, sql, expected in steps()
+            for role, sql, expected in steps(SCRIPT)
             if (answer := await ran(env, role, sql)) != expected
         ]
         assert not differing, "\n".join(differing)
