@@ -23,6 +23,7 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import plan_items
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.files.audit import Auditor
+from foreshore.adapter.introspection.audit_retention import AuditRetention
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.logins import (
@@ -189,7 +190,12 @@ class Environment:
         coordinator.subscriptions.open(standing, followers)
         self.coordinator.loop_latency.start()
         self._sweeping = loop.create_task(run_sweeps(coordinator, self.sessions))
-        loops = (coordinator.run_holds(), self._run_expiry(), LagHistory(coordinator).run())
+        loops = (
+            coordinator.run_holds(),
+            self._run_expiry(),
+            LagHistory(coordinator).run(),
+            AuditRetention(coordinator).run(),
+        )
         self._tasks += [*map(loop.create_task, loops), self._sweeping]
         coordinator.check_consistency()
 

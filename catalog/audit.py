@@ -49,10 +49,8 @@ def events(old: State, new: State) -> Iterator[Event]:
 
     An object that got a new id with its oid was altered.
     """
-    for oid in sorted(old.oids.keys() | new.oids.keys()):
-        before = old.get(old.oids.get(oid, ""))
-        after = new.get(new.oids.get(oid, ""))
-        if before is after or _is_temporary(before) or _is_temporary(after):
+    for before, after in _changes(old, new):
+        if _is_temporary(before) or _is_temporary(after):
             continue
         if isinstance(after, SystemSettings):
             was = before.settings if isinstance(before, SystemSettings) else {}
@@ -64,9 +62,22 @@ def events(old: State, new: State) -> Iterator[Event]:
             yield Event("create", _type(after), _named(new, after))
             yield from _granted(new, after, _usual(after), _grants(after))
         elif after is None:
+            assert before is not None
             yield Event("drop", _type(before), _named(old, before))
         else:
             yield from _altered(old, new, before, after)
+
+
+def _changes(old: State, new: State) -> list[tuple[Object | None, Object | None]]:
+    """Return the objects that differ, before and after, in the order of oids."""
+    in_old, in_new = old.objects.get, new.objects.get
+    was = {_key(each): each for id, each in old.objects.items() if in_new(id) is not each}
+    now = {_key(each): each for id, each in new.objects.items() if in_old(id) is not each}
+    return [(was.get(key), now.get(key)) for key in sorted(was.keys() | now.keys())]
+
+
+def _key(each: Object) -> tuple[int, str]:
+    return each.oid, "" if isinstance(each, Item) else each.id
 
 
 def _altered(old: State, new: State, before: Object, after: Object) -> Iterator[Event]:
@@ -168,26 +179,25 @@ def _role(state: State, id: str) -> str:
     return id if found is None else found.name
 
 
-def audit_rows(
-    old: State, new: State, user: str, time: Timestamp, now_us: int, schema: pa.Schema
-) -> pa.Table:
-    """Return the updates of the audit table, of this stored schema, for a change at `time`.
+class AuditRows:
+    """The rows of the audit for a change, encoded but for the change's time."""
 
-    The ids of events grow with their times.
-    """
-    found = list(events(old, new))
-    columns = {
-        "id": [time * _PER_MILLISECOND + number for number in range(len(found))],
-        "event_type": [each.kind for each in found],
-        "object_type": [each.object_type for each in found],
-        "details": [parse_text(json.dumps(each.details), JSONB) for each in found],
-        "user": [user or None] * len(found),
-        "occurred_at": [now_us] * len(found),
-        TIME: [time] * len(found),
-        DIFF: [1] * len(found),
-    }
-    updates = update_schema(schema)
-    return pa.table(
-        {field.name: pa.array(columns[field.name], field.type) for field in updates},
-        schema=updates,
-    )
+    def __init__(self, old: State, new: State, user: str, now_us: int, schema: pa.Schema) -> None:
+        found = list(events(old, new))
+        self._schema = update_schema(schema)
+        self._count = len(found)
+        self._columns = {
+            "event_type": [each.kind for each in found],
+            "object_type": [each.object_type for each in found],
+            "details": [parse_text(json.dumps(each.details), JSONB) for each in found],
+            "user": [user or None] * len(found),
+            "occurred_at": [now_us] * len(found),
+            DIFF: [1] * len(found),
+        }
+
+    def at(self, time: Timestamp) -> pa.Table:
+        """Return the updates of the audit table; the ids of events grow with their times."""
+        ids = range(time * _PER_MILLISECOND, time * _PER_MILLISECOND + self._count)
+        columns = {**self._columns, "id": ids, TIME: [time] * self._count}
+        arrays = [pa.array(columns[field.name], field.type) for field in self._schema]
+        return pa.Table.from_arrays(arrays, schema=self._schema)

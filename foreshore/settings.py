@@ -149,6 +149,17 @@ def duration(name: str, value: str) -> str:
     return f"{ms}ms"
 
 
+def retention(name: str, value: str) -> str:
+    """Take a time span of any length, shown as it is given."""
+    ms = milliseconds(value)
+    if ms is None or ms < 0:
+        raise InvalidParameterValue(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint='Valid units for this parameter are "us", "ms", "s", "min", "h", and "d".',
+        )
+    return value.strip() if ms else "0"
+
+
 def seconds(name: str, value: str) -> str:
     """Take a time span of whole seconds, which is also what a number without a unit is."""
     return duration(name, f"{value}s" if value.strip().lstrip("+-").isdigit() else value)
@@ -245,7 +256,7 @@ _ALL = (
     Variable("application_name", text, "", "Sets the application name.", report=True),
     Variable(
         "audit_retention",
-        duration,
+        retention,
         "365d",
         "Sets how long events of the audit are kept; 0 is for ever.",
         fixed=True,
@@ -366,6 +377,13 @@ _ALL = (
         fixed=True,
         superuser=True,
         server=True,
+    ),
+    Variable(
+        "restrict_to_user_objects",
+        boolean,
+        "off",
+        "Refuses to read system relations, but for the information schema.",
+        superuser=True,
     ),
     Variable("role", text, "none", "Sets the current role.", fixed=True),
     Variable("row_security", boolean, "on"),

@@ -9,13 +9,15 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.transaction.group_commit import Write
-from foreshore.catalog.audit import audit_rows
+from foreshore.catalog.audit import AuditRows
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.rebase import rebased
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+FEW_OBJECTS = 32  # created or dropped, whose audit is encoded on the loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,8 @@ class CatalogCommits:
             if made.begun:
                 await coordinator.sequences.publish(made.begun)
                 reached("sequence.begun")
-            self._add_catalog_rows(write, change, made)
+            audited = await self._audited(old, change.transaction, made)
+            self._add_catalog_rows(write, change, made, audited)
             return await coordinator.group.write(write)
         except BaseException:
             if coordinator.state is old:
@@ -170,7 +175,9 @@ class CatalogCommits:
                 reached("shard.filled")
             coordinator.group.add(coordinator.capabilities[item.id][1])
 
-    def _add_catalog_rows(self, write: Write, change: CatalogChange, made: _Difference) -> None:
+    def _add_catalog_rows(
+        self, write: Write, change: CatalogChange, made: _Difference, audited: AuditRows
+    ) -> None:
         """Add the catalog's rows to the write; dropped tables and subscriptions leave it."""
         coordinator, old = self._coordinator, self._coordinator.state
         gone = {each.id for each in made.dropped}
@@ -190,12 +197,11 @@ class CatalogCommits:
         def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
             change.transaction.set_constraint_times(constrained, time)
             changed = difference(old, change.transaction.state, time)
-            audited = self._audited(old, change.transaction, time)
             positions = coordinator.subscriptions.updates(time, moves, begins, ends)
             # Before `time` is published: subscribers may see it earlier than the new state.
             coordinator.changelogs.end_unconstrained(time, relaxed)
             catalog = pa.concat_tables([changed, positions])
-            return {CATALOG_SHARD: catalog, AUDIT_EVENTS.id: audited}
+            return {CATALOG_SHARD: catalog, AUDIT_EVENTS.id: audited.at(time)}
 
         then = write.applied
 
@@ -208,12 +214,15 @@ class CatalogCommits:
 
         write.at, write.applied = rows_at, show
 
-    def _audited(self, old: State, transaction: Transaction, time: Timestamp) -> pa.Table:
-        """Return the rows of the audit for a change of `old`."""
+    async def _audited(self, old: State, transaction: Transaction, made: _Difference) -> AuditRows:
+        """Return the rows of the audit for a change of `old`; of many objects, on a thread."""
         coordinator = self._coordinator
         schema = coordinator.catalog.planned[AUDIT_EVENTS.id].desc.stored_schema()
         now = coordinator.clock.now() * 1000
-        return audit_rows(old, transaction.state, transaction.user, time, now, schema)
+        encoded = partial(AuditRows, old, transaction.state, transaction.user, now, schema)
+        if len(made.created) + len(made.dropped) <= FEW_OBJECTS:
+            return encoded()
+        return await blocking.run(coordinator.executor, encoded)
 
     # --- showing it ----------------------------------------------------------------------------
 

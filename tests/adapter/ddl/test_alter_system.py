@@ -1,6 +1,11 @@
 """ALTER SYSTEM: settings of all sessions, and of the server."""
 
+import pytest
+
 from foreshore.adapter.client import Startup
+from foreshore.adapter.introspection.audit_retention import AuditRetention
+from foreshore.adapter.transaction.catalog_commit import FEW_OBJECTS
+from foreshore.clock import ManualClock
 from tests.adapter.harness import TestEnvironment
 
 
@@ -71,3 +76,45 @@ async def test_only_superusers_set_what_is_for_all(own_env: TestEnvironment) -> 
         assert answer.startswith(f"ERROR {code}"), (sql, answer)
     await env.ran("a", "ALTER SYSTEM SET audit_retention = '1d'")
     assert (await _begun(env, "maker"))["audit_retention"] == "1d"
+
+
+async def test_audit_is_kept_as_long_as_the_system_says(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    coordinator = env.environment.coordinator
+    retention, day = AuditRetention(coordinator), 86_400_000
+    clock = ManualClock(coordinator.clock.now())
+    monkeypatch.setattr(coordinator, "clock", clock)
+    await env.ran("a", "CREATE TABLE old (x int)")
+    clock.advance(3 * day)
+    await env.ran("a", "CREATE TABLE new (x int)")
+    names = (
+        "SELECT details ->> 'name' FROM mz_catalog.mz_audit_events WHERE object_type = 'table' "
+        "ORDER BY id"
+    )
+    await retention.trim()
+    assert await env.query("a", names) == "old\nnew\nSELECT 2", "a year is the default"
+    await env.ran("a", "ALTER SYSTEM SET audit_retention = 0")
+    clock.advance(400 * day)
+    await retention.trim()
+    assert await env.query("a", names) == "old\nnew\nSELECT 2", "0 is for ever"
+    await env.ran("a", "ALTER SYSTEM SET audit_retention = '402d'")
+    await retention.trim()
+    assert await env.query("a", names) == "new\nSELECT 1"
+    clock.advance(3 * day)
+    await retention.trim()
+    assert await env.query("a", names) == "SELECT 0"
+    changes = "SELECT count(*) FROM mz_catalog.mz_audit_events WHERE object_type = 'system'"
+    assert await env.query("a", changes) == "1\nSELECT 1"
+
+
+async def test_audit_of_many_objects_tells_each(own_env: TestEnvironment) -> None:
+    env, count = own_env, FEW_OBJECTS + 8
+    await env.ran(
+        "a", "CREATE SCHEMA s", *(f"CREATE TYPE s.t{i} AS ENUM ('x')" for i in range(count))
+    )
+    await env.ran("a", "DROP SCHEMA s CASCADE")
+    dropped = "SELECT count(*), count(DISTINCT id) FROM mz_catalog.mz_audit_events WHERE "
+    answer = await env.query("a", dropped + "event_type = 'drop' AND object_type = 'type'")
+    assert answer == f"{count}|{count}\nSELECT 1"

@@ -1,0 +1,82 @@
+"""Remove events of the audit that are older than `audit_retention`, in the background.
+
+It looks every hour, and reads the audit only when the oldest event that it knows of is due, so that
+a quiet system reads it once. Events go in commits of at most `MOST` rows.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore import blocking
+from foreshore.adapter.transaction.group_commit import Write
+from foreshore.catalog.state import AUDIT_EVENTS
+from foreshore.catalog.system_settings import system_setting
+from foreshore.errors import CollectionCorrupted, DatabaseError
+from foreshore.rows import negated
+from foreshore.settings import milliseconds
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 3600.0
+FIRST_LOOK_SECONDS = 60.0
+LOCK_TIMEOUT_MS = 10_000
+MOST = 10_000
+
+
+class AuditRetention:
+    """Trims the audit of one environment."""
+
+    def __init__(self, coordinator: "Coordinator") -> None:
+        self._coordinator = coordinator
+        self._oldest_us: int | None = None  # of the events that are left; None: not known
+
+    async def run(self) -> None:
+        """Look every hour until cancelled, or until the audit is corrupted."""
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
+        while True:
+            try:
+                await self.trim()
+            except CollectionCorrupted as error:
+                logger.warning("the audit is not trimmed any more: %s", error)
+                return
+            except (DatabaseError, OSError) as error:
+                logger.warning("the audit could not be trimmed: %s", error)
+            except Exception:  # a defect, which must not end the server
+                logger.exception("the audit could not be trimmed")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def trim(self) -> None:
+        """Remove the events that are due."""
+        coordinator = self._coordinator
+        kept_ms = milliseconds(system_setting(coordinator.state, "audit_retention"))
+        now_us = coordinator.clock.now() * 1000
+        if not kept_ms:
+            return
+        before = now_us - kept_ms * 1000
+        if self._oldest_us is not None and self._oldest_us >= before:
+            return
+        read, _ = coordinator.capabilities[AUDIT_EVENTS.id]
+        with coordinator.storage.snapshot(read, coordinator.oracle.read_ts()) as snapshot:
+            present = await snapshot.rows()
+        due, oldest = await blocking.run(coordinator.executor, _due, present, before)
+        for start in range(0, due.num_rows, MOST):
+            rows = [negated(due.slice(start, MOST))]
+            await coordinator.group.write(
+                Write({AUDIT_EVENTS.id: rows}, lock_timeout_ms=LOCK_TIMEOUT_MS)
+            )
+        self._oldest_us = now_us if oldest is None else oldest
+
+
+def _due(present: pa.Table, before_us: int) -> tuple[pa.Table, int | None]:
+    """Return the events before a time, and the time of the oldest one that is left."""
+    times = present.column("occurred_at").cast(pa.int64())
+    is_due = pc.less(times, before_us)
+    left = pc.min(times.filter(pc.invert(is_due))).as_py()
+    return present.filter(is_due), left
