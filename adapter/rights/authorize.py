@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.rights.checker import Checker
 from foreshore.adapter.rights.rules import RULES
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.needs import require_all
+from foreshore.catalog.state import SYSTEM_TABLES
 from foreshore.errors import InsufficientPrivilege
+from foreshore.ids import GlobalId
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.context import StatementContext
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 def authorize(context: "StatementContext") -> None:
     """Raise InsufficientPrivilege unless the role of the session may run the statement."""
+    if context.variables["restrict_to_user_objects"] == "on":
+        _refuse_system_relations(context)
     role = context.role
     if role.superuser:
         return
@@ -29,6 +34,21 @@ def authorize(context: "StatementContext") -> None:
     require_all(reader.state, reader.planned, role, prepared.needs)
     RULES[type(prepared.plan)](Checker(context), prepared.plan)
     prepared.found_allowed = state, version
+
+
+def _refuse_system_relations(context: "StatementContext") -> None:
+    """Raise if the statement names a system relation that is not of the information schema.
+
+    What a view reads is decided when it is created.
+    """
+    prepared = context.prepared
+    for need in (*prepared.needs, *getattr(prepared.plan, "needs", ())):
+        builtin = BUILTINS.get(GlobalId(need.object))
+        named = builtin or next((each for each in SYSTEM_TABLES if each.id == need.object), None)
+        if named is not None and getattr(named, "schema", "") != "information_schema":
+            raise InsufficientPrivilege(
+                f'system relation "{named.name}" cannot be read: restrict_to_user_objects is on'
+            )
 
 
 def is_allowed(context: "StatementContext") -> bool:

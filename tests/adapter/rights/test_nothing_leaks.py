@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from foreshore.adapter.client import Startup
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.rights import FOR_SUPERUSERS
 from tests.adapter.harness import TestEnvironment, in_environment
@@ -166,5 +167,44 @@ def test_constraints_are_shown_to_those_with_rights_on_their_tables(tmp_path: Pa
         assert await env.ran("reader", schemas) == "SELECT 0"
         await env.ran("admin", "GRANT USAGE ON SCHEMA unseen TO reader")
         assert await env.ran("reader", schemas) == "unseen\nSELECT 1"
+
+    in_environment(tmp_path, scenario)
+
+
+def test_session_restricted_to_user_objects_reads_no_system_relation(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran(
+            "admin",
+            "CREATE ROLE agent LOGIN",
+            "ALTER ROLE agent SET restrict_to_user_objects = on",
+            "CREATE TABLE t (x int)",
+            "CREATE VIEW names AS SELECT relname FROM pg_class WHERE relname = 't'",
+            "GRANT SELECT ON t, names TO agent",
+        )
+        env.sessions["agent"] = await env.environment.connect(Startup("agent", "foreshore", {}))
+        refused = "ERROR 42501: system relation"
+        for each in sorted(BUILTINS.values(), key=lambda each: (each.schema, each.name)):
+            answer = await env.query("agent", f"SELECT count(*) FROM {each.schema}.{each.name}")
+            is_shown = each.schema == "information_schema"
+            assert answer.startswith(refused) != is_shown, (each.name, answer)
+        for sql in (
+            "SHOW TABLES",
+            "SELECT (SELECT count(*) FROM pg_class)",
+            "WITH c AS (TABLE pg_class) SELECT count(*) FROM c",
+            "INSERT INTO t SELECT 1 FROM pg_class",
+            "COPY (TABLE pg_class) TO STDOUT",
+            "EXPLAIN SELECT * FROM pg_class",
+            "CREATE TEMP VIEW v AS TABLE pg_class",
+            "CREATE TEMP TABLE v AS TABLE pg_class",
+            "DECLARE c CURSOR WITH HOLD FOR TABLE pg_class",
+            "TABLE mz_catalog.mz_audit_events",
+            "SET restrict_to_user_objects = off",
+            "ALTER ROLE agent RESET restrict_to_user_objects",
+        ):
+            assert "ERROR" in await env.query("agent", sql), sql
+        await env.ran("agent", "PREPARE p AS SELECT count(*) FROM pg_class", "RESET ALL")
+        assert (await env.query("agent", "EXECUTE p")).startswith(refused)
+        assert await env.ran("agent", "TABLE t") == "SELECT 0"
+        assert await env.ran("agent", "TABLE names") == "t\nSELECT 1"
 
     in_environment(tmp_path, scenario)
