@@ -1,12 +1,12 @@
 """A few updates as tuples are what columns would hold, and come back from the log as they were."""
 
+import sys
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docs.open.foreshore_files import message_of
 from foreshore.few_updates import MOST_ROWS, decoded, few_updates, together
 from foreshore.storage.consolidate import canonical_nans
 from foreshore.table_rows import Row, TableRows, columns_of_rows, updates_at
@@ -31,6 +31,10 @@ from foreshore.types import (
 )
 from foreshore.update import encode_schema, update_schema
 from tests.effort import examples
+from tests.harness import ROOT
+
+sys.path.append(str(ROOT / "docs" / "open"))
+from foreshore_files import message_of
 
 
 def integers(bits: int) -> st.SearchStrategy[int]:
