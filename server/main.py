@@ -218,6 +218,7 @@ async def _environment(
         data_dir=options.data_dir,
         launcher=launcher,
         engine_options={
+            **options.spark_properties,
             "master": options.spark_master,
             "checkpoint_interval_ms": str(1000 * options.checkpoint_interval),
             "checkpoint_least_bytes": str(int(options.checkpoint_size * (1 << 20))),
@@ -254,7 +255,7 @@ def _in_one_line(error: DatabaseError) -> str:
 def serve_command(**given: Any) -> None:
     """Serve a database. FORESHORE_PASSWORD sets the first role's password."""
     options = ServeOptions(**given, password=os.environ.pop("FORESHORE_PASSWORD", None) or None)
-    _ = options.tls
+    _ = options.tls, options.spark_properties
     address(options.pg_listen)
     address(options.http_listen)
     logging.basicConfig(

@@ -1,6 +1,6 @@
 """The options of `foreshore serve`, each of which can also be given in the environment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ class ServeOptions:
     segment_bytes: int | None
     spark_master: str
     spark_compaction: int | None
+    spark_conf: tuple[str, ...]
     copy_dir: tuple[str, ...]
     audit_interval: float
     tls_cert: Path | None
@@ -44,6 +45,11 @@ class ServeOptions:
     password: str | None
 
     @property
+    def spark_properties(self) -> dict[str, str]:
+        """The properties of Spark; raises BadParameter."""
+        return spark_properties(self.spark_conf)
+
+    @property
     def tls(self) -> TlsFiles | None:
         """The files of TLS, None if it is not configured; raises BadParameter."""
         cert, key, ca = self.tls_cert, self.tls_key, self.tls_ca
@@ -62,6 +68,17 @@ def address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or not int(port) < 65536:
         raise click.BadParameter(f"{text!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def spark_properties(given: Sequence[str]) -> dict[str, str]:
+    """Return properties given as `spark.NAME=VALUE`; raises BadParameter."""
+    found = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise click.BadParameter(f"{each!r} is not spark.NAME=VALUE")
+        found[name] = value
+    return found
 
 
 def option(name: str, **attributes: Any) -> Callable[[FC], FC]:
@@ -110,6 +127,12 @@ _OPTIONS = (
         type=click.IntRange(1),
         metavar="GB",
         help="Size of batches from which on Spark merges them; default: never.",
+    ),
+    option(
+        "spark-conf",
+        multiple=True,
+        metavar="spark.NAME=VALUE",
+        help="A property of Spark; may be given several times.",
     ),
     option(
         "copy-dir",

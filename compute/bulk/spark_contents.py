@@ -13,7 +13,8 @@ from foreshore.compute.spark.buckets import bucket_select, is_hashable
 from foreshore.types import ColumnType
 
 BUCKET = "b"  # the column by which files are written apart
-BUCKET_BYTES = 8 << 20  # of the inputs, for each bucket
+LEAST_BYTES = 64 << 20  # of the inputs, below which reading all is quicker than a shuffle
+BUCKET_BYTES = 4 << 20  # of the inputs, for each bucket
 MOST_BUCKETS = 64
 
 
@@ -36,6 +37,8 @@ def clustering_of(
     key: tuple[int, ...], columns: tuple[ColumnType, ...], input_bytes: int
 ) -> Clustering | None:
     """Return how to keep contents that come from inputs of a size, None for without buckets."""
+    if input_bytes < LEAST_BYTES:
+        return None
     count = 1
     while count < MOST_BUCKETS and count * BUCKET_BYTES < input_bytes:
         count *= 2

@@ -62,6 +62,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     java()
     options = SparkOptions(tmp_path_factory.mktemp("spark"), "local[2]", 1024)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spark_contents, "LEAST_BYTES", 0)
         patch.setattr(spark_contents, "BUCKET_BYTES", 1)
         patch.setattr(spark_contents, "MOST_BUCKETS", 4)
         patch.setattr(spark_store, "TAIL_ENTRIES", 40)

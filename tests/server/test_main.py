@@ -15,7 +15,7 @@ from foreshore.errors import ConfigurationFileError
 from foreshore.server.admission.policy import Policy, Sources
 from foreshore.server.configuration import Configuration
 from foreshore.server.key_file import load_key
-from foreshore.server.options import address
+from foreshore.server.options import address, spark_properties
 from tests.harness import until
 from tests.server.certificates import Authority
 
@@ -26,6 +26,13 @@ def test_address_is_split_into_host_and_port() -> None:
     for wrong in ("6875", "host:", "host:99999", "host:x"):
         with pytest.raises(click.BadParameter):
             address(wrong)
+
+
+def test_properties_of_spark_are_split_at_their_first_equals_sign() -> None:
+    assert spark_properties(["spark.a=b=c", "spark.d="]) == {"spark.a": "b=c", "spark.d": ""}
+    for wrong in ("spark.a", "a=b", ""):
+        with pytest.raises(click.BadParameter):
+            spark_properties([wrong])
 
 
 def serve(

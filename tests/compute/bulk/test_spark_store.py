@@ -137,7 +137,7 @@ def test_buckets_are_for_large_inputs_and_keys() -> None:
     assert clustering_of((), columns, 1 << 40) is None
     found = clustering_of((0,), columns, 100 << 20)
     assert found is not None
-    assert found.count == 16
+    assert found.count == 32
 
 
 def test_contents_are_saved_and_taken_over(tmp_path: Path) -> None:
