@@ -1,13 +1,14 @@
 """EXPLAIN COST: what a materialized view will keep and take, before it is made.
 
 The records of each part of its state are counted by a query over the present rows
-(`compute/cost.py`), which the bulk engine runs; how long that takes is about how long hydration by
-that engine takes. It can be cancelled, as any query.
+(`compute/cost.py`), which can be cancelled, as any. How long hydration takes follows from the
+volume of the inputs (`compute/hydrate/policy.py`).
 """
 
 from dataclasses import dataclass
 from time import perf_counter
 
+from foreshore.adapter.explain.hydration import hydration
 from foreshore.adapter.read.bind import bind_peek
 from foreshore.adapter.read.execute import execute
 from foreshore.adapter.read.result import all_rows
@@ -23,9 +24,6 @@ from foreshore.sizes import UNITS
 from foreshore.sql.plan import Explain, Query
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import INT8, ColumnType, RelationDesc
-
-SPARK = 14  # times what DuckDB takes for the same query on one machine, and its start in seconds
-SPARK_START = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +67,15 @@ async def estimate(context: StatementContext, query: Query) -> Estimate:
 async def explain_cost(context: StatementContext, plan: Explain) -> str:
     """Return the text of EXPLAIN COST."""
     found = await estimate(context, plan.query)
+    cluster = context.coordinator.state.cluster(context.cluster)
+    own = {} if cluster is None else cluster.options
+    options = {**context.coordinator.compute.clusters.options, **own}
     lines = [
         f"Rows: {found.rows}",
         f"State: {shown_bytes(found.bytes)}",
-        f"Hydration: {found.seconds:.2f} s by DuckDB, {SPARK_START + SPARK * found.seconds:.0f} s"
-        " by Spark on this machine",
+        hydration(context, plan.query.relation, options, None).strip()
+        or "Hydration: by operators, as there are few rows",
+        f"Counted in: {found.seconds:.2f} s",
         "Kept:",
     ]
     for part, records in found.parts:
