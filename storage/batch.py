@@ -163,12 +163,13 @@ def _bytes(column: pa.Array) -> int:
     """Return the bytes of a column's values, however it lies in memory."""
     type = column.type
     if pa.types.is_string(type) or pa.types.is_binary(type):
-        return 4 * len(column) + (pc.sum(pc.binary_length(column)).as_py() or 0)
+        lengths: int = pc.sum(pc.binary_length(column)).as_py() or 0
+        return 4 * len(column) + lengths
     if pa.types.is_list(type):
         return 4 * len(column) + _bytes(column.flatten())
     if pa.types.is_struct(type):
         return sum(map(_bytes, column.flatten()))
-    return len(column) * type.bit_width // 8
+    return len(column) * int(type.bit_width) // 8
 
 
 def read_batch(
