@@ -39,6 +39,7 @@ PLAIN = frozenset(
     "bool int2 int4 int8 float4 float8 numeric date time timestamp timestamptz bytea".split()
 ) | {"text", "varchar", "bpchar", "name"}
 NUMBER_SCALE = 20
+_ISO = (DATE, TIMESTAMP, TIMESTAMPTZ)
 
 
 class WrongValue(Exception):
@@ -143,6 +144,11 @@ def from_file(name: str, column: pa.Array, target: SqlType) -> pa.Array:
         values = column if column.type == first else column.cast(first)
     except pa.ArrowInvalid as error:
         raise WrongValue(0, DataError(f'column "{name}": {error}')) from None
+    if source == TEXT and target in _ISO:
+        try:  # many at once, if all are in ISO form
+            return values.cast(arrow_type(target))
+        except pa.ArrowInvalid:
+            pass  # the cast of each value knows other forms, and tells which one is wrong
     if source.name == "numeric" and target.name == "number":
         source = SqlType("numeric", scale=source.scale, trim=True)
     return cast(values, source, target)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -16,8 +17,10 @@ import pytest
 from deltalake import DeltaTable
 
 from foreshore.errors import DatabaseError
+from foreshore.storage.lake.columns import WrongValue, cast, from_file
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.lake.writing import Writer
+from foreshore.types import DATE, TEXT, TIMESTAMP, TIMESTAMPTZ, SqlType
 from tests.adapter.harness import TestEnvironment, until
 from tests.harness import object_store
 
@@ -135,6 +138,37 @@ async def test_a_wrong_row_is_told_by_file_and_row_and_leaves_nothing(
     pq.write_table(pa.table({"y": ["p"], "x": [7]}), place / "3.parquet")
     assert await env.query("a", f"COPY s FROM '{place}/3.parquet'") == "COPY 1"
     assert "22P04" in await env.query("a", f"COPY s (y) FROM '{place}/1.csv' (FORMAT parquet)")
+
+
+def test_times_in_iso_form_are_those_of_casts() -> None:
+    texts = ("2024-02-29", "2024-02-29 23:59:59.999999", "0001-01-01 00:00", "1969-12-31T23:59:60")
+    others = (
+        "infinity",
+        "2024-02-30",
+        "20240229",
+        "12024-01-01",
+        "24-1-1",
+        "2024-01-01 03:04:05.1234567",
+    )
+    zones = ("", "Z", "+02", "-0330", "+05:45", " UTC", " America/New_York")
+    for type in (DATE, TIMESTAMP, TIMESTAMPTZ):
+        for text in (base + zone for base in (*texts, *others) for zone in zones):
+            values = pa.array([text])
+            found: list[object] = []
+            for convert in (partial(from_file, "x"), _cast_of_text):
+                try:
+                    found.append(convert(values, type).view(_storage(type)).to_pylist())
+                except WrongValue as wrong:
+                    found.append(wrong.error.sqlstate)
+            assert found[0] == found[1], (type, text)
+
+
+def _cast_of_text(values: pa.Array, type: SqlType) -> pa.Array:
+    return cast(values, TEXT, type)
+
+
+def _storage(type: SqlType) -> pa.DataType:
+    return pa.int32() if type == DATE else pa.int64()
 
 
 async def test_only_allowed_places_and_roles_use_files(
