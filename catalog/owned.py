@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from foreshore.catalog import acl
-from foreshore.catalog.item import Item, Object, Replica, Role, Schema, Secret
-from foreshore.catalog.state import State
+from foreshore.catalog.item import Granted, Item, Object, Replica, Role, Schema, Secret
+from foreshore.catalog.state import State, is_system
 from foreshore.catalog.transaction import Transaction
 from foreshore.privileges import Grant
 
@@ -57,7 +57,7 @@ def _uses(state: State, role: Role) -> Iterator[tuple[Object, int, bool]]:
         if each.owner == role.id:
             if not is_part(state, each):
                 yield each, 0, True
-        elif not isinstance(each, Replica) and mentions(each.grants or (), role.id):
+        elif isinstance(each, Granted) and mentions(each.grants or (), role.id):
             yield each, 0, False
         if isinstance(each, Item) and each.policy and role.id in each.policy.roles:
             yield each, -1, False
@@ -96,9 +96,10 @@ def without_rights_of(change: Transaction, role: Role, database: str) -> None:
     """Take away all rights that a role has or has given, but for those in other databases."""
     for each in list(change.state.objects.values()):
         if isinstance(each, Role):
-            change.put(_without_defaults(each, role.id))
+            if not is_system(each.id):
+                change.put(_without_defaults(each, role.id))
             continue
-        if isinstance(each, Replica) or database_of(change.state, each) not in (None, database):
+        if not isinstance(each, Granted) or database_of(change.state, each) not in (None, database):
             continue
         if each.grants and each.owner != role.id and mentions(each.grants, role.id):
             each = change.put(

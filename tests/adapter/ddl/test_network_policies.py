@@ -123,6 +123,27 @@ async def test_only_those_with_rights_make_and_set_policies(own_env: TestEnviron
     assert "=P/s1" in await env.query("a", privileges)
 
 
+async def test_roles_are_dropped_beside_policies_and_settings(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran(
+        "a",
+        "CREATE ROLE guard CREATENETWORKPOLICY",
+        "CREATE ROLE other",
+        "ALTER SYSTEM SET lock_timeout = '1s'",
+        "CREATE TABLE t (x int)",
+        "GRANT SELECT ON t TO other",
+    )
+    await env.ran("guard", "SET SESSION AUTHORIZATION guard")
+    await env.ran("guard", f"CREATE NETWORK POLICY own (RULES ({HOME}))")
+    await env.ran("a", "DROP OWNED BY other", "DROP ROLE other")
+    answer = await env.query("a", "DROP ROLE guard")
+    assert "owner of network policy own" in answer, answer
+    await env.ran("a", "REASSIGN OWNED BY guard TO foreshore", "DROP ROLE guard")
+    await env.ran("a", "ALTER NETWORK POLICY own OWNER TO foreshore")
+    await env.reopen()
+    await env.ran("a", "DROP NETWORK POLICY own")
+
+
 @pytest.mark.parametrize(
     ("rules", "code"),
     [
