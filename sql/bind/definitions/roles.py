@@ -60,8 +60,9 @@ def bind_role_statement(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             )
         case ast.NetworkPolicyStatement():
             rules = checked_rules(tree.rules)
-            kind = CreateNetworkPolicy if tree.creates else AlterNetworkPolicy
-            return kind(tree.name, rules)
+            if tree.creates:
+                return CreateNetworkPolicy(tree.name, rules)
+            return AlterNetworkPolicy(tree.name, rules)
         case ast.AlterSystemStatement():
             return AlterSystem(tree.setting, tree.values)
         case ast.DropRoleStatement():
