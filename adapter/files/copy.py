@@ -67,8 +67,8 @@ async def copy_from_files(
                     rows.add(found.rows)
         finally:
             await blocking.run(None, batches.close)  # type: ignore[attr-defined]
-        await rows.stage(context, plan.table, plan.defaults)
-    return Completed(f"COPY {progress.rows}")
+        await rows.stage(context, plan.table, plan.defaults, plan.where)
+    return Completed(f"COPY {rows.count}")
 
 
 def _converted(

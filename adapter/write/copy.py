@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.read.result import Selected, taken
@@ -75,7 +76,7 @@ class _Rows:
         plan = context.prepared.plan
         assert isinstance(plan, CopyFrom), plan
         self._plan = plan
-        await self._rows.stage(context, plan.table, plan.defaults)
+        await self._rows.stage(context, plan.table, plan.defaults, plan.where)
         if context.alone:
             await self._session.transactions.commit_implicit()
 
@@ -96,11 +97,8 @@ class GivenRows:
         self._given = given
         self._tell = tell
         self._received: list[pa.Table] = []
-
-    @property
-    def count(self) -> int:
-        """Return the number of rows."""
-        return sum(part.num_rows for part in self._received)
+        self._filter = _Filter()
+        self.count = 0  # rows that were staged
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
@@ -111,15 +109,22 @@ class GivenRows:
         self._received = []
 
     async def stage(
-        self, context: StatementContext, table: GlobalId, defaults: Sequence[Scalar]
+        self,
+        context: StatementContext,
+        table: GlobalId,
+        defaults: Sequence[Scalar],
+        where: Scalar | None = None,
     ) -> None:
-        """Check and stage the rows, in the columns that the table has now."""
+        """Check and stage the rows that `where` takes, in the columns that the table has now."""
         target = target_of(context, table)
         row = _columns(context, defaults, target, self._given)
         await lock_shared_against_ddl(context, target)
         rows: list[pa.Table] = []
+        self._filter = _Filter()
         for received in self._received:
             made = await with_row_outputs(context, received, row, target)
+            if where is not None:
+                made = await self._filter.rows_of(context, where, made)
             before = sum(part.num_rows for part in rows)
             tell = partial(self._tell_after, before)
             check = partial(_check, context, target)
@@ -127,10 +132,35 @@ class GivenRows:
             await asyncio.sleep(0)  # there may be many parts
         if rows:
             add = partial(_add, context, target)
-            await _first_wrong(context, add, pa.concat_tables(rows), self._tell)
+            await _first_wrong(context, add, pa.concat_tables(rows), partial(self._tell_after, 0))
+        self.count = sum(part.num_rows for part in rows)
 
     def _tell_after(self, before: int, row: int, error: DatabaseError) -> None:
-        self._tell(before + row, error)
+        self._tell(self._filter.line(before + row), error)
+
+
+class _Filter:
+    """The condition of COPY ... WHERE, and which of all rows it has taken so far."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._taken: list[pa.Array] = []
+
+    async def rows_of(
+        self, context: StatementContext, condition: Scalar, rows: pa.Table
+    ) -> pa.Table:
+        """Return those of the next `rows` for which the condition holds."""
+        found = await with_row_outputs(context, rows, (condition,))
+        places = pc.indices_nonzero(pc.fill_null(found.column(0), False))
+        self._taken.append(pc.add(places.cast(pa.int64()), self._seen))
+        self._seen += rows.num_rows
+        return rows.take(places)
+
+    def line(self, row: int) -> int:
+        """Return the number, from 1, that the `row`-th row taken has among all."""
+        if not self._taken:
+            return row
+        return 1 + int(pa.chunked_array(self._taken)[row - 1].as_py())
 
 
 async def _check(context: StatementContext, target: Target, rows: pa.Table) -> pa.Table:

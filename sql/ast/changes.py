@@ -235,3 +235,4 @@ class CopyStatement(Syntax):
     at: int
     span: tuple[int, int]  # of the statement in parentheses
     url: str | None = None  # of files; None: the client sends or receives the rows
+    where: Expression | None = None  # of COPY FROM

@@ -39,9 +39,8 @@ class CopyingParser(CursorParser):
             options = (*old, *self.in_parentheses(self._copy_option))
         else:
             options = (*old, *self._old_options())
-        if self.at_word("where"):
-            self.unsupported("COPY FROM ... WHERE")
-        return ast.CopyStatement(source, columns, is_from, options, at, span, url)
+        where = self.expression() if is_from and self.accept("where") else None
+        return ast.CopyStatement(source, columns, is_from, options, at, span, url, where)
 
     def _source(self) -> ast.CopySource:
         if self.at_word("subscribe"):

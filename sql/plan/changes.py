@@ -174,6 +174,7 @@ class CopyFrom:
     columns: tuple[int, ...]
     defaults: tuple[Scalar, ...]  # one for each column of the table
     options: CopyOptions
+    where: Scalar | None = None  # over the table's columns: which rows are taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,7 @@ class CopyFromFiles(WritePlan):
     columns: tuple[int, ...]
     defaults: tuple[Scalar, ...]
     files: FileOptions
+    where: Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True)

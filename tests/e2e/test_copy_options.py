@@ -136,3 +136,31 @@ def test_violation_names_its_line(session: Connection, data: bytes, line: int) -
     context = caught.value.diag.context
     assert context is not None
     assert context.partition(":")[0] == f"COPY copied, line {line}"
+
+
+def test_where_takes_some_rows(session: Connection) -> None:
+    assert load(session, "WHERE a > 1 AND b <> 'x'", b"1\ta\n2\tx\n3\ty\n\\N\tz\n") == [(3, "y")]
+    assert load(session, "CSV WHERE c IS NULL", b"5,b\n") == [(3, "y"), (5, "b")]
+
+
+def test_line_of_error_counts_rows_that_where_leaves_out(session: Connection) -> None:
+    session.execute("ALTER TABLE copied ADD CHECK (a < 9)")
+    with pytest.raises(errors.CheckViolation) as raised:
+        load(session, "WHERE b = 'x'", b"9\ta\n2\tx\n9\ty\n9\tx\n")
+    assert "line 4" in (raised.value.diag.context or "")
+
+
+@pytest.mark.parametrize(
+    ("where", "sqlstate"),
+    [
+        ("count(*) > 1", "42803"),
+        ("a IN (SELECT 1)", "0A000"),
+        ("nope > 1", "42703"),
+        ("a", "42804"),
+        ("1 / (a - 1) > 0", "22012"),
+    ],
+)
+def test_wrong_where_is_refused(session: Connection, where: str, sqlstate: str) -> None:
+    with pytest.raises(psycopg.Error) as raised:
+        load(session, f"WHERE {where}", b"1\ta\n")
+    assert raised.value.sqlstate == sqlstate

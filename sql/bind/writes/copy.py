@@ -3,13 +3,21 @@
 from msgspec.structs import replace as with_fields
 
 from foreshore.errors import FeatureNotSupported, InvalidColumnReference
+from foreshore.expr.ir import Scalar
+from foreshore.expr.split import columns_used
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.computed import row_scope
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_security import policies_of
+from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.writes.copy_options import check_forced_columns, copy_options
 from foreshore.sql.bind.writes.target import default_of, is_stored, positions_of, target_table
 from foreshore.sql.plan import CopyFrom
 from foreshore.sql.planning import Planning, located
+
+_WHERE = "COPY FROM WHERE conditions"
 
 
 def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom:
@@ -26,7 +34,25 @@ def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom
         raise FeatureNotSupported(
             "COPY FROM not supported with row-level security", hint="Use INSERT statements instead."
         )
-    return CopyFrom(item.id, columns, defaults, options)
+    return CopyFrom(
+        item.id, columns, defaults, options, _condition(planning, item, statement.where)
+    )
+
+
+def _condition(planning: Planning, item: ItemView, where: ast.Expression | None) -> Scalar | None:
+    """Return the condition of COPY FROM ... WHERE over the table's columns."""
+    if where is None:
+        return None
+    scope = row_scope(item.name, item.desc.names, item.desc.columns)
+    condition = ExpressionBinder(planning, scope, Clause(_WHERE)).boolean(where, "WHERE")
+    check_no_subquery(condition, "COPY FROM WHERE condition", at_of(where))
+    for i in sorted(columns_used(condition)):
+        if is_stored(item, i):
+            raise InvalidColumnReference(
+                f"generated columns are not supported in {_WHERE}",
+                detail=f'Column "{item.desc.names[i]}" is a generated column.',
+            )
+    return condition
 
 
 def copied_columns(item: ItemView, statement: ast.CopyStatement) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ def file_options(tree: ast.CopyStatement) -> FileOptions:
 
 def with_files(plan: CopyFrom, tree: ast.CopyStatement) -> CopyFromFiles:
     """Return a COPY FROM as one from files."""
-    return CopyFromFiles(plan.table, plan.columns, plan.defaults, file_options(tree))
+    return CopyFromFiles(plan.table, plan.columns, plan.defaults, file_options(tree), plan.where)
 
 
 def _format(url: str, given: Mapping[str, ast.CopyOption]) -> str:
