@@ -1,8 +1,10 @@
 """The initial catalog of a new data directory."""
 
+from collections.abc import Iterable
+
 import msgspec
 
-from foreshore.catalog.item import Cluster, Object, Schema
+from foreshore.catalog.item import PUBLIC_OID, Cluster, Object, Schema
 from foreshore.catalog.state import State, empty, with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.privileges import open_to_all
@@ -37,6 +39,20 @@ def first_state() -> State:
         id: opened_to_all(transaction.state.objects[id]) for id in (FIRST_SCHEMA, FIRST_CLUSTER_ID)
     }
     return with_objects(transaction.state, opened)
+
+
+def public_schemas(objects: Iterable[Object | None]) -> list[Schema]:
+    """Return schemas `public` that have an oid of their own, with PostgreSQL's.
+
+    Older versions gave them one as to any other schema.
+    """
+    schemas = [each for each in objects if isinstance(each, Schema)]
+    done = {each.database for each in schemas if each.oid == PUBLIC_OID}
+    return [
+        msgspec.structs.replace(each, oid=PUBLIC_OID)
+        for each in schemas
+        if each.name == "public" and each.database not in done
+    ]
 
 
 def opened_to_all(each: Object) -> Object:

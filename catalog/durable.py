@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
-from foreshore.catalog.bootstrap import opened_to_all
+from foreshore.catalog.bootstrap import opened_to_all, public_schemas
 from foreshore.catalog.item import OBJECTS, Item, Object, Schema
 from foreshore.catalog.state import State, empty, is_system, with_allotted, with_objects
 from foreshore.errors import DataCorrupted
@@ -179,6 +179,10 @@ def load(updates: Iterable[pa.Table]) -> State | None:
             objects[id] = each
             if _encoded(each) != value:
                 as_read[id] = (each, value)
+    for schema in public_schemas(objects.values()):
+        (value,) = (value for _, id, value in live if id == schema.id)
+        objects[schema.id] = schema
+        as_read[schema.id] = (schema, value)
     state = replace(state, as_read=as_read)
     return with_objects(state, dict(sorted(objects.items(), key=lambda pair: _age(pair[0]))))
 

@@ -111,6 +111,9 @@ class Database(Granted, frozen=True):
         return Schema(id, oid, self.id, "public", self.owner, grants=grants)
 
 
+PUBLIC_OID = 2200  # of schema `public` of each database, as in PostgreSQL
+
+
 class Schema(Granted, frozen=True):
     """A namespace of items. System schemas have no database and are visible from all."""
 

@@ -6,12 +6,14 @@ found through dictionaries. Ids come from the `allotted` counters, which are par
 never go back.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 from foreshore.catalog.item import (
+    PUBLIC_OID,
     Cluster,
     Database,
     Item,
@@ -113,7 +115,8 @@ class State:
     dependents: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     parts: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({PERMANENT: Part()}))
-    oids: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))  # oid -> id
+    # Ids of items by their oids.
+    oids: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
     # Objects as they were read, with the values of their rows, where this version would write
     # other ones: it is those rows that a change takes away.
     as_read: Mapping[str, tuple[Object, str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -416,8 +419,9 @@ class State:
         for used, ids in self.dependents.items():
             for id in ids:
                 assert used in self.item(id).depends_on, (used, id)
-        oids = {each.oid: id for id, each in self.objects.items()}
-        assert len(oids) == len(self.objects), "two objects share an oid"
+        counts = Counter(each.oid for each in self.objects.values() if each.oid != PUBLIC_OID)
+        assert max(counts.values(), default=1) == 1, "two objects share an oid"
+        oids = {item.oid: item.id for item in self.all(Item)}
         assert oids == self.oids, "an oid is stale"
 
 
@@ -456,8 +460,9 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
     for id in changes:
         old = objects.pop(id, None)
         if old is not None:
-            del names[name_key(old)], oids[old.oid]
+            del names[name_key(old)]
             if isinstance(old, Item):
+                del oids[old.oid]
                 for need in old.depends_on:
                     left = dependents.get(need, frozenset()) - {id}
                     if left:
@@ -469,8 +474,9 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
             key = name_key(new)
             if key in names:
                 raise InternalError(f"{new.kind} {new.name!r} is in the catalog twice")
-            objects[id], names[key], oids[new.oid] = new, id, id
+            objects[id], names[key] = new, id
             if isinstance(new, Item):
+                oids[new.oid] = id
                 for used in new.depends_on:
                     dependents[used] = dependents.get(used, frozenset()) | {id}
     return State(

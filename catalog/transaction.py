@@ -16,6 +16,7 @@ from foreshore.catalog.default_rights import grants_of_new, listed_if_public
 from foreshore.catalog.dropped import Dropped, is_required, objects_to_drop
 from foreshore.catalog.item import (
     AT_COMMIT,
+    PUBLIC_OID,
     Binding,
     Cluster,
     ColumnOf,
@@ -126,7 +127,7 @@ class Transaction:
         if self.state.database(name) is not None:
             raise DuplicateDatabase(f'database "{name}" already exists')
         database = self.put(Database(f"d{self.allot('d')}", self.allot("oid"), name, owner))
-        self.put(database.public_schema(f"n{self.allot('n')}", self.allot("oid")))
+        self.put(database.public_schema(f"n{self.allot('n')}", PUBLIC_OID))
         return database
 
     def create_schema(self, database: str, name: str, owner: str) -> Schema:

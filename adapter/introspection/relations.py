@@ -24,10 +24,10 @@ from foreshore.expr.ir import Literal
 from foreshore.ids import GlobalId
 from foreshore.sequence import Position
 from foreshore.sql.parse.keywords import quote_string
+from foreshore.sql.rewrite.constant_text import constant_text, expression_text
 from foreshore.sql.rewrite.definition_parts import default_texts, generated_texts, query_text
 from foreshore.sql.rewrite.full_names import dotted, renamed
 from foreshore.sql.rewrite.policy_texts import policy_texts, shown
-from foreshore.text import format_text
 
 # Relations that depend on more than the catalog.
 _MOVING = LIVE.keys() | frozenset(
@@ -131,9 +131,6 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     )
 
 
-_NUMBERS = frozenset(("int2", "int4", "int8", "float4", "float8", "numeric"))
-
-
 def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | None:
     """Return a table column's default as the session may write it, None if there is none."""
     planned = reader.planned[id]
@@ -145,11 +142,9 @@ def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | 
     if isinstance(default, Literal):
         if default.value is None:
             return None
-        text = format_text(default.value, default.type)
-        plain = default.type.name in _NUMBERS and text[-1].isdigit()
-        return text if plain else quote_string(text)
+        return constant_text(default, default_texts(reader.state.item(id).create_sql)[position])
     item = reader.state.item(id)
-    text = default_texts(item.create_sql)[position]
+    text = expression_text(default_texts(item.create_sql)[position])
     for then, sequence in item.bound:
         text = text.replace(_regclass(*then), _regclass(*_shortest_name(reader, sequence)))
     return text

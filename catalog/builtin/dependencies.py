@@ -74,10 +74,24 @@ def depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             if not isinstance(used, Item):
                 continue
             if item.type in _VIEWS and not (used.is_type or used.is_function):
-                yield _uses(_REWRITE_OID, _part_oid(item, 0), used)
+                for column in _columns_read(snapshot, item, used) or (0,):
+                    yield {**_uses(_REWRITE_OID, _part_oid(item, 0), used), "refobjsubid": column}
             elif item.type == "table" and used.type == "sequence":
                 for place in _defaults_with(snapshot, item, used):
                     yield _uses(_ATTRDEF_OID, _part_oid(item, place), used)
+
+
+def _columns_read(snapshot: IntrospectionSnapshot, view: Item, used: Item) -> list[int]:
+    """Return the numbers of the columns that the query of `view` reads of a relation."""
+    names = snapshot.desc_of(used.id).names
+    read = {
+        names.index(name) + 1
+        for need in snapshot.planned[view.id].needs
+        if need.object == used.id
+        for name in need.columns
+        if name in names
+    }
+    return sorted(read)
 
 
 def _uses(classid: int, oid: int, used: Item) -> Row:

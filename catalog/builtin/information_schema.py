@@ -27,6 +27,7 @@ _DATETIME = frozenset(("time", "timestamp", "timestamptz"))
 def relations() -> Iterator[Declaration]:
     """Yield the relations of the schema."""
     rows: dict[str, Callable[[IntrospectionSnapshot], Iterable[Row]]] = {
+        "character_sets": _character_sets,
         "tables": _tables,
         "columns": _columns,
         "schemata": _schemata,
@@ -43,6 +44,18 @@ def relations() -> Iterator[Declaration]:
         # Its domains are over varchar, name, int4 and timestamptz.
         nullable = columns.replace(" text", " varchar").replace(",", "?,").rstrip() + "?"
         yield Declaration(oid, "information_schema", name, nullable, rows.get(name, nothing))
+
+
+def _character_sets(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the one encoding of the database, which has no name of its own."""
+    yield {
+        "character_set_name": "UTF8",
+        "character_repertoire": "UCS",
+        "form_of_use": "UTF8",
+        "default_collate_catalog": snapshot.database,
+        "default_collate_schema": "pg_catalog",
+        "default_collate_name": "C",
+    }
 
 
 def _relations(

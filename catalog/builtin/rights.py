@@ -48,6 +48,8 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             continue
         if isinstance(each, Item) and each.type in ("index", "subscription", "policy"):
             continue
+        if isinstance(each, Schema) and each.id not in snapshot.schemas:
+            continue  # `public` of another database has the same oid
         yield from _entries(state, each.oid, 0, grants_on(each))
         yield from _everywhere(state, each)
         if each.owner in state.objects:

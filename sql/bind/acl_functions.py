@@ -5,37 +5,31 @@ acldefault('r', owner)    makeaclitem(grantee, grantor, 'SELECT', false)    acle
 
 from collections.abc import Iterator
 
-from foreshore.sql import ast
+from foreshore.expr.ir import Scalar
 from foreshore.sql.bind.sql_definition import Definition
-from foreshore.types import TEXT, array_of
+from foreshore.sql.planning import Planning
+from foreshore.types import OID, TEXT, array_of
 
-ACLEXPLODE = "aclexplode"
 _NAME = "(SELECT min(r.rolname::text) FROM pg_catalog.pg_roles r WHERE r.oid = {})"
-_OID = "coalesce((SELECT min(r.oid) FROM pg_catalog.pg_roles r WHERE r.rolname = e.{0}), 0::oid)"
-_EXPLODED = f"""SELECT {_OID.format("grantor")} AS grantor, {_OID.format("grantee")} AS grantee,
-    e.privilege AS privilege_type, e.is_grantable FROM _aclexplode(NULL) e"""
 
 
 def acl_functions() -> Iterator[Definition]:
-    """Yield acldefault and makeaclitem."""
+    """Yield acldefault and makeaclitem, and the names and oids of all roles for aclexplode."""
     owner = _NAME.format("$2")
     yield "acldefault", "text oid", array_of(TEXT), f"_acldefault($1, {owner})"
     grantee = f"CASE $1 WHEN 0 THEN '' ELSE {_NAME.format('$1')} END"
     body = f"_makeaclitem({grantee}, {owner}, $3, $4)"
     yield "makeaclitem", "oid oid text bool", TEXT, body
+    roles = "FROM pg_catalog.pg_roles r ORDER BY r.oid"
+    yield "_role_names", "", array_of(TEXT), f"ARRAY(SELECT r.rolname::text {roles})"
+    yield "_role_oids", "", array_of(OID), f"ARRAY(SELECT r.oid {roles})"
 
 
-def exploded(item: ast.FunctionRef, call: ast.FunctionCall) -> ast.SubqueryRef:
-    """Return the query that aclexplode in FROM stands for."""
-    from foreshore.sql.parse.parse import parse
+def with_roles(planning: Planning, args: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    """Return the arguments of aclexplode with the names and oids of all roles."""
+    from foreshore.sql.bind.sql_functions import function_named, inline
 
-    tree = parse(_EXPLODED)[0].ast
-    assert isinstance(tree, ast.SelectStatement)
-    select = tree.query.body
-    assert isinstance(select, ast.Select)
-    (rows,) = select.from_
-    assert isinstance(rows, ast.FunctionRef)
-    (explode,) = rows.calls
-    assert isinstance(explode, ast.FunctionCall)
-    explode.args = call.args
-    return ast.SubqueryRef(tree.query, item.alias or ACLEXPLODE, item.columns, True, item.at)
+    if len(args) != 1:
+        return args
+    names, oids = function_named("_role_names"), function_named("_role_oids")
+    return (*args, inline(planning, names, ()), inline(planning, oids, ()))

@@ -16,6 +16,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.columns import type_of
+from foreshore.expr.functions.acls import ACLEXPLODE
 from foreshore.expr.functions.aggregates import is_aggregate
 from foreshore.expr.functions.ordered_sets import is_ordered_set
 from foreshore.expr.functions.registry import (
@@ -37,6 +38,7 @@ from foreshore.expr.functions.unicode_forms import FORMS
 from foreshore.expr.functions.windows import is_window_function
 from foreshore.expr.ir import Call, Case, Environment, Literal, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.acl_functions import with_roles
 from foreshore.sql.bind.argument_names import by_place
 from foreshore.sql.bind.coerce import cast, coerce
 from foreshore.sql.bind.definitions import sequence
@@ -206,6 +208,9 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     if name == LISTENING:
         args = listening(binder, args, expr.at)
         offsets = (expr.at,)
+    if name == ACLEXPLODE:
+        args = with_roles(binder.planning, args)
+        offsets = (expr.at,) * len(args)
     if is_table_function(name):
         literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
         with located(expr.at):

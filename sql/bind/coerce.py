@@ -99,6 +99,12 @@ def coerce(
         from foreshore.sql.bind.reg_values import reg_of_text
 
         return None if context == "assignment" else reg_of_text(planning, scalar, target, at)
+    if source.element is not None and source.element.name in REG_NAMES:
+        from foreshore.sql.bind.reg_values import reg_names
+
+        if category_of(target) == "S" or (target.element and category_of(target.element) == "S"):
+            is_given = context != "implicit"
+            return reg_names(planning, scalar, target, at) if is_given else None
     resolved = resolve_cast(source, target, context)
     if resolved is None:
         return None

@@ -20,6 +20,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.functions.acls import ACLEXPLODE
 from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve_table
 from foreshore.expr.functions.system import LISTENING
 from foreshore.expr.functions.tables import is_table_function
@@ -43,7 +44,7 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import inputs_of, walk_relations, with_inputs
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
-from foreshore.sql.bind.acl_functions import ACLEXPLODE, exploded
+from foreshore.sql.bind.acl_functions import with_roles
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import to_known
@@ -326,8 +327,6 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
     if isinstance(call, ast.FunctionCall) and call.name == (CHANGES,):
         read, columns = bind_changes(planning, call)
         return _named(read, list(columns_of(read)), columns, item, CHANGES, None)
-    if isinstance(call, ast.FunctionCall) and call.name[-1] == ACLEXPLODE:
-        return _subquery(planning, exploded(item, call), parent)
     if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
         return _table_function(binder, item, call)
     name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)
@@ -392,6 +391,9 @@ def resolved_set(
         from foreshore.sql.bind.call import listening
 
         args, offsets = listening(binder, args, call.at), (call.at,)
+    if call.name[-1] == ACLEXPLODE:
+        args = with_roles(binder.planning, args)
+        offsets = (call.at,) * len(args)
     literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
     with located(call.at):
         found = resolve_table(call.name[-1], tuple(map(type_of, args)), literals)

@@ -64,7 +64,9 @@ _KINDS = {
         "(SELECT min(t.oid) FROM pg_catalog.pg_type t WHERE t.oid = $1)",
     ),
     "function": _Kind(
-        "_raised('0A000', 'a function is not found by its signature: ' || $1)::oid",
+        """coalesce(to_regprocedure($1)::oid, CASE WHEN $1 LIKE '%(%'
+            THEN _raised('42883', 'function "' || $1 || '" does not exist')::oid
+            ELSE _raised('22P02', 'expected a left parenthesis')::oid END)""",
         "(SELECT min(p.oid) FROM pg_catalog.pg_proc p WHERE p.oid = $1)",
     ),
     "database": _named("pg_database", "datname", "3D000", "database"),

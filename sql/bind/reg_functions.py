@@ -7,7 +7,7 @@ of an object, `_regproc_name(oid)` its name.
 from collections.abc import Iterator
 
 from foreshore.sql.bind.sql_definition import Definition
-from foreshore.types import OID, REGPROC, TEXT, SqlType
+from foreshore.types import OID, REG_NAMES, REGPROC, TEXT, SqlType, array_of
 
 # Relations with one name for each object, by reg* type: oids, names, namespaces and what a message
 # calls an object. Those without a namespace are found by one name.
@@ -65,6 +65,20 @@ def reg_functions() -> Iterator[Definition]:
         before, after = called.split("%")
         yield _cast_of_text(reg, code, f"'{before}\"' || $1 || '\"{after} does not exist'")
         yield _name_of_oid(reg, shown)
+    yield from _arrays()
+
+
+def _arrays() -> Iterator[Definition]:
+    """Yield the names of arrays of reg* values, given as oids."""
+    for reg in REG_NAMES:
+        yield (
+            f"_{reg}_names",
+            "oid[]",
+            array_of(TEXT),
+            f"""CASE WHEN cardinality($1) = 0 THEN '{{}}'::text[] ELSE
+            (SELECT array_agg(_{reg}_name(u.x) ORDER BY u.i)
+             FROM unnest($1) WITH ORDINALITY AS u(x, i)) END""",
+        )
 
 
 def _in_path(parts: str) -> str:

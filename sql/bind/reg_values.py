@@ -12,7 +12,7 @@ from foreshore.sql.bind.sql_functions import function_named, inline
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
-from foreshore.types import OID, REGCLASS, TEXT, SqlType
+from foreshore.types import OID, REGCLASS, TEXT, SqlType, array_of
 
 
 def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
@@ -83,6 +83,18 @@ def reg_name(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Sc
     with located(at):
         oid = Call("relabel", (scalar,), OID)
         return cast(planning, inline(planning, function, (oid,)), target, at)
+
+
+def reg_names(planning: Planning, array: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the names of the objects of an array of `reg*` values, as `target`."""
+    from foreshore.sql.bind.coerce import cast
+
+    element = type_of(array).element
+    assert element is not None
+    function = function_named(f"_{element.name}_names")
+    with located(at):
+        oids = Call("relabel", (array,), array_of(OID))
+        return cast(planning, inline(planning, function, (oids,)), target, at)
 
 
 def name_parts(text: str) -> tuple[str, ...]:

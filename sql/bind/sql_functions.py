@@ -65,6 +65,7 @@ MAX_INLINING = 8
 SMALL = 4  # in nodes
 _TYPES = {
     "oid": OID,
+    "oid[]": array_of(OID),
     "text": TEXT,
     "text[]": array_of(TEXT),
     "bool": BOOL,

@@ -10,7 +10,9 @@ from foreshore.acl_text import AclItem, parse_acl_item
 from foreshore.expr.functions.function import declare, declare_table, hidden
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.privileges import LETTERS, RIGHTS, TO_PUBLIC
-from foreshore.types import BOOL, TEXT
+from foreshore.types import BOOL, OID, TEXT
+
+ACLEXPLODE = "aclexplode"  # binding adds the names and oids of all roles to its argument
 
 # The letters of acldefault for kinds of objects.
 _KINDS = {
@@ -70,49 +72,56 @@ def _read(text: str) -> AclItem:
     return found
 
 
-def _each_right(items: Sequence[str | None]) -> tuple[str, ...]:
-    """Return the single rights of a list, each as an entry."""
+def _each_right(
+    items: Sequence[str | None], names: Sequence[str], oids: Sequence[int]
+) -> tuple[str, ...]:
+    """Return the single rights of a list, each as `grantor grantee right option`.
+
+    `names` and `oids` are those of all roles; PUBLIC, and a role that is not among them, is 0.
+    """
+    oid = dict(zip(names, oids, strict=True))
     return tuple(
-        str(AclItem(each.grantee, each.grantor, right, right if right in each.grantable else ""))
+        f"{oid.get(each.grantor, 0)} {oid.get(each.grantee, 0)} {right} {right in each.grantable}"
         for each in map(_read, filter(None, items))
         for right in each.rights
     )
 
 
-def _grantee(_items: Sequence[str | None], item: str) -> str:
-    return _read(item).grantee
+def _grantor(_items: Sequence[str | None], item: str) -> int:
+    return int(item.split(" ")[0])
 
 
-def _grantor(_items: Sequence[str | None], item: str) -> str:
-    return _read(item).grantor
+def _grantee(_items: Sequence[str | None], item: str) -> int:
+    return int(item.split(" ")[1])
 
 
 def _privilege(_items: Sequence[str | None], item: str) -> str:
-    return _NAMES[_read(item).rights]
+    return _NAMES[item.split(" ")[2]]
 
 
 def _is_grantable(_items: Sequence[str | None], item: str) -> bool:
-    return bool(_read(item).grantable)
+    return item.split(" ")[3] == "True"
 
 
 declare("_acldefault", "text text", "text[]", mapped(_default), fallible=True)
 declare("_makeaclitem", "text text text bool", "text", mapped(_made), fallible=True)
 declare("aclcontains", "text[] text", "bool", mapped(_contains), fallible=True)
-hidden("acl_grantee(text[],text)", "text[] text", "text", mapped(_grantee))
-hidden("acl_grantor(text[],text)", "text[] text", "text", mapped(_grantor))
+hidden("acl_grantor(text[],text)", "text[] text", "oid", mapped(_grantor))
+hidden("acl_grantee(text[],text)", "text[] text", "oid", mapped(_grantee))
 hidden("acl_privilege(text[],text)", "text[] text", "text", mapped(_privilege))
 hidden("acl_is_grantable(text[],text)", "text[] text", "bool", mapped(_is_grantable))
 declare_table(
-    "_aclexplode",
-    "text[]",
+    ACLEXPLODE,
+    "text[] text[] oid[]",
     "text[]",
     mapped(_each_right),
-    columns="item grantee grantor privilege is_grantable",
+    columns="grantor grantee privilege_type is_grantable",
     more=(
-        ("acl_grantee(text[],text)", TEXT),
-        ("acl_grantor(text[],text)", TEXT),
+        ("acl_grantor(text[],text)", OID),
+        ("acl_grantee(text[],text)", OID),
         ("acl_privilege(text[],text)", TEXT),
         ("acl_is_grantable(text[],text)", BOOL),
     ),
+    item_hidden=True,
     fallible=True,
 )

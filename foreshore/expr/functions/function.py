@@ -125,12 +125,14 @@ class TableFunction:
 
     `names` are its columns: the element, and for each of `more`, (key, type), the result of that
     scalar function over the first argument and the element. A type of None is that of the first
-    argument's elements or values. With `item_last` the element is the last column.
+    argument's elements or values. With `item_last` the element is the last column,
+    with `item_hidden` it is none.
     """
 
     names: tuple[str, ...]
     more: tuple[tuple[str, SqlType | None], ...] = ()
     item_last: bool = False
+    item_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +220,13 @@ def declare_table(
     columns: str = "",
     more: tuple[tuple[str, SqlType | None], ...] = (),
     item_last: bool = False,
+    item_hidden: bool = False,
     **options: Any,
 ) -> None:
     """Declare a table function by the scalar function that gives its rows as an array."""
     patterns = tuple(args.split())
     function = hidden(f"{name}({','.join(patterns)})", args, result, kernel, **options)
-    table = TableFunction(tuple((columns or name).split()), more, item_last)
+    table = TableFunction(tuple((columns or name).split()), more, item_last, item_hidden)
     TABLES.setdefault(name, []).append((Overload(patterns, function, patterns), table))
 
 

@@ -66,11 +66,12 @@ def resolve_table(
     more = tuple(
         Call(key, (*given, item), type or _element_of(given[0].type)) for key, type in table.more
     )
+    columns = more if table.item_hidden else (*more, item) if table.item_last else (item, *more)
     return ResolvedTable(
         resolved.key,
         resolved.arg_types,
         resolved.result,
         ColumnType(element),
         table.names,
-        (*more, item) if table.item_last else (item, *more),
+        columns,
     )

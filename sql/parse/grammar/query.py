@@ -169,6 +169,8 @@ class Parser(StarParser):
         locks = []
         while self._word("for"):
             token = self._curr
+            if self._take("for", "read", "only"):  # of cursors; it locks nothing
+                continue
             for strength in ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"):
                 if self._take("for", *strength.lower().split()):
                     break
