@@ -84,7 +84,7 @@ class Environment:
         self.coordinator = coordinator
         self.plans = PlanCache()
         self.planning_cost = PlanningCost()
-        self._data_directory = data_directory
+        self.server_settings = {"data_directory": data_directory}  # as its options say
         self.sessions: dict[int, Session] = {}
         self._pids = count(1)
         self._tasks: list[asyncio.Task[None]] = []
@@ -328,7 +328,8 @@ class Environment:
         if startup.login is not None and not is_same_login(startup.login, role):
             raise InvalidAuthorization(f'role "{startup.user}" has changed during the login')
         first = FirstSettings(state, role, startup)
-        first.variables.set_fixed("data_directory", self._data_directory)
+        for name, value in self.server_settings.items():
+            first.variables.set_fixed(name, value)
         pid = next(self._pids)
         session = Session(self, pid, role, first.variables, startup.peer, startup.key_bytes)
         session.encryption = startup.encryption

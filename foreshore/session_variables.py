@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from foreshore.errors import CantChangeRuntimeParam, InvalidParameterValue, UndefinedObject
+from foreshore.postgres_settings import postgres_settings
 from foreshore.settings import VARIABLES, join_names, split_names
 
 OF_ROLES = frozenset(("role", "session_authorization", "is_superuser"))
@@ -51,15 +52,21 @@ class Variables(dict[str, str]):
 
     def show_if_known(self, name: str) -> str | None:
         """Return the value for SHOW; None if there is no such variable."""
-        return self.get(self._key(name))
+        key = self._key(name)
+        value = self.get(key)
+        return self._default(key) if value is None and key in VARIABLES else value
+
+    def reset_value(self, name: str) -> str:
+        """Return the value that RESET gives a variable."""
+        return self._default(self._key(name))
 
     def show_all(self) -> Iterator[tuple[str, str, str]]:
         """Yield name, value and description of all, in order."""
-        for key in sorted(self):
+        for key in sorted(self.keys() | VARIABLES.keys()):
             known = VARIABLES.get(key)
             yield (
                 known.name if known else key,
-                self[key],
+                self.show(key),
                 known.description if known else "",
             )
 
@@ -75,8 +82,10 @@ class Variables(dict[str, str]):
                 return
         else:
             value = self._parse(name, values)
-            if known is not None and known.fixed and value != self[key]:
-                raise CantChangeRuntimeParam(f'parameter "{known.name}" cannot be changed')
+            if known is not None and known.fixed and value != self.show(key):
+                setting = postgres_settings().get(key)
+                why = (setting and setting.refusal) or "cannot be changed"
+                raise CantChangeRuntimeParam(f'parameter "{known.name}" {why}')
         self.assign(key, value, local=local)
 
     def assign(self, key: str, value: str, *, local: bool = False) -> None:
@@ -108,14 +117,15 @@ class Variables(dict[str, str]):
         for key in list(self):
             if key not in _OF_TRANSACTION and key not in OF_ROLES:
                 self[key] = default = self._default(key)
-                if default == _DEFAULTS.get(key):
+                if key in VARIABLES and default == VARIABLES[key].default:
                     kept.pop(key, None)
                 else:
                     kept[key] = default
         self._set = kept
 
     def _default(self, key: str) -> str:
-        return self._defaults.get(key, _DEFAULTS.get(key, ""))
+        known = VARIABLES.get(key)
+        return self._defaults.get(key, known.default if known is not None else "")
 
     def commit(self) -> None:
         """Keep the values set in the transaction, except local ones."""
@@ -184,7 +194,10 @@ class Variables(dict[str, str]):
         return known.kind(known.name, ", ".join(values))
 
 
-_DEFAULTS: Mapping[str, str] = {name: each.default for name, each in VARIABLES.items()}
+# The values that each session has; others are those of `VARIABLES` until they are set.
+_DEFAULTS: Mapping[str, str] = {
+    name: each.default for name, each in VARIABLES.items() if each.is_own
+}
 _REPORTED = tuple(name for name, each in VARIABLES.items() if each.report)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from zoneinfo import available_timezones
 
-from foreshore import tuning_settings
 from foreshore.calendar import zone_named
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
+from foreshore.postgres_settings import PostgresSetting, postgres_settings
 from foreshore.sizes import bytes_of, shown
 
 SERVER_VERSION = "15.0"
@@ -45,29 +45,26 @@ def boolean(name: str, value: str) -> str:
     raise InvalidParameterValue(f'parameter "{name}" requires a Boolean value')
 
 
-def choice(*values: str) -> Kind:
-    """Take one of `values`, whatever its case."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kind that takes one of `values`, whatever its case."""
 
-    def parse(name: str, value: str) -> str:
-        for each in values:
+    values: tuple[str, ...]
+
+    def __call__(self, name: str, value: str) -> str:
+        """Return the value as it is spelled in `values`."""
+        for each in self.values:
             if each.lower() == value.strip().lower():
                 return each
         raise InvalidParameterValue(
             f'invalid value for parameter "{name}": "{value}"',
-            hint=f"Available values: {', '.join(values)}.",
+            hint=f"Available values: {', '.join(self.values)}.",
         )
 
-    return parse
 
-
-_AMOUNT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*(B|kB|MB|GB|TB)?\Z")
-
-
-def amount(name: str, value: str) -> str:
-    """Take a number, or a size with its unit."""
-    if _AMOUNT.match(value.strip()) is None:
-        raise _invalid(name, value)
-    return value.strip()
+def choice(*values: str) -> Kind:
+    """Take one of `values`."""
+    return Choice(values)
 
 
 def byte_size(name: str, value: str) -> str:
@@ -249,6 +246,7 @@ class Variable:
     superuser: bool = False  # only superusers may set it
     hidden: bool = False  # only superusers may see it
     server: bool = False  # the server's own, set by ALTER SYSTEM alone
+    is_own: bool = True  # has an effect; each session has its value
 
 
 NO_EFFECT = "Has no effect; it tunes PostgreSQL."
@@ -420,21 +418,44 @@ _ALL = (
     Variable("transaction_deferrable", boolean, "off"),
     Variable("welcome_message", boolean, "on"),
     Variable("xmloption", choice("content", "document"), "content"),
-    *(
-        Variable(name, boolean, "off" if name in tuning_settings.OFF else "on", NO_EFFECT)
-        for name in tuning_settings.SWITCHES
-    ),
-    *(
-        Variable(name, amount, default, NO_EFFECT)
-        for name, default in tuning_settings.NUMBERS.items()
-    ),
-    *(
-        Variable(name, choice(*words), words[0], NO_EFFECT)
-        for name, words in tuning_settings.CHOICES.items()
-    ),
 )
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
-VARIABLES: Mapping[str, Variable] = {each.name.lower(): each for each in _ALL}
+_OWN = {each.name.lower(): each for each in _ALL}
+
+
+def _only_default(setting: PostgresSetting, kind: Kind) -> Kind:
+    """Return a kind that takes no other value than the setting's default."""
+
+    def parse(name: str, value: str) -> str:
+        if kind(name, value) != setting.default:
+            raise FeatureNotSupported(f'parameter "{name}" cannot be set to "{value}"')
+        return setting.default
+
+    return parse
+
+
+def _of_postgresql(setting: PostgresSetting) -> Variable:
+    """Return the variable of a setting of PostgreSQL that has no effect here."""
+    kinds: dict[str, Kind] = {"bool": boolean, "enum": choice(*setting.words), "string": text}
+    kind = kinds.get(setting.type) or (lambda _, value: setting.checked(value))
+    if setting.is_kept:
+        kind = _only_default(setting, kind)
+    return Variable(
+        setting.name,
+        kind,
+        setting.default,
+        NO_EFFECT,
+        fixed=bool(setting.refusal),
+        superuser=setting.context == "superuser",
+        is_own=False,
+    )
+
+
+VARIABLES: Mapping[str, Variable] = _OWN | {
+    name: _of_postgresql(setting)
+    for name, setting in postgres_settings().items()
+    if name not in _OWN
+}
 
 
 def split_names(text: str, separator: str = ",") -> tuple[str, ...]:

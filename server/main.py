@@ -133,6 +133,9 @@ async def serve(options: ServeOptions) -> None:
             await http.listen(ports[1])
         lease = await closing.enter_async_context(Lease(storage.check_owned))
         environment.configured_by(configuration)
+        environment.server_settings["max_connections"] = str(max_connections)
+        reserved = str(options.superuser_reserved_connections)
+        environment.server_settings["superuser_reserved_connections"] = reserved
         environment.unlock_secrets(key)
         environment.let_copy(options.copy_dir, options.data_dir)
         if options.audit_interval:

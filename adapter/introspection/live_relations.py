@@ -62,7 +62,8 @@ def _settings(context: StatementContext) -> Iterator[Row]:
     for name, value, description in visible_settings(
         context.planner.state, context.role, context.variables
     ):
-        yield {"name": name, "setting": value, "short_desc": description}
+        reset = context.variables.reset_value(name)
+        yield {"name": name, "setting": value, "short_desc": description, "reset_val": reset}
 
 
 def _connection_rules(context: StatementContext) -> Iterable[Row]:

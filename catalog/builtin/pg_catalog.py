@@ -29,6 +29,7 @@ from foreshore.catalog.builtin.relation import (
     nothing,
 )
 from foreshore.catalog.builtin.rights import SUPERUSER_OID, memberships, shown, shown_of_column
+from foreshore.catalog.builtin.settings import settings_rows
 from foreshore.catalog.builtin.user_functions import proc_rows
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
@@ -76,7 +77,7 @@ def relations() -> Iterator[Declaration]:
         "pg_sequence": _sequence,
         "pg_policy": policy_rows,
         "pg_locks": _locks,
-        "pg_settings": _settings,
+        "pg_settings": settings_rows,
         "pg_shdescription": _shdescription,
         "pg_stat_activity": _stat_activity,
         "pg_stat_user_tables": _stat_user_tables,
@@ -480,17 +481,6 @@ def _timezone_abbrevs(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for each in abbreviations():
         offset = (0, 0, each.offset * 1_000_000)
         yield {"abbrev": each.abbreviation, "utc_offset": offset, "is_dst": each.is_summer}
-
-
-def _settings(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    constant = {
-        "category": "Foreshore",
-        "context": "user",
-        "vartype": "string",
-        "source": "session",
-    }
-    for each in snapshot.live("pg_settings"):
-        yield {**each, **constant}
 
 
 def _stat_activity(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
