@@ -120,6 +120,8 @@ class State:
     # Objects as they were read, with the values of their rows, where this version would write
     # other ones: it is those rows that a change takes away.
     as_read: Mapping[str, tuple[Object, str]] = field(default_factory=lambda: MappingProxyType({}))
+    # Tables by the schema and the name of a unique constraint or index.
+    keys: Mapping[tuple[str, str], str] = field(default_factory=lambda: MappingProxyType({}))
     # What was asked of this version; see `altered_below`.
     _altered: dict[frozenset[GlobalId], dict[GlobalId, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -236,16 +238,8 @@ class State:
 
     def with_key(self, schema: str, name: str) -> Item | None:
         """Return the table of the schema with a unique constraint or index of this name."""
-        return next(
-            (
-                item
-                for item in self.all(Item)
-                if item.constraints and item.schema == schema
-                for constraint in item.constraints
-                if constraint.has_index and constraint.name == name
-            ),
-            None,
-        )
+        id = self.keys.get((schema, name))
+        return None if id is None else self.item(GlobalId(id))
 
     def _named(self, type: type[O], space: str, parent: str | None, name: str) -> O | None:
         id = self.names.get((space, parent, name))
@@ -423,6 +417,8 @@ class State:
         assert max(counts.values(), default=1) == 1, "two objects share an oid"
         oids = {item.oid: item.id for item in self.all(Item)}
         assert oids == self.oids, "an oid is stale"
+        keys = {name: item.id for item in self.all(Item) for name in _names_of_keys(item)}
+        assert keys == self.keys, "the name of a key is stale"
 
 
 def parent_of(each: Object) -> str | None:
@@ -453,15 +449,22 @@ def name_key(each: Object) -> NameKey:
     return (each.collection, parent_of(each), each.name)
 
 
+def _names_of_keys(item: Item) -> Iterator[tuple[str, str]]:
+    """Yield the schema and names of the indexes of a table's constraints."""
+    return ((item.schema, each.name) for each in item.constraints if each.has_index)
+
+
 def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
     """Return a new version of `state` with objects added, replaced or (None) removed."""
     objects, names, oids = dict(state.objects), dict(state.names), dict(state.oids)
-    dependents = dict(state.dependents)
+    dependents, keys = dict(state.dependents), dict(state.keys)
     for id in changes:
         old = objects.pop(id, None)
         if old is not None:
             del names[name_key(old)]
             if isinstance(old, Item):
+                for name in _names_of_keys(old):
+                    keys.pop(name, None)
                 del oids[old.oid]
                 for need in old.depends_on:
                     left = dependents.get(need, frozenset()) - {id}
@@ -476,6 +479,7 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
                 raise InternalError(f"{new.kind} {new.name!r} is in the catalog twice")
             objects[id], names[key] = new, id
             if isinstance(new, Item):
+                keys.update(dict.fromkeys(_names_of_keys(new), id))
                 oids[new.oid] = id
                 for used in new.depends_on:
                     dependents[used] = dependents.get(used, frozenset()) | {id}
@@ -488,6 +492,7 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
         _parts(state, changes),
         oids,
         state.as_read,
+        keys,
     )
 
 
@@ -527,6 +532,7 @@ def with_allotted(state: State, space: str, number: int) -> State:
         state.parts,
         state.oids,
         state.as_read,
+        state.keys,
     )
 
 
