@@ -32,7 +32,7 @@ from foreshore.sql.rewrite.policy_texts import policy_texts, shown
 # Relations that depend on more than the catalog.
 _MOVING = LIVE.keys() | frozenset(
     "mz_sessions mz_frontiers mz_wallclock_global_lag mz_materialization_lag mz_subscriptions"
-    " pg_sequences".split()
+    " mz_recent_storage_usage pg_sequences".split()
 )
 # Relations that depend on the search path, as does the information schema: it shows temporary
 # objects only to their session, whose temporary schema is in the path.

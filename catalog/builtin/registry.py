@@ -6,7 +6,13 @@ Ids of builtins are never stored: stored SQL names them, and is planned again at
 from functools import cache
 from itertools import chain
 
-from foreshore.catalog.builtin import further, information_schema, mz_catalog, pg_catalog
+from foreshore.catalog.builtin import (
+    further,
+    information_schema,
+    mz_catalog,
+    mz_further,
+    pg_catalog,
+)
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Relation
@@ -23,6 +29,7 @@ def all_builtins() -> tuple[Builtin, ...]:
         information_schema.relations(),
         further.standard_relations(),
         mz_catalog.relations(),
+        mz_further.relations(),
     )
     return tuple(each.with_id(number) for number, each in enumerate(declared))
 

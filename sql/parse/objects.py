@@ -52,6 +52,11 @@ _SHOWN = (
     ("role", "membership"),
     ("privileges",),
     ("default", "privileges"),
+    ("sources",),
+    ("sinks",),
+    ("connections",),
+    ("types",),
+    ("network", "policies"),
 )
 
 

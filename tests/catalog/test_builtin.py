@@ -8,6 +8,8 @@ from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.catalog import Planned
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 
+SETTING = {"name": "TimeZone", "setting": "UTC", "reset_val": "UTC"}
+
 
 def snapshot() -> IntrospectionSnapshot:
     state = first_state()
@@ -19,7 +21,7 @@ def snapshot() -> IntrospectionSnapshot:
         database="foreshore",
         definition_of=lambda _: "SELECT 1",
         default_of=lambda _, i: "7" if i == 0 else None,
-        live=lambda name: [{"name": "TimeZone", "setting": "UTC"}] if name == "pg_settings" else [],
+        live=lambda name: [SETTING] if name == "pg_settings" else [],
     )
 
 

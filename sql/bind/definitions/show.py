@@ -114,6 +114,22 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
             return "SELECT o.name" + _IN_SCHEMA.format(
                 relation="mz_secrets", where=_schema(planning, within)
             )
+        case "sources" | "sinks":
+            return "SELECT o.name, o.type, c.name AS cluster" + _IN_SCHEMA.format(
+                relation=f"mz_{statement.what} o "
+                "LEFT JOIN mz_catalog.mz_clusters c ON c.id = o.cluster_id",
+                where=_schema(planning, within),
+            ).replace(" o\n", "\n", 1)
+        case "connections":
+            return "SELECT o.name, o.type" + _IN_SCHEMA.format(
+                relation="mz_connections", where=_schema(planning, within)
+            )
+        case "types":
+            return "SELECT o.name" + _IN_SCHEMA.format(
+                relation="mz_types", where=_schema(planning, within)
+            )
+        case "network policies":
+            return "SELECT p.name FROM mz_internal.mz_network_policies p"
         case "clusters":
             return (
                 "SELECT c.name, (SELECT string_agg(r.name || ' (' || r.size || CASE r.workers "

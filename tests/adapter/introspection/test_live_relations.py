@@ -18,7 +18,7 @@ async def test_live_rows_have_oids_and_constants_of_the_catalog(env: TestEnviron
             "t|foreshore|foreshore|client backend|f"
         ),
         "SELECT setting, category, context, vartype, source FROM pg_settings WHERE name = 'jit'": (
-            "off|Foreshore|user|string|session"
+            "off|Query Tuning / Other Planner Options|user|bool|default"
         ),
         "SELECT s.size_bytes = pg_table_size('sized') FROM mz_internal.mz_storage_sizes s"
         " JOIN pg_class c USING (oid) WHERE relname = 'sized'": "t",
