@@ -406,11 +406,6 @@ class Transaction:
         }
         self.state = with_objects(self.state, changes)
 
-    def name_columns(self, view: Item, create_sql: str, stored: Sequence[str]) -> Item:
-        """Give a view's columns the names in `create_sql`; a shard has them as `stored`."""
-        names = tuple(stored) or msgspec.UNSET
-        return self.put(msgspec.structs.replace(view, create_sql=create_sql, stored_names=names))
-
     def alter_index(self, index: Item, create_sql: str) -> Item:
         """Replace the statement of `index` by an equivalent one."""
         return self.put(msgspec.structs.replace(index, create_sql=create_sql))

@@ -33,7 +33,6 @@ _CATALOG = {
     "mz_base_types": "id text",
     "mz_cluster_replica_sizes": "size text, processes int8?, workers int8?, cpu_nano_cores int8?,"
     "memory_bytes int8?, disk_bytes int8?, credits_per_hour numeric?",
-    "mz_connections": f"{_OBJECT}, type text, {_CREATED}",
     "mz_egress_ips": "egress_ip text, prefix_length int4, cidr text",
     "mz_functions": f"{_OBJECT}, argument_type_ids text[], variadic_argument_type_id text?,"
     "return_type_id text?, returns_set bool, owner_id text",
@@ -47,11 +46,6 @@ _CATALOG = {
     "mz_operators": "oid oid, name text, argument_type_ids text[], return_type_id text?",
     "mz_pseudo_types": "id text",
     "mz_recent_storage_usage": "object_id text, size_bytes int8?",
-    "mz_sinks": f"{_OBJECT}, type text, connection_id text?, size text?, envelope_type text?,"
-    "format text?, key_format text?, value_format text?, cluster_id text, owner_id text,"
-    "create_sql text, redacted_create_sql text",
-    "mz_sources": f"{_OBJECT}, type text, connection_id text?, size text?, envelope_type text?,"
-    f"key_format text?, value_format text?, cluster_id text?, {_CREATED}",
     "mz_ssh_tunnel_connections": "id text, public_key_1 text, public_key_2 text",
     "mz_storage_usage": "object_id text, size_bytes int8, collection_timestamp timestamptz",
     "mz_timezone_abbreviations": "abbreviation text, utc_offset interval?, dst bool?,"
@@ -80,9 +74,6 @@ _INTERNAL = {
     "value_format text?",
     "mz_materialization_dependencies": "object_id text, dependency_id text",
     "mz_mysql_source_tables": "id text, schema_name text, table_name text",
-    "mz_network_policies": "id text, name text, owner_id text, privileges text[], oid oid",
-    "mz_network_policy_rules": "name text, policy_id text, action text, address text,"
-    "direction text",
     "mz_notices": "id text, notice_type text, message text, hint text, action text?,"
     "redacted_message text?, redacted_hint text?, redacted_action text?, action_type text?,"
     "object_id text?, created_at timestamptz",

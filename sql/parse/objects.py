@@ -56,7 +56,6 @@ _SHOWN = (
     ("sinks",),
     ("connections",),
     ("types",),
-    ("network", "policies"),
 )
 
 

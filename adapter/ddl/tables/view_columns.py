@@ -4,6 +4,8 @@ The view's statement gets a list of column names. Views over it keep the names t
 for a table (`catalog/known_columns.py`), and so does the shard of a materialized view.
 """
 
+import msgspec
+
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import refuse_reserved
@@ -45,7 +47,13 @@ async def rename_column(context: StatementContext, plan: RenameViewColumn) -> Co
     names = [plan.to if name == plan.column else name for name in old.names]
     change = context.catalog_change()
     stored = (old.stored or old.names) if found.type == "materialized view" else ()
-    item = change.name_columns(found, with_columns_named(found.create_sql, names), stored)
+    item = change.put(
+        msgspec.structs.replace(
+            found,
+            create_sql=with_columns_named(found.create_sql, names),
+            stored_names=stored or msgspec.UNSET,
+        )
+    )
     change.planned[item.id] = plan_item(change.state, context.planner.reader().planned, item)
     renamed = rename_dependents_columns(change, item.id, old.names, names)
     await blocking.run(None, follow_names, context, change.state.item(item.id), renamed)

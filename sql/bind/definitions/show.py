@@ -128,8 +128,6 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
             return "SELECT o.name" + _IN_SCHEMA.format(
                 relation="mz_types", where=_schema(planning, within)
             )
-        case "network policies":
-            return "SELECT p.name FROM mz_internal.mz_network_policies p"
         case "clusters":
             return (
                 "SELECT c.name, (SELECT string_agg(r.name || ' (' || r.size || CASE r.workers "
