@@ -26,6 +26,12 @@ def bind_create_unique_index(
     tag = "CREATE INDEX"
     with located(statement.on.at):
         item = planning.catalog.resolve_item(statement.on.name)
+    if item.kind == "materialized view":
+        raise FeatureNotSupported(
+            "unique indexes on materialized views are not supported",
+            hint="CREATE INDEX without UNIQUE makes the same reads fast.",
+            position=statement.on.at + 1,
+        )
     require_table(item)
     index = statement.index
     for column, at in index.columns:
