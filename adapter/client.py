@@ -263,6 +263,18 @@ class AtHand(Protocol):
     def end(self, last: Any) -> None:
         """End the transaction, whose `last` statement this was."""
 
+    def changes(self, name: str) -> "Statement | None":
+        """Return the prepared statement, if it changes rows and may run without waiting."""
+
+    def change(
+        self, statement: Any, args: Sequence[Datum], landed: Callable[[str | None], None]
+    ) -> bool:
+        """Run a statement of `changes` as a transaction of its own; return whether it ran.
+
+        `landed` is called later, and nothing else of the session before it: with the tag once it
+        has committed, or with None if nothing has happened, and the ordinary calls are to be made.
+        """
+
 
 class Session(Protocol):
     """The session of one connection."""

@@ -9,7 +9,8 @@ them: no task wakes, no portal or transaction is made, and the answer is one wri
     Query           of one statement
 
 and several of these before one Sync. If anything else is among them, or a row is not at hand,
-nothing has happened, and all are left in the reader to the connection's task.
+nothing has happened, and all are left in the reader to the connection's task. A Bind, Execute and
+Sync that change rows are for `changes_at_hand.py`.
 """
 
 import logging
@@ -21,6 +22,7 @@ from foreshore.adapter.client import Session, Statement
 from foreshore.output_style import OutputStyle
 from foreshore.server import message, metrics
 from foreshore.server.answers import Answer, Answers
+from foreshore.server.changes_at_hand import ChangesAtHand
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.parameters import Decode, decoder
 from foreshore.server.wire import Wire
@@ -72,7 +74,15 @@ class _Shape(NamedTuple):
 class AnswersAtHand:
     """The requests of one connection whose answers are at hand."""
 
-    def __init__(self, wire: Wire, session: Session, encoder: Encoder, answers: Answers) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        session: Session,
+        encoder: Encoder,
+        answers: Answers,
+        changes: ChangesAtHand,
+    ) -> None:
+        self._changes = changes
         self.paused = False  # the last `answer` ended so that others have their turn
         self._wire = wire
         self._session = session
@@ -85,11 +95,11 @@ class AnswersAtHand:
 
     def answer(self) -> bool:
         """Answer what has arrived; return whether something is left, which the task handles."""
-        wire, reader = self._wire, self._wire.reader
+        wire, reader, changes = self._wire, self._wire.reader, self._changes
         answered, self.paused = 0, False
         begin = wire.gathered
         try:
-            while wire.is_open and (ahead := reader.ahead()) is not None:
+            while not changes.in_flight and wire.is_open and (ahead := reader.ahead()) is not None:
                 if answered >= MOST or wire.gathered - begin >= MOST_BYTES:
                     self.paused = True
                     break
@@ -102,7 +112,7 @@ class AnswersAtHand:
         if answered:
             metrics.STATEMENTS.inc(answered)
             wire.flush()
-        return reader.buffered > 0
+        return reader.buffered > 0 and not changes.in_flight
 
     def _transaction(self, data: bytes, at: int) -> int:
         """Answer the messages from `at` up to a Sync; return how many statements they ran.
@@ -120,6 +130,8 @@ class AnswersAtHand:
         finally:
             if not count:
                 at_hand.restore(unnamed)
+        if not count and code == _BIND:
+            self._changes.begin(data, at)
         return count
 
     def _pipeline(self, data: bytes, at: int) -> int:

@@ -36,6 +36,7 @@ from foreshore.server import copying, message, metrics
 from foreshore.server.answers import Answers
 from foreshore.server.at_hand import AnswersAtHand
 from foreshore.server.batches import Batches
+from foreshore.server.changes_at_hand import ChangesAtHand
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
 from foreshore.server.parameters import arguments
@@ -68,7 +69,8 @@ class Conversation:
         session.when_notified(self._send_notifications)
         wire.reopened = self._send_notifications
         wire.interruptible = session.interruptible
-        self._answers = AnswersAtHand(wire, session, self._encoder, answers)
+        self._changes = ChangesAtHand(wire, session, self._ready)
+        self._answers = AnswersAtHand(wire, session, self._encoder, answers, self._changes)
         self._batches = Batches(wire, session)
 
     async def run(self) -> None:
@@ -125,6 +127,8 @@ class Conversation:
             return await wire.next()
         is_left = answers.answer()
         while True:
+            if self._changes.in_flight and not wire.is_connected:  # the client waits for nothing
+                await self._changes.landed()
             if is_left and answers.paused:
                 await asyncio.sleep(0)
                 is_left = answers.answer()

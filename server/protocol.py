@@ -158,6 +158,10 @@ class MessageReader:
         """Go on at a place in what `ahead` has returned."""
         self._at = at
 
+    def put_back(self, data: bytes) -> None:
+        """Return bytes that `skip_to` went past, which come before all that is left."""
+        self._data, self._at = data + self._data[self._at :], 0
+
     def upcoming(self) -> int | None:
         """Return the type of the next message as soon as its first byte has arrived."""
         return self._data[self._at] if self._has(1) else None

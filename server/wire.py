@@ -67,12 +67,25 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Keep the bytes and wake the task if it waits for input."""
         self.reader.feed(data)
-        if self._waiter is not None:
-            if not self._waiter.done() and (self._answer is None or self._answer()):
-                self._waiter.set_result(None)
-        elif self.reader.buffered > READ_AHEAD and self._reading:
+        self._look()
+        if self.reader.buffered > READ_AHEAD and self._reading:
             self._transport.pause_reading()
             self._reading = False
+
+    def go_on(self) -> None:
+        """Look again at what has arrived, for which the task waits."""
+        if not self._reading:
+            self._transport.resume_reading()
+            self._reading = True
+        self._look()
+
+    def _look(self) -> None:
+        """Wake the task if it waits for input, and that is not answered without it."""
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if self._answer is None or self._answer():
+            waiter.set_result(None)
 
     def eof_received(self) -> bool:
         """Treat the end of input as a disconnect: the client will not read the answers."""
@@ -133,6 +146,11 @@ class Wire(asyncio.Protocol):
         socket.set_protocol(layer)
         self._transport = self.tls = layer
         layer.deliver()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client has not closed the connection."""
+        return not self._disconnected
 
     @property
     def is_open(self) -> bool:

@@ -1,21 +1,36 @@
 """Statements of a session that are answered without waiting, in the callback that received them.
 
-Between two awaits nothing changes, so several of them are one transaction at one time. It is begun
-only outside of any other, reads, and leaves nothing behind. A plan is found valid once for each
-state of the catalog and of the session's variables.
+Between two awaits nothing changes, so several reads are one transaction at one time. It is begun
+only outside of any other, and leaves nothing behind. A plan is found valid once for each state of
+the catalog and of the session's variables.
+
+A change of rows by VALUES or by a key, which is a transaction of its own, runs as any statement
+does, but must not wait for anything before it joins its group (`change`). If it would, or fails, it
+is undone, and the caller makes the ordinary calls.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from foreshore.adapter.client import RowsAtHand
+from foreshore.adapter import dispatch
+from foreshore.adapter.client import Completed, RowsAtHand
 from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows
 from foreshore.adapter.rights.authorize import is_allowed
 from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.transaction.commit import write_of
+from foreshore.sql.plan import Delete, Insert, Update
+from foreshore.sql.rewrite.values_template import MOST_IN_PASSING
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
+
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 
 class StatementsAtHand:
@@ -98,6 +113,56 @@ class StatementsAtHand:
         session.activity.ran(last.syntax.text)
         session.told()
 
+    def changes(self, name: str) -> Prepared | None:
+        """Return a prepared statement that changes rows, if it may run without waiting."""
+        session = self._session
+        prepared = session.statements.get(name)
+        if prepared is None or not _changes_at_once(prepared):
+            return None
+        if not session.planner.is_valid(prepared) or not session.transactions.may_submit():
+            return None
+        assert isinstance(prepared.plan, Insert | Update | Delete)
+        state, table = session.coordinator.state, prepared.plan.table
+        if state.foreign_keys_of(table) or state.references_to(table):
+            return None
+        return prepared
+
+    def change(
+        self, prepared: Prepared, args: Sequence[Datum], landed: Callable[[str | None], None]
+    ) -> bool:
+        """Run a statement of `changes`, as a transaction of its own; return whether it ran.
+
+        `landed` is called later: with its tag once it has committed, or with None if nothing has
+        happened, so that the statement is to run as any other.
+        """
+        session, transactions = self._session, self._session.transactions
+        assert prepared.syntax is not None
+        session.activity.begin(prepared.syntax.text)
+        session.is_one_of_several = False
+        transaction = transactions.begin()
+        try:
+            context = session.context(prepared, args, alone=True)
+            outcome = _at_once(dispatch.run(session, context))
+            if not isinstance(outcome, Completed) or session.notice.waiting:
+                raise _Waits
+            tag, write = outcome.tag, _at_once(write_of(context, {}))
+            if write.lock_timeout_ms or write.moves or not transaction.has_effects:
+                raise _Waits
+
+            def ended(has_committed: bool) -> None:
+                session.activity.end()
+                session.told()
+                landed(tag if has_committed else None)
+
+            transactions.submit(write, ended)
+        except Exception as error:  # what runs it as any other meets it, too
+            logger.debug("not at once: %s", error)
+            session.notice.drain()
+            _at_once(transactions.rollback())
+            session.activity.end()
+            return False
+        return True
+
     def _is_valid(self, prepared: Prepared) -> bool:
         """Whether the plan is valid, also as to the inputs and what answers for them."""
         session, coordinator = self._session, self._session.coordinator
@@ -113,3 +178,39 @@ class StatementsAtHand:
             return True
         cluster = coordinator.state.cluster(session.cluster)
         return cluster is not None and coordinator.has_replica(cluster.id)
+
+
+class _Waits(Exception):
+    """A statement would wait for something."""
+
+
+def _at_once(work: Coroutine[Any, Any, R]) -> R:
+    """Return what `work` gives without waiting; it is cancelled, and raises, if it would wait."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    try:
+        work.throw(asyncio.CancelledError())
+    except asyncio.CancelledError:
+        raise _Waits from None
+    work.close()
+    raise _Waits
+
+
+def _changes_at_once(prepared: Prepared) -> bool:
+    """Whether a statement changes rows of VALUES, or the row under a key, and returns none."""
+    if prepared.takes_names:
+        return False
+    match prepared.plan:
+        case Insert(returning=None, as_of=None, on_conflict=None):
+            template = prepared.template
+            return (
+                template is not None
+                and not template.calls
+                and len(template.cells) <= MOST_IN_PASSING
+            )
+        case Update(returning=None) | Delete(returning=None):
+            return prepared.point is not None
+        case _:
+            return False

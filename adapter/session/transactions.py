@@ -6,6 +6,7 @@ and commits with the last of them, before that returns anything. A statement tha
 transaction commits within its attempts (`Session.attempt`), so it runs again if that fails.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +17,13 @@ from foreshore.adapter.session.activity import Interrupts
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.transaction import commit as committing
+from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
 from foreshore.notifications import Inbox
 from foreshore.session_variables import Mark, Variables
 from foreshore.sql import plan as plans
+from foreshore.update import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +137,44 @@ class Transactions:
             except BaseException:
                 await self.rollback()
                 raise
+        self._has_committed(transaction)
+
+    def _has_committed(self, transaction: Transaction) -> None:
         self._send_signals(transaction)
         self._end(transaction)
         if self._variables.touched:
             self._variables.commit()
         self._end_portals(committed=True)
+
+    def may_submit(self) -> bool:
+        """Whether a transaction that writes rows of tables would have to wait for nobody."""
+        return (
+            self._temporary_schema not in self._coordinator.state.parts
+            and not self._coordinator.locks.tables
+        )
+
+    def submit(self, write: Write, landed: Callable[[bool], None]) -> None:
+        """Let `write`, all effects of the running transaction, join the next group.
+
+        `landed` is called when the transaction has ended: with whether it has committed, or all is
+        as if it had never begun. Nothing interrupts it until then.
+        """
+        transaction, shelter = self.running, self._interrupts.sheltered()
+        assert transaction is not None
+
+        def ended(done: asyncio.Future[Timestamp]) -> None:
+            has_committed = not done.cancelled() and done.exception() is None
+            if self.running is transaction:  # otherwise the client has gone
+                if has_committed:
+                    self._has_committed(transaction)
+                else:
+                    self._end(transaction)
+                landed(has_committed)
+            shelter.__exit__(None, None, None)
+
+        done = self._coordinator.group.submit(write)
+        shelter.__enter__()
+        done.add_done_callback(ended)
 
     async def _commit_effects(self, transaction: Transaction) -> None:
         context = self._context()

@@ -63,7 +63,7 @@ async def commit_effects(context: StatementContext, visible: Callable[[], None])
     coordinator, transaction = context.coordinator, context.transaction
     catalog, staged = transaction.catalog, transaction.staged
     altered = {} if catalog is None else altered_indexes(context)
-    write = await _write_of(context, altered)
+    write = await write_of(context, altered)
     write.applied = lambda time: visible()
     if catalog is not None and catalog.changed:
         contents = {
@@ -84,7 +84,7 @@ async def commit_effects(context: StatementContext, visible: Callable[[], None])
     await coordinator.group.write(write)
 
 
-async def _write_of(
+async def write_of(
     context: StatementContext, altered: Mapping[GlobalId, Mapping[str, KeyIndex]]
 ) -> Write:
     """Return the write of a transaction; rows of `altered` tables are arranged by their keys."""

@@ -268,11 +268,7 @@ class GroupCommit:
         Raises Conflict if what it read has changed, LockNotAvailable if others block its tables
         for too long. After a cancellation the write may still happen.
         """
-        if self._failed is not None:
-            raise _stopped(self._failed)
-        write.done = asyncio.get_running_loop().create_future()
-        self._pending.append(write)
-        self._wake.set()
+        self.submit(write)
         if not write.lock_timeout_ms:
             return await write.done
         timer = asyncio.get_running_loop().call_later(
@@ -282,6 +278,15 @@ class GroupCommit:
             return await write.done
         finally:
             timer.cancel()
+
+    def submit(self, write: Write) -> asyncio.Future[Timestamp]:
+        """Let a write join the next group; return the future of its time, as `write` does."""
+        if self._failed is not None:
+            raise _stopped(self._failed)
+        write.done = asyncio.get_running_loop().create_future()
+        self._pending.append(write)
+        self._wake.set()
+        return write.done
 
     def _give_up(self, write: Write) -> None:
         """Refuse a write that still waits for others who block its tables."""

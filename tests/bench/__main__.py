@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -31,6 +31,7 @@ from foreshore.server.demo.history import History
 from foreshore.server.demo.schema import TABLES, VIEWS
 from tests.bench import subscribe
 from tests.bench.freshness import as_csv
+from tests.bench.freshness import serving as unguarded
 from tests.bench.tpch import SCHEMA, tables
 from tests.harness import (
     Server,
@@ -149,10 +150,9 @@ def rates(name: str, script: str, server: Server, url: str, counts: Sequence[int
 
 @contextmanager
 def both() -> Iterator[tuple[Server, str]]:
-    """Run a Foreshore and a PostgreSQL, with the same tables in both."""
-    with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder, ExitStack() as stack:
-        server = stack.enter_context(serving(Path(folder) / "data"))
-        yield server, stack.enter_context(postgres())
+    """Run a Foreshore, without the tests' guard, and a PostgreSQL, with the same tables in both."""
+    with unguarded() as server, postgres() as url:
+        yield server, url
 
 
 def flights_csv() -> bytes:

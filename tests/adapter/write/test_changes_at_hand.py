@@ -1,0 +1,190 @@
+"""Changes that run in the callback that receives them give what the connection's task gives."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from foreshore.adapter.session.at_hand import StatementsAtHand
+from foreshore.errors import AdminShutdown
+from foreshore.server.lease import Lease
+from tests.adapter.harness import Gate, TestEnvironment
+from tests.adapter.read.test_at_hand import DESCRIBE, SYNC, Client, bind, execute, parse
+
+TABLES = (
+    "DROP TABLE IF EXISTS t, parent CASCADE",
+    "CREATE TABLE t (k int PRIMARY KEY, v int CHECK (v >= 0), s text DEFAULT 'none')",
+    "CREATE TABLE parent (k int PRIMARY KEY)",
+    "INSERT INTO t SELECT i, i, 's' FROM generate_series(1, 9) AS i",
+)
+STATEMENTS = {
+    "insert": "INSERT INTO t VALUES ($1, $2)",
+    "both": "INSERT INTO t (v, k) VALUES ($2, $1), ($2, $1 + 100)",
+    "add": "UPDATE t SET v = v + $2 WHERE k = $1",
+    "delete": "DELETE FROM t WHERE k = $1",
+    "look": "SELECT v, s FROM t WHERE k = $1",
+    "returning": "UPDATE t SET v = v + 1 WHERE k = $1 RETURNING v",
+}
+
+
+def run(name: str, *args: int | None, describe: bool = False) -> bytes:
+    """Return the messages that run a statement in a transaction of its own."""
+    given = [None if arg is None else str(arg).encode() for arg in args]
+    return bind(name, given) + (DESCRIBE if describe else b"") + execute() + SYNC
+
+
+@asynccontextmanager
+async def clients(env: TestEnvironment, *names: str) -> AsyncIterator[list[Client]]:
+    """Connect clients that have prepared the statements."""
+    lease = Lease(lambda: None, lambda: 0.0)
+    await lease.renew()
+    found = []
+    for name in names:
+        client = Client(await env.session(name), lease)
+        await client.ready()
+        for statement, sql in STATEMENTS.items():
+            await client.send(parse(statement, sql) + SYNC)
+        found.append(client)
+    try:
+        yield found
+    finally:
+        for name, client in zip(names, found, strict=True):
+            client.task.cancel()
+            await asyncio.gather(client.task, return_exceptions=True)
+            await client.session.close()
+            env.sessions.pop(name, None)
+
+
+async def contents(env: TestEnvironment) -> str:
+    return await env.ran("s", "SELECT * FROM t ORDER BY k")
+
+
+REQUESTS = (
+    run("insert", 10, 1),
+    run("insert", 10, 2),  # the key is there
+    run("insert", 11, -1),  # breaks the CHECK
+    run("insert", None, 1),
+    run("both", 12, 5, describe=True),
+    run("add", 3, 4, describe=True),
+    run("add", 3, -99),
+    run("add", 99, 1),  # no such row
+    run("add", 2, 2**31),  # not an int
+    run("add", 2, 2**31 - 1),  # the sum is none
+    run("delete", 4),
+    run("delete", 4),
+    run("insert", 4, 4) + run("look", 4) + run("add", 4, 1) + run("look", 4),
+    run("returning", 5),
+    bind("add", [b"6", b"1"]) + execute() + bind("add", [b"7", b"-99"]) + execute() + SYNC,
+    run("look", 6),
+)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each statement that could do so ran at once."""
+    found: list[bool] = []
+    change = StatementsAtHand.change
+
+    def noted(self: StatementsAtHand, *args: Any) -> bool:
+        found.append(change(self, *args))
+        return found[-1]
+
+    monkeypatch.setattr(StatementsAtHand, "change", noted)
+    return found
+
+
+async def test_answers_and_rows_are_those_of_the_task(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, ran: list[bool]
+) -> None:
+    outcomes = []
+    for at_once in (True, False):
+        await env.ran("s", *TABLES)
+        if not at_once:
+            monkeypatch.setattr(StatementsAtHand, "changes", lambda self, name: None)
+        async with clients(env, "one") as (client,):
+            answers = []
+            for request in REQUESTS:
+                client.wire.data_received(request)
+                answers.append(await client.ready(request.count(SYNC)))
+                env.environment.coordinator.check_consistency()
+        outcomes.append((answers, await contents(env)))
+        assert ran.count(True) == 6
+    assert outcomes[0] == outcomes[1]
+
+
+async def test_changes_of_one_group_conflict_as_ever(env: TestEnvironment, ran: list[bool]) -> None:
+    await env.ran("s", *TABLES)
+    async with clients(env, "one", "two") as (one, two):
+        one.wire.data_received(run("insert", 20, 1))
+        two.wire.data_received(run("insert", 20, 2))
+        assert ran == [True, True]
+        answers = [await one.ready(), await two.ready()]
+        assert [b"INSERT 0 1" in each for each in answers] == [True, False]
+        assert b"C23505\0" in answers[1]
+        one.wire.data_received(run("add", 1, 1))
+        two.wire.data_received(run("add", 1, 1))  # waits for the row, so in its task
+        assert ran[2:] == [True, False]
+        assert [await one.ready(), await two.ready()] == [bind_complete(b"UPDATE 1")] * 2
+    assert "1|3|s" in await contents(env)
+
+
+def bind_complete(tag: bytes) -> bytes:
+    """Return the whole answer to a change."""
+    size = (len(tag) + 5).to_bytes(4)
+    return b"2\0\0\0\x04C" + size + tag + b"\0Z\0\0\0\x05I"
+
+
+async def test_change_waits_for_lock_of_a_block(env: TestEnvironment, ran: list[bool]) -> None:
+    await env.ran("s", *TABLES)
+    async with clients(env, "one") as (client,):
+        await env.ran("s", "BEGIN", "UPDATE t SET v = 50 WHERE k = 1")
+        client.wire.data_received(run("add", 1, 1))
+        await asyncio.sleep(0.01)
+        assert not client.transport.written
+        await env.ran("s", "COMMIT")
+        assert await client.ready() == bind_complete(b"UPDATE 1")
+        assert ran == [False]
+    assert "1|51|s" in await contents(env)
+
+
+@pytest.mark.parametrize("then", ["gone", "terminated", "cancelled"])
+async def test_change_in_flight_happens_once(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    await env.ran("s", *TABLES)
+    storage = env.environment.coordinator.storage
+    async with clients(env, "one") as (client,):
+        gate = Gate(monkeypatch, storage, "append")
+        client.wire.data_received(run("add", 1, 1) + run("add", 2, 1))
+        await gate.reached.wait()
+        ended: list[object] = []
+        client.session.when_terminated(ended.append)
+        match then:
+            case "gone":
+                client.wire.eof_received()
+            case "terminated":
+                client.session.terminate(AdminShutdown())
+            case "cancelled":
+                client.session.interrupt(AdminShutdown())
+        await asyncio.sleep(0.01)
+        assert not ended
+        assert not client.transport.written
+        gate.open()
+        answered = await client.ready(2)
+        assert answered == bind_complete(b"UPDATE 1") * 2
+        assert len(ended) == (then == "terminated")
+    rows = await contents(env)
+    assert "1|2|s\n2|3|s" in rows
+
+
+async def test_table_of_foreign_keys_is_left_to_the_task(
+    env: TestEnvironment, ran: list[bool]
+) -> None:
+    await env.ran("s", *TABLES)
+    async with clients(env, "one") as (client,):
+        await env.ran("s", "ALTER TABLE t ADD FOREIGN KEY (v) REFERENCES parent NOT VALID")
+        client.wire.data_received(run("insert", 30, 30))
+        assert b"C23503\0" in await client.ready()
+        assert ran == []
