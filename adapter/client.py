@@ -269,10 +269,11 @@ class AtHand(Protocol):
     def change(
         self, statement: Any, args: Sequence[Datum], landed: Callable[[str | None], None]
     ) -> bool:
-        """Run a statement of `changes` as a transaction of its own; return whether it ran.
+        """Run a statement of `changes`, and commit unless in a block; return whether it ran.
 
-        `landed` is called later, and nothing else of the session before it: with the tag once it
-        has committed, or with None if nothing has happened, and the ordinary calls are to be made.
+        `landed` is called, perhaps later, and nothing else of the session before it: with the tag
+        once it has committed, or with None if nothing has happened, and the ordinary calls are to
+        be made.
         """
 
 

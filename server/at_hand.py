@@ -122,8 +122,10 @@ class AnswersAtHand:
         code, at_hand = data[at], self._at_hand
         if code == _QUERY:
             return self._query(data, at)
-        if (code != _BIND and code != _PARSE) or not at_hand.can_begin():
+        if code != _BIND and code != _PARSE:
             return 0
+        if not at_hand.can_begin():
+            return self._changes.begin(data, at) if code == _BIND else 0
         unnamed, count = at_hand.unnamed(), 0
         try:
             count = self._pipeline(data, at)
@@ -131,7 +133,7 @@ class AnswersAtHand:
             if not count:
                 at_hand.restore(unnamed)
         if not count and code == _BIND:
-            self._changes.begin(data, at)
+            return self._changes.begin(data, at)
         return count
 
     def _pipeline(self, data: bytes, at: int) -> int:

@@ -4,9 +4,10 @@ Between two awaits nothing changes, so several reads are one transaction at one 
 only outside of any other, and leaves nothing behind. A plan is found valid once for each state of
 the catalog and of the session's variables.
 
-A change of rows by VALUES or by a key, which is a transaction of its own, runs as any statement
-does, but must not wait for anything before it joins its group (`change`). If it would, or fails, it
-is undone, and the caller makes the ordinary calls.
+A change of rows by VALUES or by a key runs as any statement does, but must not wait for anything:
+as a transaction of its own until it has joined its group, within a block at all (`change`). So do
+BEGIN and COMMIT. If one would wait, or fails, it is undone, and the caller makes the ordinary
+calls.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows
 from foreshore.adapter.rights.authorize import is_allowed
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.transaction.commit import write_of
-from foreshore.sql.plan import Delete, Insert, Update
+from foreshore.sql.plan import Begin, Commit, Delete, Insert, Update
 from foreshore.sql.rewrite.values_template import MOST_IN_PASSING
 from foreshore.types import Datum
 
@@ -42,14 +43,7 @@ class StatementsAtHand:
     def can_begin(self) -> bool:
         """Whether the session is idle, outside of a transaction, and has nothing to tell."""
         session = self._session
-        return (
-            session.transactions.running is None
-            and not session.portals
-            and not session.portals.streams
-            and not session.interrupts.active
-            and not session.notice.waiting
-            and not session.variables.has_reports
-        )
+        return session.transactions.running is None and not session.portals and self._is_idle()
 
     def statement(self, name: str) -> Prepared | None:
         """Return a prepared statement that may be answered at once."""
@@ -114,54 +108,90 @@ class StatementsAtHand:
         session.told()
 
     def changes(self, name: str) -> Prepared | None:
-        """Return a prepared statement that changes rows, if it may run without waiting."""
+        """Return a prepared statement that changes rows, if it may run now without waiting."""
         session = self._session
-        prepared = session.statements.get(name)
-        if prepared is None or not _changes_at_once(prepared):
+        prepared, running = session.statements.get(name), session.transactions.running
+        if prepared is None or not _changes_at_once(prepared, in_block=running is not None):
             return None
-        if not session.planner.is_valid(prepared) or not session.transactions.may_submit():
+        if running is not None and (
+            not running.block
+            or session.transactions.failed
+            or running.catalog is not None
+            or not session.portals.keys() <= {""}  # which a Bind replaces
+            or not self._is_idle()
+        ):
             return None
-        assert isinstance(prepared.plan, Insert | Update | Delete)
-        state, table = session.coordinator.state, prepared.plan.table
-        if state.foreign_keys_of(table) or state.references_to(table):
+        if not session.planner.is_valid(prepared):
             return None
+        if isinstance(prepared.plan, Update | Delete) and session.coordinator.locks.is_waited_for:
+            return None
+        if isinstance(prepared.plan, Insert | Update | Delete):
+            state, table = session.coordinator.state, prepared.plan.table
+            if state.foreign_keys_of(table) or state.references_to(table):
+                return None
         return prepared
 
     def change(
         self, prepared: Prepared, args: Sequence[Datum], landed: Callable[[str | None], None]
     ) -> bool:
-        """Run a statement of `changes`, as a transaction of its own; return whether it ran.
+        """Run a statement of `changes`; return whether it ran.
 
-        `landed` is called later: with its tag once it has committed, or with None if nothing has
-        happened, so that the statement is to run as any other.
+        `landed` is called, perhaps later: with its tag once that is certain, or with None if
+        nothing has happened, so that the statement is to run as any other.
         """
         session, transactions = self._session, self._session.transactions
         assert prepared.syntax is not None
         session.activity.begin(prepared.syntax.text)
         session.is_one_of_several = False
+        session.portals.close("")
+        is_alone = transactions.running is None
         transaction = transactions.begin()
+        undo = transactions.before_statement()
+
+        def ended(tag: str | None) -> None:
+            session.activity.end()
+            session.told()
+            landed(tag)
+
+        def committed(has_committed: bool) -> None:
+            ended(tag if has_committed else None)
+
         try:
-            context = session.context(prepared, args, alone=True)
-            outcome = _at_once(dispatch.run(session, context))
-            if not isinstance(outcome, Completed) or session.notice.waiting:
+            context = session.context(prepared, args, alone=is_alone)
+            if isinstance(prepared.plan, Commit):
+                tag = "COMMIT"
+            else:
+                outcome = _at_once(dispatch.run(session, context))
+                if not isinstance(outcome, Completed) or session.notice.waiting:
+                    raise _Waits
+                tag = outcome.tag
+            if transaction.block and not isinstance(prepared.plan, Commit):
+                ended(tag)
+                return True
+            write = _at_once(write_of(context, {})) if transactions.may_submit() else None
+            if write is None or write.lock_timeout_ms or write.moves:
                 raise _Waits
-            tag, write = outcome.tag, _at_once(write_of(context, {}))
-            if write.lock_timeout_ms or write.moves or not transaction.has_effects:
-                raise _Waits
-
-            def ended(has_committed: bool) -> None:
-                session.activity.end()
-                session.told()
-                landed(tag if has_committed else None)
-
-            transactions.submit(write, ended)
+            transactions.submit(write, committed)
         except Exception as error:  # what runs it as any other meets it, too
             logger.debug("not at once: %s", error)
             session.notice.drain()
-            _at_once(transactions.rollback())
+            if is_alone:
+                _at_once(transactions.rollback())
+            else:
+                undo()
             session.activity.end()
             return False
         return True
+
+    def _is_idle(self) -> bool:
+        """Whether nothing runs in the session, and there is nothing to tell."""
+        session = self._session
+        return (
+            not session.portals.streams
+            and not session.interrupts.active
+            and not session.notice.waiting
+            and not session.variables.has_reports
+        )
 
     def _is_valid(self, prepared: Prepared) -> bool:
         """Whether the plan is valid, also as to the inputs and what answers for them."""
@@ -198,11 +228,18 @@ def _at_once(work: Coroutine[Any, Any, R]) -> R:
     raise _Waits
 
 
-def _changes_at_once(prepared: Prepared) -> bool:
-    """Whether a statement changes rows of VALUES, or the row under a key, and returns none."""
+def _changes_at_once(prepared: Prepared, *, in_block: bool) -> bool:
+    """Whether a statement changes rows of VALUES, or the row under a key, and returns none.
+
+    BEGIN outside of a block and COMMIT in one are such statements as well.
+    """
     if prepared.takes_names:
         return False
     match prepared.plan:
+        case Begin():
+            return not in_block
+        case Commit(chain=False):
+            return in_block
         case Insert(returning=None, as_of=None, on_conflict=None):
             template = prepared.template
             return (

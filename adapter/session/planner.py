@@ -39,6 +39,8 @@ from foreshore.sql.bind.needs import Needs
 from foreshore.sql.optimize.key_steps import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
+    Begin,
+    Commit,
     CreateFunction,
     CreateView,
     Delete,
@@ -47,6 +49,7 @@ from foreshore.sql.plan import (
     Insert,
     Plan,
     Query,
+    Rollback,
     Select,
     Update,
     WithChanges,
@@ -278,7 +281,8 @@ class SessionPlanner:
             if prepared.point is not None and isinstance(plan, Update):
                 prepared.rules = rules_of(planned[plan.table])
         by_key = prepared.point is not None and peek is not None and peek.index is None
-        prepared.tables_only = prepared.template is not None or by_key
+        ends_or_begins = isinstance(plan, Begin | Commit | Rollback)  # whatever is in the catalog
+        prepared.tables_only = prepared.template is not None or by_key or ends_or_begins
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = query_subscribed_by(plan)

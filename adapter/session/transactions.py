@@ -147,17 +147,21 @@ class Transactions:
         self._end_portals(committed=True)
 
     def may_submit(self) -> bool:
-        """Whether a transaction that writes rows of tables would have to wait for nobody."""
+        """Whether the running transaction writes rows, and may commit them without waiting."""
+        transaction = self.running
         return (
-            self._temporary_schema not in self._coordinator.state.parts
+            transaction is not None
+            and transaction.has_effects
+            and not transaction.staged.signals
+            and self._temporary_schema not in self._coordinator.state.parts
             and not self._coordinator.locks.tables
         )
 
     def submit(self, write: Write, landed: Callable[[bool], None]) -> None:
         """Let `write`, all effects of the running transaction, join the next group.
 
-        `landed` is called when the transaction has ended: with whether it has committed, or all is
-        as if it had never begun. Nothing interrupts it until then.
+        `landed` is called with whether it has committed. If not, a block is as it was before, and
+        any other transaction as if it had never begun. Nothing interrupts it until then.
         """
         transaction, shelter = self.running, self._interrupts.sheltered()
         assert transaction is not None
@@ -167,7 +171,7 @@ class Transactions:
             if self.running is transaction:  # otherwise the client has gone
                 if has_committed:
                     self._has_committed(transaction)
-                else:
+                elif not transaction.block:
                     self._end(transaction)
                 landed(has_committed)
             shelter.__exit__(None, None, None)
@@ -212,6 +216,21 @@ class Transactions:
         transaction.staged = NOTHING_STAGED
         self._release(transaction)
         self._end_portals(committed=False)
+
+    def before_statement(self) -> Callable[[], None]:
+        """Return what undoes all that the running transaction does from now on."""
+        transaction = self.begin()
+        staged, advisory, locks = transaction.staged, self.advisory_locks, self._coordinator.locks
+        if transaction.is_untouched and transaction not in locks.held:
+            return partial(self.begin_again, transaction, staged, advisory)
+        reads, mark = transaction.reads, locks.mark(transaction)
+
+        def undo() -> None:
+            transaction.staged = staged
+            transaction.read_only(reads)
+            self._release_locks(transaction, mark, advisory)
+
+        return undo
 
     def begin_again(self, transaction: Transaction, staged: Staged, advisory: int) -> None:
         """Undo the first statement of a transaction, or find it undone, to try it again.

@@ -110,6 +110,11 @@ class Locks(LockQueue[_Request]):
             self.altering[id] = owner
             self.held[owner].append(_Altering(id))
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for a lock, so that no others are had at once by key."""
+        return bool(self._waiting)
+
     def is_taken(self, table: GlobalId, owner: Owner) -> bool:
         """Return whether an owner other than `owner` has locked all of `table`."""
         return self.tables.get(table, owner) is not owner

@@ -25,6 +25,12 @@ STATEMENTS = {
     "add": "UPDATE t SET v = v + $2 WHERE k = $1",
     "delete": "DELETE FROM t WHERE k = $1",
     "look": "SELECT v, s FROM t WHERE k = $1",
+    "begin": "BEGIN",
+    "serial": "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
+    "commit": "COMMIT",
+    "rollback": "ROLLBACK",
+    "savepoint": "SAVEPOINT a",
+    "back": "ROLLBACK TO a",
     "returning": "UPDATE t SET v = v + 1 WHERE k = $1 RETURNING v",
 }
 
@@ -78,6 +84,14 @@ REQUESTS = (
     run("returning", 5),
     bind("add", [b"6", b"1"]) + execute() + bind("add", [b"7", b"-99"]) + execute() + SYNC,
     run("look", 6),
+    run("begin") + run("add", 6, 1) + run("look", 6) + run("insert", 60, 60) + run("commit"),
+    run("begin") + run("add", 6, 1) + run("add", 60, -99) + run("look", 6) + run("commit"),
+    run("begin") + run("add", 7, 1) + run("begin") + run("rollback") + run("look", 7),
+    run("begin") + run("commit") + run("commit"),
+    run("begin") + run("insert", 61, 1) + run("savepoint") + run("add", 61, 1) + run("back"),
+    run("insert", 61, 1) + run("commit") + run("look", 61),
+    run("begin") + run("insert", 62, 1) + run("add", 62, 1) + run("delete", 62) + run("commit"),
+    run("serial") + run("add", 7, 1) + run("commit"),
 )
 
 
@@ -110,7 +124,7 @@ async def test_answers_and_rows_are_those_of_the_task(
                 answers.append(await client.ready(request.count(SYNC)))
                 env.environment.coordinator.check_consistency()
         outcomes.append((answers, await contents(env)))
-        assert ran.count(True) == 6
+        assert ran.count(True) == 18
     assert outcomes[0] == outcomes[1]
 
 
@@ -134,6 +148,25 @@ def bind_complete(tag: bytes) -> bytes:
     """Return the whole answer to a change."""
     size = (len(tag) + 5).to_bytes(4)
     return b"2\0\0\0\x04C" + size + tag + b"\0Z\0\0\0\x05I"
+
+
+async def test_block_that_lost_a_race_fails_at_commit(
+    env: TestEnvironment, ran: list[bool]
+) -> None:
+    await env.ran("s", *TABLES)
+    async with clients(env, "one", "two") as (one, two):
+        for client in (one, two):
+            await client.send(run("begin"))
+        await one.send(run("insert", 40, 1))
+        await two.send(run("insert", 40, 2))
+        one.wire.data_received(run("commit"))
+        two.wire.data_received(run("commit"))
+        answers = [await one.ready(), await two.ready()]
+        assert answers[0] == bind_complete(b"COMMIT")
+        assert b"C23505\0" in answers[1]
+        assert answers[1].endswith(b"Z\0\0\0\x05I")
+        assert ran == [True] * 6
+    assert "40|1|none" in await contents(env)
 
 
 async def test_change_waits_for_lock_of_a_block(env: TestEnvironment, ran: list[bool]) -> None:
