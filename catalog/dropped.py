@@ -173,7 +173,10 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
             (item, each.id in (item.on, item.part_of, item.policy and item.policy.table))
             for item in items
         ]
-    return [(child, isinstance(child, Replica)) for child in state.children(each.id)]
+    return [
+        (child, isinstance(child, Replica) or (isinstance(child, Item) and child.is_policy))
+        for child in state.children(each.id)
+    ]
 
 
 def foreign_key_of(state: State, table: GlobalId, key: ForeignKey) -> ForeignKeyOf:

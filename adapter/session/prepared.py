@@ -11,7 +11,7 @@ session: the database, search path and cluster, and the time zone if the plan de
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -117,6 +117,14 @@ class PlanKey(Struct, frozen=True):
     row_security: str | None = None  # the setting, likewise
 
 
+def _broader(key: PlanKey) -> Iterator[PlanKey]:
+    """Yield the keys of plans that are good for a session with this key, the broadest first."""
+    yield replace(key, time_zone=None, role=None, row_security=None)
+    yield replace(key, role=None, row_security=None)
+    yield replace(key, time_zone=None)
+    yield key
+
+
 class PlanCache:
     """The plans last used, each of a text of one statement."""
 
@@ -125,14 +133,7 @@ class PlanCache:
 
     def get(self, key: PlanKey, is_valid: Callable[[Prepared], bool]) -> Prepared | None:
         """Return the planned statement of a text; None if there is none that `is_valid`."""
-        for_all = replace(key, role=None, row_security=None)
-        keys = (
-            replace(for_all, time_zone=None),
-            for_all,
-            replace(key, time_zone=None),
-            key,
-        )
-        key = next((each for each in keys if each in self._plans), key)
+        key = next((each for each in _broader(key) if each in self._plans), key)
         known = self._plans.get(key)
         if known is None:
             return None

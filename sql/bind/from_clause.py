@@ -43,6 +43,7 @@ from foreshore.expr.ir import (
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import inputs_of, walk_relations, with_inputs
 from foreshore.item_view import ItemView
+from foreshore.policy import PolicyCommand
 from foreshore.sql import ast
 from foreshore.sql.bind.acl_functions import with_roles
 from foreshore.sql.bind.changes import NAME as CHANGES
@@ -154,7 +155,9 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
     with located(item.at):
         view = planning.catalog.resolve_item(item.name)
     qualify(planning, item, view)
-    commands = ("update", "select") if view.id in planning.locking else ("select",)
+    commands: tuple[PolicyCommand, ...] = ("select",)
+    if view.id in planning.locking:
+        commands = ("update", "select")
     relation = visible(planning, view, relation_of_item(planning, view), commands)
     part = _named(
         relation,

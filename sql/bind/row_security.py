@@ -15,7 +15,18 @@ from functools import partial
 
 from foreshore.errors import DatabaseError, InvalidObjectDefinition
 from foreshore.expr.columns import columns_of
-from foreshore.expr.ir import Call, Column, Environment, Filter, Get, Literal, Or, Relation, Scalar
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Environment,
+    Filter,
+    Get,
+    Literal,
+    Or,
+    Project,
+    Relation,
+    Scalar,
+)
 from foreshore.expr.share import put_in
 from foreshore.expr.traversal import walk_relations
 from foreshore.item_view import ItemView
@@ -139,9 +150,9 @@ def bind_text(planning: Planning, view: ItemView, texts: PolicyTexts, text: str)
 
 def _row(view: ItemView, texts: PolicyTexts) -> Scope:
     """Return the scope of a table's row, with the columns' names as the policy knows them."""
-    places = range(len(view.desc.names))
-    if view.definition is not None:  # the table was altered since the policy was written
-        places = view.definition.outputs  # type: ignore[attr-defined]
+    places: Sequence[int] = range(len(view.desc.names))
+    if isinstance(view.definition, Project):  # the table was altered since it was written
+        places = view.definition.outputs
     columns = list(table_of(view, view.definition).columns)
     slots = tuple(
         Slot(name, place)

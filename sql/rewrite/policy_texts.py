@@ -36,7 +36,12 @@ def policy_texts(create_sql: str) -> PolicyTexts:
     assert isinstance(tree, ast.CreatePolicyStatement), create_sql
     *_, schema, table = ("", *tree.table.name)
     using, check = tree.using, tree.check
-    return PolicyTexts(table, schema or None, using and using.text, check and check.text)
+    return PolicyTexts(
+        table,
+        schema or None,
+        None if using is None else using.text,
+        None if check is None else check.text,
+    )
 
 
 def policy_statement(name: str, table: Sequence[str], using: str | None, check: str | None) -> str:

@@ -213,6 +213,37 @@ def test_executions_in_a_row_are_checked_each(tmp_path: Path) -> None:
     in_environment(tmp_path, scenario)
 
 
+def test_policies_go_with_their_tables_and_need_what_they_use(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran(
+            "admin",
+            "CREATE SCHEMA s",
+            "CREATE TABLE s.a (id int)",
+            "CREATE TABLE b (id int)",
+            "CREATE POLICY p ON b USING (id IN (SELECT id FROM s.a))",
+            "CREATE POLICY a ON s.a USING (true)",
+        )
+        answer = await env.query("admin", "DROP SCHEMA s")
+        assert "policy p on table b depends on table s.a" in answer, answer
+        assert "policy a" not in answer, answer
+        await env.ran("admin", "DROP SCHEMA s CASCADE")
+        assert await env.query("admin", "SELECT policyname FROM pg_policies") == "SELECT 0"
+        await env.ran(
+            "admin",
+            "CREATE TEMP TABLE c (id int)",
+            "INSERT INTO c VALUES (1), (2)",
+            "CREATE POLICY p ON c USING (id = 1)",
+            "ALTER TABLE c ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+            "CREATE ROLE ann",
+            "GRANT SELECT ON c TO ann",
+            "SET ROLE ann",
+        )
+        assert await env.query("admin", "SELECT * FROM c") == "1\nSELECT 1"
+        await env.ran("admin", "RESET ROLE", "DISCARD TEMP")
+
+    in_environment(tmp_path, scenario)
+
+
 def test_functions_with_effects_do_not_see_hidden_rows(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await _tenants(env)
