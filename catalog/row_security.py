@@ -10,7 +10,7 @@ from foreshore.catalog.rights import owns, roles_with_rights_of
 from foreshore.catalog.state import State
 from foreshore.errors import FeatureNotSupported, InsufficientPrivilege, ObjectInUse
 from foreshore.ids import GlobalId
-from foreshore.policy import PolicyTexts, PolicyView
+from foreshore.policy import PolicyOf, PolicyTexts, PolicyView
 from foreshore.types import Datum
 
 
@@ -150,7 +150,7 @@ def reads_of(state: State, item: Item) -> Reads:
 
 def _are_read_by(policy: Item) -> bool:
     of = policy.policy
-    return bool(of) and of.command in ("all", "select")
+    return isinstance(of, PolicyOf) and of.command in ("all", "select")
 
 
 def is_maintained(state: State, item: Item) -> bool:
