@@ -155,10 +155,12 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
     with located(item.at):
         view = planning.catalog.resolve_item(item.name)
     qualify(planning, item, view)
-    commands: tuple[PolicyCommand, ...] = ("select",)
-    if view.id in planning.locking:
-        commands = ("update", "select")
-    relation = visible(planning, view, relation_of_item(planning, view), commands)
+    relation = relation_of_item(planning, view)
+    if view.policies is not None:
+        commands: tuple[PolicyCommand, ...] = ("select",)
+        if view.id in planning.locking:
+            commands = ("update", "select")
+        relation = visible(planning, view, relation, commands)
     part = _named(
         relation,
         list(view.desc.columns),

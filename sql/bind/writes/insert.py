@@ -60,7 +60,7 @@ from foreshore.sql.bind.writes.target import (
     target_table,
 )
 from foreshore.sql.lower.outer_columns import has_subquery
-from foreshore.sql.plan import Insert, OnConflict
+from foreshore.sql.plan import Insert, OnConflict, RowCheck
 from foreshore.sql.planning import Planning
 from foreshore.types import INT8, ColumnType, Datum, SqlType
 
@@ -87,11 +87,15 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
     relation = lower_and_optimize(source)
     row = row_of(planning, item, statement.table, item.desc.columns)
     returning = returning_over(planning, statement.returning, row)
-    on_conflict, selects = None, reads_target(row)
+    on_conflict, reads = None, False
     if statement.on_conflict is not None:
         on_conflict, reads = _on_conflict(planning, item, statement.table, statement.on_conflict)
-        selects = selects or reads
-        on_conflict = _secured(planning, item, on_conflict, selects=selects)
+    checks: tuple[RowCheck, ...] = ()
+    if item.policies is not None:
+        selects = reads or reads_target(row)
+        checks = new_row_checks(planning, item, "insert", selects=selects)
+        if on_conflict is not None:
+            on_conflict = _secured(planning, item, on_conflict, selects=selects)
     return Insert(
         item.id,
         relation,
@@ -101,7 +105,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         over,
         None if statement.as_of is None else bind_as_of(planning, statement.as_of, relation),
         order_by,
-        checks=new_row_checks(planning, item, "insert", selects=selects),
+        checks=checks,
     )
 
 
@@ -186,7 +190,8 @@ def _on_conflict(
         )
     start = 2 * width + 1
     relation = Project(Map(relation, new), (start - 1, *range(start, start + width)))
-    return OnConflict(arbiters, lower_and_optimize(relation)), reads or reads_target(there)
+    reads = reads or any(origin.entry.columns for origin in there.origins.values())
+    return OnConflict(arbiters, lower_and_optimize(relation)), reads
 
 
 def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:
