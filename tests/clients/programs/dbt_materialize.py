@@ -145,7 +145,7 @@ def contracts_are_held():
 def failing_tests_are_stored():
     (ROOT / "tests/positive.sql").write_text("select * from {{ ref('live') }} where total > 18")
     tool("test", "--select", "positive", "--store-failures", fails=True)
-    equal(rows("SELECT customer FROM shop_etl_failure.positive"), [("bob",)])
+    equal(rows("SELECT customer FROM shop_dbt_test__audit.positive"), [("bob",)])
 
 
 @step
