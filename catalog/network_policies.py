@@ -114,7 +114,7 @@ def policy_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def rule_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_network_policy_rules."""
-    every = [("s1", OPEN)]
+    every: list[tuple[str, tuple[NetworkRule, ...]]] = [("s1", OPEN)]
     every += [(each.id, each.rules) for each in snapshot.state.all(NetworkPolicy)]
     for id, rules in every:
         for rule in rules:

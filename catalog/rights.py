@@ -10,7 +10,17 @@ from collections.abc import Iterable
 
 import msgspec
 
-from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
+from foreshore.catalog.item import (
+    Cluster,
+    Database,
+    Item,
+    NetworkPolicy,
+    Object,
+    Replica,
+    Role,
+    Schema,
+    Secret,
+)
 from foreshore.catalog.predefined import DATABASE_OWNER, EVERYWHERE, id_of
 from foreshore.catalog.state import State, is_system
 from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege, initial, open_to_all
@@ -128,7 +138,9 @@ def owns(state: State, role: Role, owner: str) -> bool:
 
 
 def owns_object(
-    state: State, role: Role, each: Database | Schema | Secret | Cluster | Replica | Item
+    state: State,
+    role: Role,
+    each: Database | Schema | Secret | Cluster | Replica | NetworkPolicy | Item,
 ) -> bool:
     """Return whether `role` has the rights of the owner of an object."""
     if each.owner == DATABASE_OWNER and owns_database(state, role, each):

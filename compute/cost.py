@@ -115,13 +115,13 @@ def _own(
                     bytes = _row_bytes(columns_of(input), len(keys[place]))
                     yield Part("rows of a join", input, bytes, keys=len(keys[place]))
         case ir.Reduce(input=input, group_key=key, aggregates=aggregates):
-            columns = tuple(ColumnType(type_of(scalar), True) for scalar in key)
-            words = layout_of(columns).words if columns else 0
+            kept = tuple(ColumnType(type_of(scalar), True) for scalar in key)
+            words = layout_of(kept).words if kept else 0
             sums = 1 + sum(2 for each in aggregates if each.function not in ("min", "max"))
             yield Part("groups", node, (WORD * (2 + words + sums)) * GROUP_FREE)
             if any(_keeps_rows(each) for each in aggregates):
                 values = [scalar for each in aggregates for scalar in each.args]
-                kept = (*columns, *(ColumnType(type_of(each), True) for each in values))
+                kept = (*kept, *(ColumnType(type_of(each), True) for each in values))
                 yield Part("values by group", input, _row_bytes(kept, 1), keys=1)
         case ir.TopK(input=input, group_key=group, order_key=order):
             yield _ordered(input, len(group) + len(order))

@@ -261,14 +261,8 @@ class Evaluations(Protocol):
         ...
 
 
-class Engine(Protocol):
-    """Evaluates relations and creates dataflows. Thread-safe."""
-
-    def create(
-        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
-    ) -> Dataflow:
-        """Return a dataflow that is not hydrated yet; `schemas` are those of the imports' rows."""
-        ...
+class Evaluator(Protocol):
+    """Evaluates relations. Thread-safe."""
 
     def evaluate(
         self,
@@ -324,6 +318,16 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free the engine's resources."""
+        ...
+
+
+class Engine(Evaluator, Protocol):
+    """Evaluates relations and creates dataflows. Thread-safe."""
+
+    def create(
+        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
+    ) -> Dataflow:
+        """Return a dataflow that is not hydrated yet; `schemas` are those of the imports' rows."""
         ...
 
 

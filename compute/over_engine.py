@@ -1,18 +1,21 @@
 """An engine over another one, which evaluates for it."""
 
 from collections.abc import Generator, Iterable, Mapping
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from foreshore.compute.engine import ArrangementSize, Cancellation, Engine, Input
+from foreshore.compute.engine import ArrangementSize, Cancellation, Evaluator, Input
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 
+E = TypeVar("E", bound=Evaluator)
 
-class OverEngine:
-    """All of a `foreshore.compute.engine.Engine` but its dataflows, left to another engine."""
 
-    def __init__(self, engine: Engine) -> None:
+class OverEngine(Generic[E]):
+    """A `foreshore.compute.engine.Evaluator` over another one."""
+
+    def __init__(self, engine: E) -> None:
         self._engine = engine
 
     def evaluate(

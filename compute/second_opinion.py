@@ -36,7 +36,7 @@ from foreshore.update import DIFF, TIME, Timestamp
 SHOWN = 5  # rows in a message
 
 
-class SecondOpinion(OverEngine):
+class SecondOpinion(OverEngine[Engine]):
     """An engine, and an `other` one that maintains the same dataflows."""
 
     def __init__(self, engine: Engine, other: Engine) -> None:

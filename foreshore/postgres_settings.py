@@ -98,7 +98,7 @@ class PostgresSetting(NamedTuple):
         units, base = self._units()
         if not units or value <= 0:
             return _written(value)
-        for unit, size in reversed(units.items()):
+        for unit, size in reversed([*units.items()]):
             if value * base % size == 0:
                 return f"{_written(value * base / size)}{unit}"
         return f"{_written(value)}{self.unit}"
@@ -136,8 +136,19 @@ def postgres_settings() -> Mapping[str, PostgresSetting]:
     """Return the settings by name in lower case."""
     text = Path(__file__).with_name("postgres_settings.tsv").read_text()
     lines = (line.split("\t") for line in text.splitlines())
-    found = (
-        PostgresSetting(*fields[:7], tuple(filter(None, fields[7].split("|"))), fields[8])
-        for fields in lines
-    )
-    return {each.name.lower(): each for each in found}
+    return {each[0].lower(): _setting(*each) for each in lines}
+
+
+def _setting(
+    name: str,
+    type: str,
+    unit: str,
+    context: str,
+    category: str,
+    low: str,
+    high: str,
+    words: str,
+    boot: str,
+) -> PostgresSetting:
+    listed = tuple(filter(None, words.split("|")))
+    return PostgresSetting(name, type, unit, context, category, low, high, listed, boot)

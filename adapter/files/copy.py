@@ -153,7 +153,7 @@ async def copy_to_files(
             if published is None:
                 await _export(context, plan, export, progress)
             else:
-                progress.rows, progress.bytes = published, export.bytes
+                progress.rows, progress.bytes = published, export.size
             await blocking.run(None, export.finish)
         finally:
             await blocking.run(None, export.close)
@@ -191,14 +191,14 @@ async def _write(
             work = asyncio.ensure_future(blocking.run(None, writer.write, batch))
             busy[work] = writer
             progress.rows += batch.num_rows
-            progress.bytes = export.bytes
+            progress.bytes = export.size
         writers = [*free, *busy.values()]
         for future in list(busy):
             await future
         for writer in writers:
             always = writer is first and progress.rows == 0
             await blocking.run(None, writer.close, always=always)
-        progress.bytes = export.bytes
+        progress.bytes = export.size
     finally:
         if busy:
             await asyncio.wait(busy)

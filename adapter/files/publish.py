@@ -55,4 +55,5 @@ def _linked(snapshot: Snapshot, time: int, export: Export) -> int | None:
     for batch in rows:
         writer.write(batch)
     writer.close()
-    return sum(file.rows for file in snapshot.files) + sum(batch.num_rows for batch in rows)
+    written: int = sum(batch.num_rows for batch in rows)
+    return sum(file.rows for file in snapshot.files) + written

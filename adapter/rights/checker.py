@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
+from foreshore.catalog.item import (
+    Cluster,
+    Database,
+    Item,
+    Object,
+    Replica,
+    Role,
+    Schema,
+    SystemSettings,
+)
 from foreshore.catalog.needs import permission_denied
 from foreshore.catalog.rights import holds, owns_object
 from foreshore.catalog.state import State
@@ -58,7 +67,7 @@ class Checker:
         match each:
             case None:
                 return
-            case Role():
+            case Role() | SystemSettings():
                 raise must_own(each)
             case _:
                 if not owns_object(self.state, self.role, each):

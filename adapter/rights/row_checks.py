@@ -55,7 +55,7 @@ async def _has_violations(
     aside = replace(context, prepared=Prepared("", context.prepared.syntax, peek=peek))
     given = pa.Table.from_arrays([*columns], schema=rows_schema(types))
     found = await read_rows(aside, None, {WRITTEN: given})
-    return found.num_rows > 0
+    return bool(found.num_rows)
 
 
 def _violated(table: str, check: RowCheck) -> InsufficientPrivilege:

@@ -11,7 +11,7 @@ def settings_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the variables that the session may see."""
     for row in snapshot.live("pg_settings"):
         name, value, reset = row["name"], row["setting"], row["reset_val"]
-        variable, setting = (each.get(name.lower()) for each in (VARIABLES, postgres_settings()))
+        variable, setting = VARIABLES.get(name.lower()), postgres_settings().get(name.lower())
         known = _kind(variable) if setting is None else _recorded(setting)
         default = reset if variable is None else variable.default
 

@@ -22,7 +22,7 @@ from foreshore.compute.bulk.evaluate import has_single_rows
 from foreshore.compute.checkpoint.engine import CapturedCollection
 from foreshore.compute.checkpoint.engine import Shared as SharedState
 from foreshore.compute.checkpoint.state import Captured, Reader, Writer
-from foreshore.compute.engine import Engine, Input
+from foreshore.compute.engine import Evaluator, Input
 from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints, Words, concat, empty
 from foreshore.compute.flow.convert import batch_of
@@ -100,7 +100,7 @@ class Collection:
     # --- writing
 
     def hydrate(
-        self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None
+        self, input: Input, as_of: Timestamp, context: Context, engine: Evaluator | None
     ) -> None:
         """Read the rows as of a time; nobody else uses the collection yet.
 
@@ -120,7 +120,7 @@ class Collection:
         self.ready = True
 
     def _by_tasks(
-        self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None
+        self, input: Input, as_of: Timestamp, context: Context, engine: Evaluator | None
     ) -> Run | None:
         """Return the rows as of a time as a run that an engine's tasks have sorted, if it does."""
         columns = tuple(self.columns[i] for i in self.picked)
@@ -139,7 +139,7 @@ class Collection:
         return self.spine.run_of_arrays(found.hashes, found.words, found.times, found.diffs)
 
     def _reader(
-        self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None
+        self, input: Input, as_of: Timestamp, context: Context, engine: Evaluator | None
     ) -> Callable[[Sequence[int]], Iterator[pa.Table]]:
         """Return what reads some columns, by their numbers, and the diffs as of a time.
 
@@ -370,7 +370,7 @@ class Import(Shared):
         self._collections = collections
 
     def hydrate(
-        self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None
+        self, input: Input, as_of: Timestamp, context: Context, engine: Evaluator | None
     ) -> None:
         """Make the collection readable as of a time."""
         if not self.collection.ready:

@@ -28,6 +28,14 @@ Form = OneOf["row", "key", "order", "shown"]
 _WIDTHS: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
+class Numbering(Protocol):
+    """Gives strings their numbers: an interner, or a view of one that adds nothing."""
+
+    def numbers(self, column: pa.Array) -> Ints:
+        """Return the numbers of a column of strings, 0 for NULL."""
+        ...
+
+
 def batch_of(updates: pa.Table, picked: Sequence[int], layout: Layout, interner: Interner) -> Batch:
     """Return the columns at `picked` of Arrow updates, with times and diffs, as a batch."""
     columns = [flat(updates.column(i)) for i in picked]
@@ -36,7 +44,7 @@ def batch_of(updates: pa.Table, picked: Sequence[int], layout: Layout, interner:
     return Batch(words, times, diffs)
 
 
-def words_of(columns: Sequence[pa.Array], rows: int, layout: Layout, interner: Interner) -> Words:
+def words_of(columns: Sequence[pa.Array], rows: int, layout: Layout, interner: Numbering) -> Words:
     """Return the rows of Arrow columns as words."""
     words = np.zeros((rows, layout.words), np.int64)
     if rows:
@@ -45,14 +53,14 @@ def words_of(columns: Sequence[pa.Array], rows: int, layout: Layout, interner: I
 
 
 def fill_words(
-    words: Words, columns: Sequence[pa.Array], layout: Layout, interner: Interner
+    words: Words, columns: Sequence[pa.Array], layout: Layout, interner: Numbering
 ) -> None:
     """Write the rows of Arrow columns into words that are 0."""
     for place, column in zip(layout.places, columns, strict=True):
         _put(words, place, column, interner)
 
 
-def _put(words: Words, place: Place, column: pa.Array, interner: Interner) -> None:
+def _put(words: Words, place: Place, column: pa.Array, interner: Numbering) -> None:
     values = words_of_values(column, place.type, "row", interner)
     for offset, value in enumerate(values):
         words[:, place.word + offset] = value
@@ -70,14 +78,6 @@ def is_direct(type: SqlType) -> bool:
     return kind_of(type) in ("int", "wide", "uuid") or (
         kind_of(type) == "bytes" and type.name != "jsonb"
     )
-
-
-class Numbering(Protocol):
-    """Gives strings their numbers: an interner, or a view of one that adds nothing."""
-
-    def numbers(self, column: pa.Array) -> Ints:
-        """Return the numbers of a column of strings, 0 for NULL."""
-        ...
 
 
 def words_of_values(

@@ -8,11 +8,7 @@ import pyarrow as pa
 
 from foreshore.compute import merged_times
 from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
-from foreshore.compute.engine import (
-    ArrangementSize,
-    Engine,
-    Input,
-)
+from foreshore.compute.engine import ArrangementSize, Evaluator, Input
 from foreshore.compute.flow.batch import Batch, empty
 from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.collection import Collections, Import
@@ -62,7 +58,7 @@ class FlowDataflow:
     def __init__(
         self,
         description: DataflowDescription,
-        bulk: Engine | None,
+        bulk: Evaluator | None,
         collections: Collections,
         peers: Peers | None = None,
     ) -> None:

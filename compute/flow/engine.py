@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from foreshore.compute.checkpoint.engine import Shared
 from foreshore.compute.checkpoint.state import Mismatch, Reader
-from foreshore.compute.engine import ArrangementSize, Dataflow, Engine
+from foreshore.compute.engine import ArrangementSize, Dataflow, Engine, Evaluator
 from foreshore.compute.flow.build import columns_imported
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
@@ -35,7 +35,7 @@ from foreshore.ids import GlobalId
 logger = logging.getLogger(__name__)
 
 
-class FlowEngine(OverEngine):
+class FlowEngine(OverEngine[Engine]):
     """An engine whose dataflows are operators over arrangements."""
 
     def __init__(self, bulk: Engine, choice: BulkEngines | None = None) -> None:
@@ -77,7 +77,7 @@ class FlowEngine(OverEngine):
             logger.info("a dataflow is left to the bulk engine", extra={"cause": str(error)})
             return self._engine.create(description, schemas)
 
-    def _hydrator(self, description: DataflowDescription) -> Engine:
+    def _hydrator(self, description: DataflowDescription) -> Evaluator:
         """Return the engine of a dataflow's hydration."""
         if self._choice is None:
             return self._engine
@@ -87,7 +87,7 @@ class FlowEngine(OverEngine):
         """Return what each bulk engine has done to hydrate a dataflow. Any thread may call it."""
         return () if self._choice is None else self._choice.hydrations(id)
 
-    def for_query(self, choice: BulkChoice) -> Engine:
+    def for_query(self, choice: BulkChoice) -> Evaluator:
         """Return the engine for a query for which the session has chosen so."""
         return self._engine if self._choice is None else self._choice.for_query(choice)
 

@@ -11,7 +11,7 @@ from time import thread_time_ns
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.engine import Engine, Input
+from foreshore.compute.engine import Evaluator, Input
 from foreshore.compute.flow.batch import Batch, Ints, Words, concat, empty
 from foreshore.compute.flow.bulk import Begun, begun
 from foreshore.compute.flow.collection import Import
@@ -25,7 +25,7 @@ from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.read import count_updates, read_until
 from foreshore.compute.flow.work import Work
-from foreshore.compute.hydrate.policy import BULK_ROWS
+from foreshore.compute.hydrate.policy import BULK_ROWS as BULK_ROWS
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
 from foreshore.expr.traversal import sources_of
@@ -49,7 +49,7 @@ class Beginning:
 class Hydration:
     """The first step of the operators of one dataflow."""
 
-    def __init__(self, beginning: Beginning, engine: Engine | None, context: Context) -> None:
+    def __init__(self, beginning: Beginning, engine: Evaluator | None, context: Context) -> None:
         self.window = Window(beginning.as_of, beginning.as_of + 1)
         self._operators = beginning.operators
         self._sources = beginning.sources

@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from foreshore.compute.bulk.spark import SparkEngine
-from foreshore.compute.engine import Cancellation, Engine, Input
+from foreshore.compute.engine import Cancellation, Evaluator, Input
 from foreshore.compute.hydrate.policy import Machines, Volume, choose
 from foreshore.compute.hydrate.run_tasks import RunForm, is_without_strings, pieces_of
 from foreshore.compute.hydrate.runs import RunArrays, write_run
@@ -43,7 +43,7 @@ class Lender(Protocol):
         """End the engine, if it was started."""
         ...
 
-    def lent(self, work: str) -> AbstractContextManager[Engine]:
+    def lent(self, work: str) -> AbstractContextManager[Evaluator]:
         """Yield the engine for some work, started if need be; raises if it does not start."""
         ...
 
@@ -55,7 +55,9 @@ class Lender(Protocol):
 class BulkEngines:
     """What a replica of size embedded has for bulk work: DuckDB of its process, and Spark."""
 
-    def __init__(self, local: Engine, spark: Lender, mode: HydrateMode, machines: Machines) -> None:
+    def __init__(
+        self, local: Evaluator, spark: Lender, mode: HydrateMode, machines: Machines
+    ) -> None:
         self._local = local
         self._spark = spark
         self._mode = mode
@@ -79,7 +81,7 @@ class BulkEngines:
         self._made[id] = made
         return made
 
-    def for_query(self, choice: BulkChoice) -> Engine:
+    def for_query(self, choice: BulkChoice) -> Evaluator:
         """Return the engine that evaluates a query for which the session has chosen so."""
         if choice.engine == "duckdb":
             return self._local
@@ -108,7 +110,7 @@ class BulkEngines:
         self._left.clear()
 
 
-class ChoosingEngine(OverEngine):
+class ChoosingEngine(OverEngine[Evaluator]):
     """An engine for some `work` of one thread, which `is_for_spark` chooses by what is read.
 
     `leave` is called if Spark fails when a part of its answer has been used already.
@@ -116,7 +118,7 @@ class ChoosingEngine(OverEngine):
 
     def __init__(
         self,
-        local: Engine,
+        local: Evaluator,
         spark: Lender,
         is_for_spark: Callable[[Volume], bool],
         work: str,
@@ -140,7 +142,7 @@ class ChoosingEngine(OverEngine):
     ) -> pa.Table:
         """Return the rows of `relation` as of a time, consolidated."""
 
-        def whole(engine: Engine) -> Generator[pa.Table, None, None]:
+        def whole(engine: Evaluator) -> Generator[pa.Table, None, None]:
             yield engine.evaluate(relation, read, as_of, cancellation, max_bytes)
 
         read = pruned(relation, inputs, as_of)
@@ -159,7 +161,7 @@ class ChoosingEngine(OverEngine):
     ) -> Generator[pa.Table, None, None]:
         """Yield the rows of `relation` as of a time, part by part."""
 
-        def parts(engine: Engine) -> Generator[pa.Table, None, None]:
+        def parts(engine: Evaluator) -> Generator[pa.Table, None, None]:
             return engine.evaluate_parts(
                 relation, read, as_of, cancellation, max_bytes, may_fail=may_fail
             )
@@ -201,7 +203,7 @@ class ChoosingEngine(OverEngine):
         return run
 
     def _parts(
-        self, ask: Callable[[Engine], Generator[pa.Table, None, None]], volume: Volume
+        self, ask: Callable[[Evaluator], Generator[pa.Table, None, None]], volume: Volume
     ) -> Generator[pa.Table, None, None]:
         """Yield what the engine that is chosen for a volume gives when it is asked."""
         if self._is_for_spark(volume):

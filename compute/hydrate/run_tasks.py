@@ -9,6 +9,7 @@ that sort runs of an embedded engine.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -87,13 +88,13 @@ def write_pieces(
         sorter.add(updates, time, diffs, key)
         names = ("hashes", "words", "times", "diffs")
         arrays = dict(zip(names, sorter.sorted(form.time), strict=True))
-        path = f"{directory}/{uuid4().hex}.run"
+        path = Path(directory, f"{uuid4().hex}.run")
         write_arrays(path, arrays)
         count = len(arrays["hashes"])
         yield pa.RecordBatch.from_pydict(
             {
                 "part": pa.array([part], pa.int32()),
-                "path": [path],
+                "path": [str(path)],
                 "rows": pa.array([count], pa.int64()),
                 "bytes": pa.array([sum(array.nbytes for array in arrays.values())], pa.int64()),
             }

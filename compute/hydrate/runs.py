@@ -14,6 +14,7 @@ import numpy as np
 
 from foreshore.compute.bulk.spark import SparkEngine
 from foreshore.compute.bulk.spark_files import NAMES, TaskFile, named_files, scratch_of
+from foreshore.compute.bulk.spark_sql import SparkSqlSession
 from foreshore.compute.checkpoint.files import map_arrays
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.hydrate.run_tasks import PART, SPREAD, RunForm, spread, write_pieces
@@ -65,6 +66,7 @@ def write_run(
     try:
         with engine.evaluations(cancellation) as evaluations:
             session = evaluations.session
+            assert isinstance(session, SparkSqlSession)
             rows = session.query(session.unconsolidated(relation, inputs, form.time))
             files = named_files(_written(rows, form, str(directory)))
         return mapped(files, form, scratch)

@@ -12,6 +12,7 @@ from foreshore.compute.engine import (
     ERRORS,
     Dataflow,
     Engine,
+    Evaluator,
     Input,
     output_schema,
     rows_schema,
@@ -45,7 +46,7 @@ class LinearDataflow(WindowedDataflow):
     def __init__(
         self,
         description: DataflowDescription,
-        engine: Engine,
+        engine: Evaluator,
         rows: Relation,
         errors: Relation | None,
     ) -> None:
@@ -92,7 +93,7 @@ class LinearDataflow(WindowedDataflow):
         return consolidate(table, rows_schema(columns), 0) if rows.count > 1 else table
 
 
-class LinearFirst(OverEngine):
+class LinearFirst(OverEngine[Engine]):
     """An engine that steps linear dataflows with kernels and leaves the rest to another."""
 
     def create(
@@ -103,7 +104,7 @@ class LinearFirst(OverEngine):
         return linear or self._engine.create(description, schemas)
 
 
-def linear_dataflow(description: DataflowDescription, engine: Engine) -> LinearDataflow | None:
+def linear_dataflow(description: DataflowDescription, engine: Evaluator) -> LinearDataflow | None:
     """Return a dataflow that an engine hydrates, None if its plan is not linear."""
     if has_recursion(description.relation):
         return None

@@ -74,7 +74,7 @@ logger = logging.getLogger(__name__)
 REPORT_SECONDS = 4.0  # between two reports of the workers
 
 
-class WorkersEngine(OverEngine):
+class WorkersEngine(OverEngine[Engine]):
     """An engine whose dataflows are operators of several workers; `bulk` has what they have not."""
 
     def __init__(self, bulk: Engine, pool: Pool) -> None:

@@ -48,7 +48,7 @@ _OPERATORS: dict[type, Operator] = {
 }
 
 
-class PartPartition(InputPartition):
+class PartPartition(InputPartition):  # type: ignore[misc]
     """A part as Spark passes it on to a task."""
 
     def __init__(self, part: Part) -> None:
@@ -64,7 +64,7 @@ class Opened:
     wanted: Wanted
 
 
-class ForeshoreDataSource(DataSource):
+class ForeshoreDataSource(DataSource):  # type: ignore[misc]
     """`format("foreshore")`."""
 
     def __init__(self, options: Any) -> None:
@@ -109,7 +109,7 @@ class ForeshoreDataSource(DataSource):
         return StreamReader(self.parsed)
 
 
-class Reader(DataSourceReader):
+class Reader(DataSourceReader):  # type: ignore[misc]
     """Reads what was opened, in parts."""
 
     def __init__(self, opened: Opened, options: Options, columns: tuple[int, ...]) -> None:
@@ -176,12 +176,12 @@ def schema_of(collection: Collection, places: tuple[int, ...], options: Options)
 def condition_of(collection: Collection, filter: Filter) -> Condition | None:
     """Return a filter as a condition, None if it would skip nothing."""
     operator = _OPERATORS.get(type(filter))
-    attribute = getattr(filter, "attribute", ())
+    attribute: tuple[str, ...] = getattr(filter, "attribute", ())
     schema = collection.schema
     if operator is None or len(attribute) != 1 or attribute[0] not in schema.names[:-2]:
         return None
     place = schema.names.index(attribute[0])
-    value = getattr(filter, "value", None)
+    value: Any = getattr(filter, "value", None)
     if operator == "in":
         value = tuple(each for each in value if each is not None)
     values = value if operator == "in" else () if operator in ("null", "not null") else (value,)

@@ -23,7 +23,7 @@ from foreshore.spark.source import Opened, batches, columns_of, planned, told
 FRONTIER = "frontier"
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """Reads the changes between two frontiers."""
 
     def __init__(self, options: Options) -> None:

@@ -74,8 +74,9 @@ class _Parquet:
         self._rows += batch.num_rows
         if self._rows >= ROW_GROUP_ROWS:
             self._flush()
-        waiting = sum(each.nbytes for each in self._waiting)
-        return waiting + (self.path.stat().st_size if self._writer is not None else 0)
+        waiting: int = sum(each.nbytes for each in self._waiting)
+        written: int = self.path.stat().st_size if self._writer is not None else 0
+        return waiting + written
 
     def _flush(self) -> None:
         if self._writer is None:
@@ -250,7 +251,7 @@ class Export:
         return f"part-{number:05}-{self._id}{SUFFIXES[self._format][0]}"
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Return the bytes of complete files."""
         return sum(each.bytes for each in self._written)
 

@@ -18,7 +18,7 @@ SCHEMA = Schema("n1", 20_011, DATABASE.id, "s", OWNER.id)
 TABLE = Item(GlobalId("u1"), 20_012, "table", SCHEMA.id, "t", OWNER.id, "")
 
 
-def _state(*objects: Role | Item) -> State:
+def _state(*objects: Role | Schema | Item) -> State:
     all_objects = (OWNER, READER, READERS, DATABASE, SCHEMA, TABLE, *objects)
     return with_objects(empty(), {each.id: each for each in all_objects})
 
@@ -77,4 +77,5 @@ def test_public_schemas_of_older_directories_are_open_and_newer_ones_as_they_wer
     renamed = change.rename(SCHEMA, "public")
     for each in (made, renamed):
         assert opened_to_all(each) is each
+        assert isinstance(each, Schema)
         assert not holds(change.state, READER, each, "USAGE")

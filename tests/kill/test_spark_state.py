@@ -90,7 +90,7 @@ def test_views_are_right_after_kills_at_random(data_dir: Path) -> None:
                     number += 1
                 if random.random() < 0.3:
                     check(connection)
-            victims = random.choice([jvms, of_spark, lambda server: []])(server)
+            victims = random.choice([jvms(server), of_spark(server), []])
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             if not victims:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.adapter.client import (
+    AtHand,
     Completed,
     CopyIn,
     CopyOptions,
@@ -91,6 +92,14 @@ class NothingAtHand:
         raise AssertionError("it cannot begin")
 
     def end(self, last: Any) -> None:
+        raise AssertionError("it cannot begin")
+
+    def changes(self, name: str) -> None:
+        raise AssertionError("it cannot begin")
+
+    def change(
+        self, statement: Any, args: Sequence[Datum], landed: Callable[[str | None], None]
+    ) -> bool:
         raise AssertionError("it cannot begin")
 
 
@@ -207,7 +216,7 @@ class FakeSession:
         self.client = client
         self.pid = pid
         self.secret = b"\xde\xad\xbe\xef"
-        self.at_hand = NothingAtHand()
+        self.at_hand: AtHand = NothingAtHand()
         self.transaction_status = "I"
         self.time_zone = "UTC"
         self.parameters = dict(PARAMETERS)

@@ -1,7 +1,7 @@
 """Merging by ranges gives what merging at once gives, and files do not depend on who merged."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ NESTED = update_schema(pa.schema([("a", arrow_type(INT4)), ("b", arrow_type(arra
 def updates(chance: random.Random, schema: pa.Schema, count: int) -> pa.Table:
     """Return updates, many of which have the same row."""
     most = chance.choice([3, 200])
-    columns = {
+    columns: dict[pa.DataType, Callable[[], object]] = {
         pa.int32(): lambda: chance.choice([None, *range(most)]),
         pa.string(): lambda: chance.choice([None, "", "x" * chance.randrange(40), "é"]),
         pa.float64(): lambda: chance.choice([None, 0.0, -0.0, 1.5, float("nan")]),

@@ -66,6 +66,7 @@ def resolve_table(
     more = tuple(
         Call(key, (*given, item), type or _element_of(given[0].type)) for key, type in table.more
     )
+    columns: tuple[Scalar, ...]
     columns = more if table.item_hidden else (*more, item) if table.item_last else (item, *more)
     return ResolvedTable(
         resolved.key,

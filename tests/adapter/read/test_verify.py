@@ -12,6 +12,7 @@ import pytest
 
 from foreshore.adapter.files.audit import Auditor
 from foreshore.catalog.item import Item
+from foreshore.few_updates import FewUpdates
 from foreshore.storage.controller import ShardWrite
 from tests.adapter.harness import TestEnvironment
 
@@ -53,7 +54,9 @@ async def test_views_that_are_right_have_no_differences(own_env: TestEnvironment
 
 def doubled(write: ShardWrite) -> ShardWrite:
     """Return what a fault would write: each update twice."""
-    updates, place = write.updates, write.updates.num_columns - 1
+    updates = write.updates
+    assert not isinstance(updates, FewUpdates)
+    place = updates.num_columns - 1
     diffs = pc.multiply(updates.column(place), 2)
     return replace(write, updates=updates.set_column(place, updates.schema.field(place), diffs))
 

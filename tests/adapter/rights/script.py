@@ -82,7 +82,9 @@ def record(dsn: str, script: Path) -> None:
             if result.status == pq.ExecStatus.COPY_OUT:
                 while (got := connection.pgconn.get_copy_data(0))[0] > 0:
                     lines.append(bytes(got[1]).decode().rstrip().replace("\t", "|"))
-                tag = (connection.pgconn.get_result().command_status or b"").decode()
+                ended = connection.pgconn.get_result()
+                assert ended is not None
+                tag = (ended.command_status or b"").decode()
                 while connection.pgconn.get_result() is not None:
                     pass
             answers.append("; ".join([*sorted(lines), tag]))

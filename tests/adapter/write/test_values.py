@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from foreshore.adapter.read.bind import bind_peek
 from foreshore.compute.local.linear import evaluate_linear
+from foreshore.few_updates import FewUpdates
 from foreshore.sql.plan import Insert
 from foreshore.sql.rewrite.values_template import template_of
 from foreshore.table_rows import TableRows, updates_at
@@ -52,6 +53,7 @@ async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
         for column, wanted in zip(given.columns, expected.columns, strict=True):
             assert column.combine_chunks().equals(wanted.combine_chunks()), sql
         updates = updates_at([TableRows.inserted(desc, rows), TableRows.inserted(desc, rows)], 7)
+        updates = updates.table if isinstance(updates, FewUpdates) else updates
         assert updates[TIME].to_pylist() == [7] * 2 * len(rows)
         assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
         assert set(updates[DIFF].to_pylist()) == {1}

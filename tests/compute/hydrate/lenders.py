@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.compute.engine import Engine
+from foreshore.compute.engine import Evaluator
 from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import StageStatus
 from foreshore.errors import Unavailable
@@ -15,13 +15,13 @@ from foreshore.errors import Unavailable
 class Lent:
     """Lends one engine, which is up from the first time on; counts how often."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Evaluator) -> None:
         self.times = 0
         self.is_up = False
         self._engine = engine
 
     @contextmanager
-    def lent(self, work: str) -> Iterator[Engine]:
+    def lent(self, work: str) -> Iterator[Evaluator]:
         """Yield the engine."""
         self.times += 1
         self.is_up = True
@@ -41,7 +41,7 @@ class Absent:
     is_up = False
 
     @contextmanager
-    def lent(self, work: str) -> Iterator[Engine]:
+    def lent(self, work: str) -> Iterator[Evaluator]:
         """Raise Unavailable."""
         raise Unavailable("no Java 17 or later was found")
         yield
@@ -54,10 +54,10 @@ class Absent:
         """Do nothing."""
 
 
-class FailingAfter(OverEngine):
+class FailingAfter(OverEngine[Evaluator]):
     """Fails when it is asked for more than `parts` of an answer."""
 
-    def __init__(self, engine: Engine, parts: int) -> None:
+    def __init__(self, engine: Evaluator, parts: int) -> None:
         super().__init__(engine)
         self._parts = parts
 

@@ -23,7 +23,7 @@ from foreshore.compute.hydrate.run_tasks import (
 )
 from foreshore.compute.hydrate.runs import RunArrays, mapped
 from foreshore.expr.datum import to_array
-from foreshore.types import DATE, FLOAT8, INT4, INT8, TEXT, UUID, ColumnType, numeric
+from foreshore.types import DATE, FLOAT8, INT4, INT8, TEXT, UUID, ColumnType, Datum, numeric
 from tests.effort import examples
 
 COLUMNS = (
@@ -35,7 +35,7 @@ COLUMNS = (
     ColumnType(FLOAT8),
     ColumnType(UUID),
 )
-VALUES = (
+VALUES: tuple[tuple[Datum, ...], ...] = (
     (-(2**63), 0, 5, 2**63 - 1),
     (None, 1, -7),
     (None, 0, 9000),

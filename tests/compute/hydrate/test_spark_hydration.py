@@ -22,6 +22,7 @@ from foreshore.compute.hydrate.engines import BulkEngines
 from foreshore.compute.hydrate.lend import SparkLender
 from foreshore.compute.hydrate.policy import Machines
 from foreshore.compute.spark.options import SparkOptions
+from foreshore.ids import GlobalId
 from foreshore.storage.batch import BatchMetadata, write_batch
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consolidate import consolidate, merge
@@ -100,7 +101,7 @@ def test_an_engine_that_ended_is_started_again(lender: SparkLender, engine: Flow
         process.kill()
         process.wait()
     check_packed(engine, PLANS["join"], Random(1), 2)
-    assert [each.engine for each in engine.hydrations("t1")] == ["spark"]
+    assert [each.engine for each in engine.hydrations(GlobalId("t1"))] == ["spark"]
 
 
 def test_a_collection_is_sorted_by_tasks(
@@ -112,10 +113,11 @@ def test_a_collection_is_sorted_by_tasks(
     pq.write_table(updates(U2.columns, rows), paths[0])
     pq.write_table(updates(U2.columns, [(row, START, -1) for row, _, _ in rows[::2]]), paths[1])
     inputs = {U2.id: Input(schema_of(U2.columns), tuple(paths))}
-    chosen = engine._choice.for_hydration("t9", "spark")
+    assert engine._choice is not None
+    chosen = engine._choice.for_hydration(GlobalId("t9"), "spark")
     found = chosen.sorted_run(U2, inputs, (1,), 7, START, Cancellation())
     assert found is not None
-    (status,) = engine.hydrations("t9")
+    (status,) = engine.hydrations(GlobalId("t9"))
     assert (status.engine, status.updates, status.rows) == ("spark", 3000, 1000)
     assert sorted(found.words[:, -2].tolist()) == list(range(1, 2000, 2))
     assert found.hashes.tolist() == sorted(found.hashes.tolist())
@@ -154,5 +156,5 @@ def test_a_view_of_tpch_follows_refreshes(lender: SparkLender, tmp_path: Path, n
     local = DuckDbEngine(directories=[str(tmp_path)], threads=1)
     engine = FlowEngine(local, BulkEngines(local, lender, "spark", Machines()))
     check_refreshes(engine, name, tmp_path, 1)
-    assert "duckdb" not in [each.engine for each in engine.hydrations("t1")]
+    assert "duckdb" not in [each.engine for each in engine.hydrations(GlobalId("t1"))]
     local.close()
