@@ -226,8 +226,12 @@ def _columns(
 
 
 def copied(context: StatementContext, selected: Selected, options: CopyOptions) -> CopyOut:
-    """Return the rows of a statement as those of COPY ... TO STDOUT."""
-    context.close_at_end(selected.source)
+    """Return the rows of a statement as those of COPY ... TO STDOUT.
+
+    What a change returns outlasts its transaction, which may be committed before it is sent.
+    """
+    if not context.transaction.has_effects or selected.source.streaming:
+        context.close_at_end(selected.source)
     limits = result_limits(context.variables)
     rows = taken(selected, 0, context.interrupts, limits=limits)
     return CopyOut(rows.desc, options, rows.batches, lambda count: f"COPY {count}", rows.streaming)

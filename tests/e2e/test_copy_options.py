@@ -97,7 +97,11 @@ def test_nulls_by_force(session: Connection, rows: int) -> None:
     assert load(session, "(FORMAT csv, NULL 'n')", b'1,"n"\n2,n\n') == [(1, "n"), (2, None)]
 
 
-def test_changes_are_copied_out(session: Connection) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_changes_are_copied_out(session: Connection, alone: bool) -> None:
+    if alone:  # each in its own transaction, which ends before its rows are sent
+        session.commit()
+        session.autocommit = True
     for statement, expected in (
         ("INSERT INTO copied VALUES (1, 'x'), (2, 'y') RETURNING a, b", b"1\tx\n2\ty\n"),
         ("UPDATE copied SET b = 'z' WHERE a = 2 RETURNING b, c", b"z\t\\N\n"),
@@ -108,6 +112,8 @@ def test_changes_are_copied_out(session: Connection) -> None:
     assert session.execute("SELECT a, b FROM copied").fetchall() == [(2, "z")]
     with pytest.raises(errors.FeatureNotSupported, match="must have a RETURNING clause"):
         session.execute("COPY (DELETE FROM copied) TO STDOUT")
+    if alone:
+        session.execute("DROP TABLE copied")
 
 
 def test_binary_data_may_end_without_a_trailer(session: Connection) -> None:
