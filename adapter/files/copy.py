@@ -8,6 +8,7 @@ visible before the commit. Files that go out are visible all at once (`storage/l
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,8 @@ async def copy_from_files(
     )
     table = context.planner.reader().state.item(plan.table).name
     copies, url = context.coordinator.copies, plan.files.url
-    location = await blocking.run(None, copies.places.find, url)
     is_delta = plan.files.format == "delta"
+    location = await blocking.run(None, partial(copies.places.find, url, is_pattern=not is_delta))
     files = [] if is_delta else await blocking.run(None, location.files)
     if not files and not is_delta:
         raise UndefinedFile(f'could not open file "{url}" for reading: No such file or directory')
@@ -130,7 +131,8 @@ async def copy_to_files(
 ) -> Completed:
     """Run COPY query TO files."""
     copies, options = context.coordinator.copies, plan.files
-    location = await blocking.run(None, copies.places.find, options.url)
+    find = partial(copies.places.find, options.url, is_pattern=False)
+    location = await blocking.run(None, find)
     types = [column.type for column in plan.source.desc.columns]
     progress = Progress("COPY TO", session.database, plan.relation)
     with copies.shown(context.pid, progress), tempfile.TemporaryDirectory() as scratch:

@@ -49,7 +49,7 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
         if missing:
             raise BadCopyFileFormat(f'the Delta table has no column "{missing[0]}"')
         yield from dataset.to_batches(list(names), batch_size=ROWS_AT_ONCE)
-    except (deltalake.exceptions.DeltaError, pa.ArrowInvalid) as error:
+    except (deltalake.exceptions.DeltaError, pa.ArrowInvalid, OSError) as error:
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'Delta table "{path.name}": {said}') from None
 

@@ -28,6 +28,7 @@ class Location:
     blob: Blob
     root: Path | None  # the allowed directory, None in a bucket
     key: str  # within it; no slash at its ends
+    closed: Path | None = None  # the data directory, which may be within the root
 
     @property
     def path(self) -> Path:
@@ -58,11 +59,18 @@ class Location:
         """Return a file as a local one, fetched into `scratch` if need be; None if it is gone."""
         if self.root is not None:
             path = Path(os.path.realpath(self.root / key))
-            if not path.is_relative_to(self.root):
+            if not path.is_relative_to(self.root) or _is_below(path, self.closed):
                 raise _refused(self.url)
             return path if path.is_file() else None
         path = scratch / key.replace("/", "-")
         return path if self.blob.fetch(key, path) else None
+
+    def check_links(self) -> None:
+        """Raise if a link leads out of the directory that is the place."""
+        for directory, folders, names in os.walk(self.path):
+            for each in (Path(directory, name) for name in (*folders, *names)):
+                if each.is_symlink() and not _is_below(Path(os.path.realpath(each)), self.path):
+                    raise _refused(self.url)
 
     def _below(self, prefix: str) -> Iterator[str]:
         if self.root is None:
@@ -84,8 +92,8 @@ class CopyPlaces:
     data_dir: Path | None = None
     blobs: dict[str, Blob] = field(default_factory=dict, compare=False)
 
-    def find(self, url: str) -> Location:
-        """Return the place that a URL names.
+    def find(self, url: str, *, is_pattern: bool = True) -> Location:
+        """Return the place that a URL names; `is_pattern`: it may be a pattern of files.
 
         Raises InsufficientPrivilege if it is not below an allowed one, InvalidName if it is
         relative, InvalidParameterValue if it is of another kind. Looks at directories.
@@ -100,12 +108,14 @@ class CopyPlaces:
         path = unquote(parts.path) if parts.scheme else url
         if not path.startswith("/"):
             raise InvalidName("relative path not allowed for COPY to file")
-        return self._local(url, path)
+        return self._local(url, path, is_pattern)
 
-    def _local(self, url: str, path: str) -> Location:
-        fixed, _, rest = _without_pattern(path.rstrip("/"))
+    def _local(self, url: str, path: str, is_pattern: bool) -> Location:
+        path = path.rstrip("/")
+        fixed, rest = _without_pattern(path) if is_pattern else (path or "/", "")
         real = Path(os.path.realpath(fixed))
-        if self.data_dir is not None and real.is_relative_to(os.path.realpath(self.data_dir)):
+        closed = None if self.data_dir is None else Path(os.path.realpath(self.data_dir))
+        if _is_below(real, closed):
             raise _refused(url)
         for each in self.allowed:
             if urlsplit(each).scheme == "s3":
@@ -113,7 +123,7 @@ class CopyPlaces:
             root = Path(os.path.realpath(each.removeprefix("file://")))
             if real.is_relative_to(root) and ".." not in Path(rest).parts:
                 key = (real / rest).relative_to(root).as_posix()
-                return Location(url, FileBlob(root), root, "" if key == "." else key)
+                return Location(url, FileBlob(root), root, "" if key == "." else key, closed)
         raise _refused(url)
 
     def _in_bucket(self, url: str) -> Location:
@@ -132,13 +142,17 @@ class CopyPlaces:
         raise _refused(url)
 
 
-def _without_pattern(path: str) -> tuple[str, str, str]:
+def _is_below(path: Path, directory: Path | None) -> bool:
+    return directory is not None and path.is_relative_to(directory)
+
+
+def _without_pattern(path: str) -> tuple[str, str]:
     """Return the directories of a path before the first with a pattern, and the rest."""
     parts = path.split("/")
     for place, part in enumerate(parts):
         if PATTERN & set(part):
-            return "/".join(parts[:place]) or "/", "/", "/".join(parts[place:])
-    return path or "/", "", ""
+            return "/".join(parts[:place]) or "/", "/".join(parts[place:])
+    return path or "/", ""
 
 
 def _matches(key: str, pattern: str) -> bool:

@@ -23,7 +23,7 @@ from foreshore.expr.ir import Call, Column
 from foreshore.expr.ir import Literal as Constant
 from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import cast
-from foreshore.storage.lake.places import Location
+from foreshore.storage.lake.places import PATTERN, Location
 from foreshore.types import JSONB, TEXT, SqlType
 
 Format = Literal["csv", "parquet", "json", "delta"]
@@ -109,6 +109,7 @@ def _delta(location: Location, names: Sequence[str], version: int | None) -> Ite
     """Yield the rows of a version of a Delta table."""
     if location.root is None:
         raise FeatureNotSupported("Delta tables in buckets")
+    location.check_links()
     first = 1
     for batch in delta.rows_of(location.path, version, names):
         yield FileRows(location.key, first, batch)
@@ -181,7 +182,7 @@ def _json(path: Path, names: Sequence[str], types: Sequence[SqlType]) -> Iterato
         connection.execute("SET autoload_known_extensions = false")
         query = (
             f"SELECT CAST(json AS VARCHAR), {', '.join(members)}"
-            f" FROM read_json_objects({_quoted(str(path))}, format = 'newline_delimited')"
+            f" FROM read_json_objects({_quoted(_literal(path))}, format = 'newline_delimited')"
         )
         for batch in connection.query(query).to_arrow_reader(ROWS_AT_ONCE):
             arrays = batch.columns[1:]
@@ -204,6 +205,11 @@ def _member(objects: pa.Array, name: str, type: SqlType) -> pa.Array:
 
 def _pointer(name: str) -> str:
     return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def _literal(path: Path) -> str:
+    """Return a pattern of DuckDB that only this file matches."""
+    return "".join(f"[{c}]" if c in PATTERN else c for c in str(path))
 
 
 def _quoted(text: str) -> str:

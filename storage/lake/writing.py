@@ -191,6 +191,8 @@ class Export:
             target = location.path
             self._place = target.parent / f".{target.name}.{self._id}"
             self._replaces = format == "delta" and delta.is_table(target)
+            if self._replaces:
+                location.check_links()
             if not self._replaces and target.is_dir() and any(target.iterdir()):
                 raise DuplicateFile(f'directory "{location.url}" is not empty')
             if self.single and target.is_dir():

@@ -199,6 +199,19 @@ async def test_only_allowed_places_and_roles_use_files(
         assert refused in await env.query("a", f"COPY s FROM '{url}'"), url
         if "*" not in url and not url.endswith("file.csv"):
             assert refused in await env.query("a", f"COPY s TO '{url}'"), url
+    (place / "[d]").symlink_to(outside / "other")  # is a pattern only in FROM
+    for url in (f"{place}/[d]/2.csv", f"{place}/[d]"):
+        assert refused in await env.query("a", f"COPY s TO '{url}' (FORMAT csv)"), url
+    assert refused in await env.query("a", f"COPY s FROM '{place}/[d]' (FORMAT delta)")
+    (place / "*.json").write_text('{"x": 1}')
+    (place / "2.json").write_text('{"x": 2}')
+    assert await env.query("a", f"COPY s FROM '{place}/[*].json'") == "COPY 1"
+    await env.ran("a", "DELETE FROM s")
+    env.environment.let_copy([str(env.data_dir.parent)], env.data_dir)
+    (env.data_dir / "1.csv").write_text("1\n")
+    inside = f"{env.data_dir.parent}/{env.data_dir.name[:-1]}?/1.csv"
+    assert refused in await env.query("a", f"COPY s FROM '{inside}'")
+    env.environment.let_copy([str(place)], env.data_dir)
     assert "42602" in await env.query("a", "COPY s FROM 'x.csv'")
     assert "58P01" in await env.query("a", f"COPY s FROM '{place}/none.csv'")
     await env.ran("a", "CREATE ROLE r", "GRANT ALL ON s TO r", f"COPY s TO '{place}/x.csv'")
@@ -294,6 +307,12 @@ async def test_a_delta_table_has_versions_that_come_in_again(
     assert "22P04" in await env.query("a", f"{copied}, VERSION 7)")
     assert "58P01" in await env.query("a", f"COPY again FROM '{outside}/none' (FORMAT delta)")
     assert "22P04" in await env.query("a", f"COPY again FROM '{place}' (FORMAT delta)")  # ti
+    (part,) = (place / each.rpartition("/")[2] for each in table.file_uris())
+    part.rename(outside.parent / "moved.parquet")
+    assert "22P04" in await env.query("a", f"{copied})")
+    part.symlink_to(outside.parent / "moved.parquet")
+    for statement in (f"{copied})", f"COPY t ({names}) TO '{place}' (FORMAT delta)"):
+        assert "ERROR 42501: COPY may not use" in await env.query("a", statement), statement
 
 
 async def test_a_delta_table_of_inserted_rows_links_batches_and_copies_none(
