@@ -178,17 +178,10 @@ def _check_may_admit(state: State, actor: Role, role: Role) -> None:
 
 def is_admin(state: State, role: Role, of: str) -> bool:
     """Return whether `role`, or one that it is a member of, may make others members of `of`."""
-    if role.superuser:
-        return True
-    found, waiting = {role.id}, [role.id]
-    while waiting:
-        for each in role_with(state, waiting.pop()).member_of:
-            if each.role == of and each.admin:
-                return True
-            if each.role not in found:
-                found.add(each.role)
-                waiting.append(each.role)
-    return False
+    groups = (role_with(state, id) for id in members_of(state, role))
+    return role.superuser or any(
+        each.role == of and each.admin for group in groups for each in group.member_of
+    )
 
 
 def forget_role(change: Transaction, role: Role) -> None:
