@@ -74,15 +74,16 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         else positions_of(item, statement.columns)
     )
     query = statement.source
-    planning.needs.change(item, "INSERT", () if query is None else positions)
     order_by: tuple[OrderKey, ...] = ()
     if query is None:
+        planning.needs.change(item, "INSERT", ())
         values = [default_of(planning, item, i) for i in range(len(item.desc.names))]
         source = rows_relation([values])
     else:
         if statement.ctes:
             query = ast.Query(query, query.at, statement.ctes, statement.recursive)
-        source, order_by = _source(planning, item, positions, statement, query)
+        source, order_by, width = _source(planning, item, positions, statement, query)
+        planning.needs.change(item, "INSERT", positions[:width])
     source, over, order_by = _split(source, order_by, len(item.desc.names), statement)
     relation = lower_and_optimize(source)
     row = row_of(planning, item, statement.table, item.desc.columns)
@@ -228,8 +229,8 @@ def _source(
     positions: tuple[int, ...],
     statement: ast.InsertStatement,
     query: ast.Query,
-) -> tuple[Relation, tuple[OrderKey, ...]]:
-    """Return rows of the table, perhaps with more columns, and the order of the rows."""
+) -> tuple[Relation, tuple[OrderKey, ...], int]:
+    """Return rows of the table, perhaps with more columns, their order, and how many are given."""
     explicit = statement.columns is not None
     body = query.body
     plain = not (query.ctes or query.order_by or query.limit or query.offset or query.locks)
@@ -237,7 +238,7 @@ def _source(
     if selected is not None:
         query = ast.Query(selected, query.at)
     elif isinstance(body, ast.Values) and plain:
-        return _values(planning, item, positions, statement, body), ()
+        return _values(planning, item, positions, statement, body), (), len(body.rows[0])
     wanted = [item.desc.columns[i].type for i in positions]
     bound = bind_query(planning, query, None, wanted, locking=True)
     relation, order_by = relation_and_order(bound)
@@ -256,10 +257,11 @@ def _source(
         )
     rows = _with_defaults(planning, item, relation, given, [key.expr for key in order_by])
     places = range(len(item.desc.names), len(columns_of(rows)))
-    return rows, tuple(
+    order = tuple(
         msgspec.structs.replace(key, expr=Column(place, type_of(key.expr)))
         for key, place in zip(order_by, places, strict=True)
     )
+    return rows, order, len(bound.project)
 
 
 def _ignores_given_value(item: ItemView, position: int, statement: ast.InsertStatement) -> bool:

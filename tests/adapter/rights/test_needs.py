@@ -33,6 +33,18 @@ def test_select_without_rights_is_refused_until_they_are_granted(tmp_path: Path)
     in_environment(tmp_path, scenario)
 
 
+def test_insert_needs_the_columns_that_it_gives(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _tables(env)
+        await env.ran("admin", "GRANT INSERT (id, a) ON t TO reader")
+        for given in ("VALUES (2, 1)", "VALUES (3)", "VALUES (4, 1), (5, 2)", "SELECT 6, 1"):
+            assert (await env.query("reader", f"INSERT INTO t {given}")).startswith("INSERT"), given
+        for given in ("VALUES (7, 1, 'x')", "VALUES (7, 1, DEFAULT)", "SELECT 7, 1, 'x'"):
+            assert await env.query("reader", f"INSERT INTO t {given}") == DENIED, given
+
+    in_environment(tmp_path, scenario)
+
+
 def test_columns_of_windows_of_time_and_joins_by_time_are_needed(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await _tables(env)
