@@ -117,10 +117,14 @@ def reads_of(state: State, item: Item) -> Reads:
     A materialized view and a subscription read as their owners, views in them as theirs, and the
     policies' own subqueries as the role for which they count.
     """
+    return reads_by(state, item.depends_on if item.on is None else [item.on], item.owner)
+
+
+def reads_by(state: State, ids: Iterable[str], caller: str) -> Reads:
+    """Return which policies count where a role, by its id, reads relations and functions."""
     found: dict[tuple[int, str], object] = {}
     seen: set[tuple[str, str]] = set()
-    start = [item.on] if item.on is not None else item.depends_on
-    waiting: list[tuple[str, str]] = [(id, item.owner) for id in start]
+    waiting: list[tuple[str, str]] = [(id, caller) for id in ids]
     while waiting:
         pair = waiting.pop()
         each, role = state.get(pair[0]), state.get(pair[1])
@@ -134,17 +138,17 @@ def reads_of(state: State, item: Item) -> Reads:
             named = each.oid, role.id  # altered tables may have other ids
             found[named] = None
             if policies is not None:
-                found[named] = [
+                found[named] = tuple(
                     (one.oid, one.policy.command, one.policy.permissive, one.policy.version)
                     for one in policies
                     if one.policy
-                ]
+                )
                 waiting += [(need, role.id) for one in policies for need in one.depends_on]
         elif each.type == "view":
-            reader = item.owner if each.security_invoker is True else each.owner
+            reader = caller if each.security_invoker is True else each.owner
             waiting += [(need, reader) for need in each.depends_on]
         elif each.is_function:
-            waiting += [(need, item.owner) for need in each.depends_on]
+            waiting += [(need, caller) for need in each.depends_on]
     return found
 
 
@@ -172,7 +176,7 @@ def check_maintained(old: State, new: State) -> None:
         before = old.get(item.id)
         if not isinstance(before, Item) or not is_maintained(new, item):
             continue
-        if _secured(reads_of(old, before)) != _secured(reads_of(new, item)):
+        if secured(reads_of(old, before)) != secured(reads_of(new, item)):
             raise ObjectInUse(
                 f"row-level security of {item.kind} {item.name} cannot be changed",
                 detail="Its rows are maintained, and other policies would count for them.",
@@ -185,7 +189,7 @@ def check_maintained(old: State, new: State) -> None:
 
 def check_index(state: State, index: Item) -> None:
     """Raise if an index is on a view whose owner does not see all rows of the tables below."""
-    if _secured(reads_of(state, index)):
+    if secured(reads_of(state, index)):
         assert index.on is not None
         raise FeatureNotSupported(
             f'index "{index.name}" on view "{state.item(index.on).name}" cannot be maintained',
@@ -194,7 +198,8 @@ def check_index(state: State, index: Item) -> None:
         )
 
 
-def _secured(reads: Reads) -> Reads:
+def secured(reads: Reads) -> Reads:
+    """Return where a role does not see all rows."""
     return {pair: policies for pair, policies in reads.items() if policies is not None}
 
 

@@ -193,7 +193,18 @@ def test_subscribe_shows_rows_by_the_policies_and_settings_of_its_beginning(tmp_
                 answer = await env.ran(role, "FETCH 1 c WITH (timeout = '5s')")
                 seen += [each.split("|", 2)[2] for each in answer.split("\n") if "|" in each]
             assert sorted(seen) == expected.split(), role
-            await env.query(role, "ROLLBACK")
+        for sql, ends in (
+            ("CREATE POLICY others ON t TO bob USING (true)", "bob"),
+            ("ALTER POLICY others ON t RENAME TO another", ""),
+            ("CREATE POLICY less ON t AS RESTRICTIVE TO ann USING (id > 1)", "ann"),
+        ):
+            await env.ran("admin", sql)
+            for role in ("ann", "bob"):
+                answer = await env.query(role, "FETCH 1 c WITH (timeout = '0s')")
+                assert answer.startswith("ERROR 55000: row-level security") == (role == ends)
+                if role == ends:
+                    await env.query(role, "ROLLBACK")
+                    await env.ran(role, "BEGIN", declare)
 
     in_environment(tmp_path, scenario)
 
