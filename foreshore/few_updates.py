@@ -21,6 +21,7 @@ import pyarrow as pa
 from foreshore.update import Timestamp
 
 MOST_ROWS = 256  # beyond which columns cost less
+MOST_BYTES = 1 << 20  # encoded; the events of a group have a length of 32 bits
 
 Values = tuple[Any, ...]
 Check = Callable[[Any], bool]
@@ -57,7 +58,7 @@ class FewUpdates(msgspec.Struct, frozen=True, eq=False):
 def few_updates(
     schema: pa.Schema, time: Timestamp, rows: Sequence[Values], diffs: Sequence[int]
 ) -> FewUpdates | None:
-    """Return updates as tuples; None if there are too many or not all are of plain types."""
+    """Return updates as tuples; None if they are too many or too long, or not of plain types."""
     checks = _checks(schema)
     if checks is None or not 0 < len(rows) <= MOST_ROWS:
         return None
@@ -68,6 +69,8 @@ def few_updates(
     try:
         encoded = _encode(rows)
     except UnicodeEncodeError:  # half of a pair of surrogates, which no column takes either
+        return None
+    if len(encoded) > MOST_BYTES:
         return None
     return FewUpdates(schema, time, rows, diffs, encoded)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.few_updates import MOST_ROWS, decoded, few_updates, together
+from foreshore.few_updates import MOST_BYTES, MOST_ROWS, decoded, few_updates, together
 from foreshore.storage.consolidate import canonical_nans
 from foreshore.table_rows import Row, TableRows, columns_of_rows, updates_at
 from foreshore.types import (
@@ -121,3 +121,11 @@ def test_many_rows_of_statements_become_columns() -> None:
     desc = RelationDesc(("c",), (ColumnType(INT4),))
     rows = TableRows.inserted(desc, [(1,)] * (MOST_ROWS + 1))
     assert isinstance(updates_at([rows], 5), pa.Table)
+
+
+def test_long_updates_become_columns() -> None:
+    """The events of a group have a length of 32 bits, and many statements may be in a group."""
+    desc = RelationDesc(("t",), (ColumnType(TEXT, True),))
+    for length, is_few in ((MOST_BYTES // 2, True), (MOST_BYTES, False)):
+        updates = updates_at([TableRows.inserted(desc, [("x" * length,)])], 1)
+        assert isinstance(updates, pa.Table) is not is_few
