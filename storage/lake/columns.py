@@ -10,7 +10,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.errors import DataError, FeatureNotSupported, NumericValueOutOfRange
+from foreshore.errors import (
+    DataError,
+    DuplicateColumn,
+    FeatureNotSupported,
+    NumericValueOutOfRange,
+)
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.casts import resolve_cast
 from foreshore.expr.functions.registry import resolve
@@ -58,6 +63,24 @@ def file_type(type: SqlType) -> pa.DataType:
     if type.element is not None and type.element.name in PLAIN:
         return arrow_type(type)
     return arrow_type(type) if type.name in PLAIN else pa.string()
+
+
+def check_delta(names: Sequence[str], types: Sequence[SqlType]) -> None:
+    """Raise FeatureNotSupported if a Delta table cannot have a column."""
+    for name, type in zip(names, types, strict=True):
+        if TIME_OF_DAY in (type, type.element):
+            raise FeatureNotSupported(
+                f'column "{name}" of type {type} in a Delta table', hint="Cast the column to text."
+            )
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise DuplicateColumn if two columns of a file have one name, by which they are found."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise DuplicateColumn(
+                f'column "{name}" specified more than once', hint="Give it an alias."
+            )
 
 
 def for_file(name: str, column: pa.Array, type: SqlType) -> pa.Array:

@@ -122,6 +122,8 @@ def _parquet(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for name in names:
             if name not in found:
                 raise pa.ArrowInvalid(f'it has no column "{name}"')
+            if found.count(name) > 1:
+                raise pa.ArrowInvalid(f'it has several columns "{name}"')
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(names), use_threads=False):
             yield batch.select(list(names))
 

@@ -26,7 +26,14 @@ import pyarrow.parquet as pq
 from foreshore.errors import DuplicateFile, FeatureNotSupported
 from foreshore.storage.blob import sync_directory, sync_file
 from foreshore.storage.lake import delta
-from foreshore.storage.lake.columns import batch_for_file, file_type, json_texts, texts
+from foreshore.storage.lake.columns import (
+    batch_for_file,
+    check_delta,
+    check_distinct,
+    file_type,
+    json_texts,
+    texts,
+)
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.reading import CsvForm, Format
 from foreshore.types import SqlType, arrow_type
@@ -172,7 +179,12 @@ class Export:
         max_bytes: int,
         scratch: Path,
     ) -> None:
-        """Begin; raises DuplicateFile if there is something already."""
+        """Begin; raises DuplicateFile if there is something already.
+
+        Raises DuplicateColumn or FeatureNotSupported for columns that the format cannot have.
+        """
+        if format != "csv":
+            check_distinct(names)
         self._location = location
         self._format = format
         self._form = form
@@ -185,6 +197,7 @@ class Export:
         self._is_done = False
         if format == "delta":
             delta.package()
+            check_delta(names, types)
             if location.root is None:
                 raise FeatureNotSupported("Delta tables in buckets")
         if location.root is not None:

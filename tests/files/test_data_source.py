@@ -231,7 +231,7 @@ def test_a_stream_holds_each_change_once(spark: Any, filled: Server, tmp_path: P
         return {row: n for row, n in sums.items() if n}
 
     def reached(query: Any, expected: Counter[Any]) -> bool:
-        assert query.exception() is None
+        assert query.exception() is None, str(query.exception())
         return totals() == expected
 
     for _ in range(2):  # the second one goes on from the checkpoint
@@ -241,5 +241,5 @@ def test_a_stream_holds_each_change_once(spark: Any, filled: Server, tmp_path: P
             expected = Counter(connection.execute("SELECT id, balance FROM account").fetchall())
             until(partial(reached, query, expected), "the stream has the rows", 240)
             query.stop()
-            assert query.exception() is None
+            assert query.exception() is None, str(query.exception())
             connection.execute("UPDATE account SET balance = balance - 1 WHERE id < 2")

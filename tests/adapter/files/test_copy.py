@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from decimal import Decimal
 from functools import partial
@@ -313,6 +314,24 @@ async def test_a_delta_table_has_versions_that_come_in_again(
     part.symlink_to(outside.parent / "moved.parquet")
     for statement in (f"{copied})", f"COPY t ({names}) TO '{place}' (FORMAT delta)"):
         assert "ERROR 42501: COPY may not use" in await env.query("a", statement), statement
+
+
+async def test_columns_that_a_format_cannot_have_are_refused(
+    own_env: TestEnvironment, outside: Path
+) -> None:
+    env = own_env
+    await _filled(env, outside)
+    for columns in ("ti", "ARRAY[ti] AS tis"):
+        asked = f"COPY (SELECT k, {columns} FROM t) TO '{outside}/times' (FORMAT delta)"
+        assert "0A000" in await env.query("a", asked)
+    for format in ("parquet", "json", "delta"):
+        asked = f"COPY (SELECT 1 AS x, 2 AS x) TO '{outside}/twice' (FORMAT {format})"
+        assert "42701" in await env.query("a", asked)
+    assert await env.query("a", f"COPY (SELECT 1 AS x, 2 AS x) TO '{outside}/x.csv'") == "COPY 1"
+    assert [name for name in os.listdir(outside) if "times" in name or "twice" in name] == []
+    pq.write_table(pa.table([[1], [2]], names=["x", "x"]), outside / "given.parquet")
+    await env.ran("a", "CREATE TABLE one (x int)")
+    assert "22P04" in await env.query("a", f"COPY one FROM '{outside}/given.parquet'")
 
 
 async def test_a_delta_table_of_inserted_rows_links_batches_and_copies_none(
