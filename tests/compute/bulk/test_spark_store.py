@@ -16,6 +16,7 @@ from foreshore.compute.bulk.spark_contents import (
     clustering_of,
     written_files,
 )
+from foreshore.compute.bulk.spark_files import Results
 from foreshore.compute.bulk.spark_store import SparkStore
 from foreshore.compute.checkpoint.kept_file import KeptFile
 from foreshore.compute.checkpoint.state import Captured, Mismatch, Reader, Writer
@@ -50,6 +51,7 @@ class StoreWithoutSpark(SparkStore):
         self._updates = {}
         self._saved = {}
         self._views = set()
+        self._results = Results(None)
         self._resting = 0
         self._generations = count()
 
