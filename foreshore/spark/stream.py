@@ -5,7 +5,9 @@
 
 The first batch holds the rows as of its end, as insertions at that time, unless option `snapshot`
 is false. Each later one holds the updates from its start on and before its end. A batch that is
-repeated after a failure is the same, or fails: history that is gone cannot be read.
+repeated after a failure is the same, or fails: history that is gone cannot be read. The end of a
+batch is that of an opened collection, which the batch reads: however long Spark takes between the
+two, the times of the batch can be read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +31,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, options: Options) -> None:
         self.options = options
         self.leases: list[tuple[int, Lease]] = []  # with the ends of the batches that they are for
+        self._latest: tuple[Collection, Lease | None] | None = None  # not read yet
 
     def initialOffset(self) -> dict[str, int]:
         """Return where a new query begins."""
@@ -40,14 +43,21 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         """Return how far the collection is known."""
-        return {FRONTIER: max(self._upper(), start[FRONTIER])}
+        self._forget()
+        collection, lease = self._open()
+        if collection.upper <= start[FRONTIER]:
+            if lease is not None:
+                lease.end()
+            return start
+        self._latest = collection, lease
+        return {FRONTIER: collection.upper}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Return the parts of a batch."""
         lower, upper = start[FRONTIER], end[FRONTIER]
         if lower >= upper:
             return []
-        collection, lease = self._open()
+        collection, lease = self._opened(upper)
         if lease is not None:
             self.leases.append((upper, lease))
         with told():
@@ -69,6 +79,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Let go of all files."""
+        self._forget()
         for _, lease in self.leases:
             lease.end()
 
@@ -77,6 +88,22 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         if lease is not None:
             lease.end()
         return found.upper
+
+    def _opened(self, upper: int) -> tuple[Collection, Lease | None]:
+        """Return the collection as it was opened for a batch's end, else as it is."""
+        latest, self._latest = self._latest, None
+        if latest is not None:
+            if latest[0].upper == upper:
+                return latest
+            if latest[1] is not None:
+                latest[1].end()
+        return self._open()
+
+    def _forget(self) -> None:
+        """Let go of what was opened for a batch that is not read."""
+        if self._latest is not None and self._latest[1] is not None:
+            self._latest[1].end()
+        self._latest = None
 
     def _open(self) -> tuple[Collection, Lease | None]:
         options = self.options
