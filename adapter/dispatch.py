@@ -37,7 +37,7 @@ from foreshore.adapter.explain.operators import explain_operators
 from foreshore.adapter.files.copy import copy_from_files, copy_to_files
 from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
-from foreshore.adapter.read.result import Outcome, Selected
+from foreshore.adapter.read.result import Outcome, Selected, check_returned
 from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
@@ -52,6 +52,7 @@ from foreshore.adapter.write.insert import insert
 from foreshore.adapter.write.truncate import truncate
 from foreshore.adapter.write.with_changes import with_changes
 from foreshore.catalog.row_security import check_maintained
+from foreshore.result_limits import result_limits
 from foreshore.sql import plan as plans
 
 if TYPE_CHECKING:
@@ -261,6 +262,7 @@ async def _copy_change(
     prepared = await context.planner.prepared_of(syntax)
     outcome = await run(session, replace(context, prepared=prepared))
     assert isinstance(outcome, Selected)
+    check_returned(outcome, result_limits(context.variables))
     return copied(context, outcome, plan.options)
 
 

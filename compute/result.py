@@ -70,6 +70,11 @@ class Result:
         """Return the bytes written to the file."""
         return self._end
 
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of what is in memory and in the file."""
+        return sum(batch.nbytes for batch in self._kept) + self._end
+
     def is_at_hand(self) -> bool:
         """Whether the next batch is in memory."""
         return bool(self._kept) or not self._spilled

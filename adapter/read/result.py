@@ -90,6 +90,14 @@ class BatchSource:
         self._rows = rows.slice(limit) if limit < rows.num_rows else None
         return rows if self._rows is None else rows.slice(0, limit)
 
+    def check(self, limits: ResultLimits) -> None:
+        """Raise ResultTooLarge if all rows, of which none was taken, are more than `limits`."""
+        rows = self._result if self._rows is None else self._rows
+        if rows is not None:
+            size = rows.nbytes if isinstance(rows, pa.RecordBatch) else rows.size_bytes
+            if (error := limits.check(size, rows.num_rows)) is not None:
+                raise error
+
     def left(self) -> Result | None:
         """Return all rows that are left as a result, which the source forgets; None: some went."""
         rows, result = self._rows, self._result
@@ -168,6 +176,12 @@ class Selected(Struct, frozen=True):
 Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
 
 UNCOUNTED = ("SHOW", "EXPLAIN")  # verbs of tags without a number of rows
+
+
+def check_returned(outcome: Outcome, limits: ResultLimits) -> None:
+    """Raise ResultTooLarge if a change returns too many rows, so that it is not committed."""
+    if isinstance(outcome, Selected) and isinstance(outcome.source, BatchSource):
+        outcome.source.check(limits)
 
 
 def taken(

@@ -35,7 +35,7 @@ from foreshore.adapter.client import (
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
-from foreshore.adapter.read.result import Outcome, Selected, taken
+from foreshore.adapter.read.result import Outcome, Selected, check_returned, taken
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.roles import SessionRoles
 from foreshore.adapter.session.activity import Activity, Interrupts
@@ -308,6 +308,8 @@ class Session:
 
         async def run(context: StatementContext) -> Outcome:
             outcome = await dispatch.run(self, context)
+            if context.transaction.has_effects:
+                check_returned(outcome, result_limits(self.variables))
             if alone and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
             return outcome

@@ -89,6 +89,21 @@ async def test_limits_of_a_role_are_not_exceeded_by_its_sessions(own_env: TestEn
     assert "ERROR" not in await env.query("admin", "SELECT count(*) FROM t")
 
 
+async def test_a_change_that_returns_too_much_is_not_made(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("s", "CREATE TABLE t (k int, x text)", "SET max_result_rows = 3")
+    await env.ran("s", "SET max_result_size = '10kB'")
+    many = "INSERT INTO t SELECT i, 'x' FROM generate_series(1, {}) AS i RETURNING k"
+    values = "INSERT INTO t VALUES (1), (2), (3), (4) RETURNING k"
+    large = "INSERT INTO t VALUES (1, repeat('x', 20000)) RETURNING x"
+    for sql in (many.format(4), values, large, f"COPY ({values}) TO STDOUT"):
+        assert "ERROR 53200: result exceeds" in await env.query("s", sql), sql
+    assert await env.query("s", "SELECT count(*) FROM t") == "0\nSELECT 1"
+    assert (await env.query("s", many.format(3))).endswith("INSERT 0 3")
+    counted = f"WITH d AS ({many.format(9)}) SELECT count(*) FROM d"
+    assert await env.query("s", counted) == "9\nSELECT 1"
+
+
 async def test_portal_that_suspends_counts_all_its_rows(own_env: TestEnvironment) -> None:
     env = own_env
     await env.ran("s", "SET max_result_rows = 25")
