@@ -73,7 +73,8 @@ class Result:
     @property
     def size_bytes(self) -> int:
         """Return the bytes of what is in memory and in the file."""
-        return sum(batch.nbytes for batch in self._kept) + self._end
+        kept: int = sum(batch.nbytes for batch in self._kept)
+        return kept + self._end
 
     def is_at_hand(self) -> bool:
         """Whether the next batch is in memory."""

@@ -176,7 +176,7 @@ def a_batch_is_read_late(server: Server, connection: psycopg.Connection[Any]) ->
         found, lease = open_collection(Place(options["path"]), "account", 60_000)
         assert lease is not None
         lease.end()
-        return found.since >= end["frontier"]
+        return bool(found.since >= end["frontier"])
 
     until(forgotten, "the end of the batch is history", 60)
     rows: Counter[Any] = Counter()
