@@ -69,7 +69,7 @@ class FlowEngine(OverEngine[Engine]):
         """
         engine = self._hydrator(description)
         if is_linear(description.relation) and not _has_own_indexes(description):
-            linear = linear_dataflow(description, engine)
+            linear = None if self._choice is None else linear_dataflow(description, engine)
             return linear or self._engine.create(description, schemas)
         try:
             return FlowDataflow(description, engine, self._collections)

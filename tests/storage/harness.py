@@ -59,9 +59,8 @@ def appended(
     if id != U2 or len(times) != 1:
         return ShardWrite(id, lower, upper, table(updates))
     rows, diffs = [row for row, _, _ in updates], [diff for _, _, diff in updates]
-    few = few_updates(update_schema(ROWS), times.pop(), rows, diffs)
-    assert few is not None
-    return ShardWrite(id, lower, upper, few)
+    few = few_updates(update_schema(ROWS), times.pop(), rows, diffs)  # None of too many
+    return ShardWrite(id, lower, upper, few or table(updates))
 
 
 def write(id: GlobalId, lower: Timestamp, upper: Timestamp, *updates: Update) -> ShardWrite:

@@ -39,11 +39,7 @@ def test_view_as_of_is_exact_from_its_time_also_after_restart(tmp_path: Path) ->
         assert await env.query("w", made) == "CREATE MATERIALIZED VIEW"
         times += await written(env, "w", 4)
         await check(env, "sums", times[1:], [3, 6, 10])
-        refused = await env.query("r", f"SELECT n FROM sums AS OF {times[0]}")
-        assert refused.splitlines()[:2] == [
-            f"ERROR 22023: cannot read as of {times[0]}",
-            f"DETAIL: The inputs can be read from {times[1]} on.",
-        ]
+        await check(env, "sums", times[:1], [1])  # its query, over what the table had
         changes = await env.query("r", "SELECT n, mz_diff FROM CHANGES(sums) ORDER BY 1, 2")
         assert changes == "3|-1\n6|-1\n6|1\n10|1\nSELECT 4"
         above = f"CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM sums AS OF {times[2]}"
