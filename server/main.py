@@ -397,8 +397,9 @@ def demo_command(
 
     arguments: list[str] = []
     for name, value in serving.items():
-        if value is not None:
-            arguments += [f"--{name.replace('_', '-')}", str(value)]
+        for each in value if isinstance(value, tuple) else (value,):
+            if each is not None:
+                arguments += [f"--{name.replace('_', '-')}", str(each)]
     context.exit(
         run_demo(arguments, start=start, speed=speed, tick_interval=tick_interval, spark=spark)
     )
