@@ -176,7 +176,7 @@ def test_long_argument_is_no_wait_for_others(server: Server, sql: str, argument:
         with suppress(psycopg.errors.InvalidDatetimeFormat):
             connection.execute(sql, (argument,))
 
-    assert longest_wait_beside(server, run)[1] < LONGEST_WAIT_S
+    assert longest_wait_beside(server, run)[1] < 4 * LONGEST_WAIT_S  # docs/known-issues.md
 
 
 @pytest.mark.parametrize(
