@@ -1,4 +1,4 @@
-"""What the server has to know of roles before a session exists, and how a session begins."""
+"""The roles of clients that authenticate, and the settings with which a session begins."""
 
 import msgspec
 

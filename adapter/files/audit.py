@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit has found: how many distinct rows differ, or why it could not tell."""
+    """The result of an audit: the number of distinct rows that differ, or why it failed."""
 
     time: Timestamp
     finished_at: int  # microseconds since 1970

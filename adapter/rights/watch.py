@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a role needs as long as its statement runs, and the cluster that it uses."""
+    """The rights that a role needs while its statement runs, and the cluster that it uses."""
 
     role: str  # the id
     needs: tuple[Need, ...]

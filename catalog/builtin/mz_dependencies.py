@@ -1,4 +1,4 @@
-"""What objects depend on, directly or not, as Materialize's relations show it."""
+"""The direct and indirect dependencies of objects, in Materialize's relations."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 

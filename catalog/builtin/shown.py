@@ -16,7 +16,7 @@ _NAMES: dict[str, Privilege] = {letter: name for name, letter in LETTERS.items()
 
 
 class Shown:
-    """What is shown to the role of a snapshot; all to superusers, and if there is no role."""
+    """The objects that a snapshot's role may see: all for superusers, and without a role."""
 
     def __init__(self, snapshot: IntrospectionSnapshot) -> None:
         role = snapshot.role

@@ -53,7 +53,7 @@ class Lender(Protocol):
 
 
 class BulkEngines:
-    """What a replica of size embedded has for bulk work: DuckDB of its process, and Spark."""
+    """The bulk engines of an embedded replica: DuckDB in its process, and Spark."""
 
     def __init__(
         self, local: Evaluator, spark: Lender, mode: HydrateMode, machines: Machines

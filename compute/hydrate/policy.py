@@ -27,7 +27,7 @@ MOST_MEMORY = 2 * 10**9  # bytes of DuckDB in a replica
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What a plan reads: updates, and the bytes in files of the columns that it reads."""
+    """The size of what a plan reads: updates, and the bytes of the columns in files."""
 
     rows: int
     bytes: int
@@ -39,7 +39,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What there is for bulk work: of DuckDB threads, memory and room to spill, cores of Spark."""
+    """The resources for bulk work: DuckDB's threads, memory and spill space; Spark's cores."""
 
     threads: int = 2
     memory: int = MOST_MEMORY
