@@ -25,7 +25,6 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m compileall -q foreshore $(LAYERS)
 	$(BIN)/python -m foreshore.compute.flow.warm
 	$(BIN)/python -c 'import foreshore.server.row_kernel'
-	$(BIN)/python -m foreshore.compute.spark.archive
 	touch $@
 
 # Serve at 127.0.0.1:6875 with live data; RUN_FLAGS='--speed 3600' for a faster year.

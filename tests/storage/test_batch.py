@@ -175,7 +175,7 @@ def test_every_value_round_trips(tmp_path: Path, type: SqlType, values: list[obj
     path = str(tmp_path / "blob" / batch.key)
     query = "SELECT count(*), count(v), sum(__diff) FROM read_parquet(?)"
     n = len(values)
-    assert duckdb.execute(query, [path]).fetchone() == (n, n - 1, 2 * n)
+    assert duckdb.connect().execute(query, [path]).fetchone() == (n, n - 1, 2 * n)
 
 
 def test_columns_go_by_position_and_names_are_made_unique(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_columns_go_by_position_and_names_are_made_unique(tmp_path: Path) -> Non
     found = load(tmp_path, batch, schema)
     assert [c.to_pylist() for c in found.columns] == [[i] for i in range(len(names))] + [[5], [7]]
     path = str(tmp_path / "blob" / batch.key)
-    row_found = duckdb.execute("SELECT * FROM read_parquet(?)", [path]).fetchone()
+    row_found = duckdb.connect().execute("SELECT * FROM read_parquet(?)", [path]).fetchone()
     assert row_found == (*range(len(names)), 5, 7)
 
 
