@@ -4,7 +4,8 @@
 options (`options.py`), and with an archive of its classes if there is one (`archive.py`). With a
 local master everything listens on the loopback interface. There is no web UI, and the configuration
 suits many small jobs. The JVM ends when this process ends, even during its start and however the
-process ends (tied_process.py).
+process ends (tied_process.py). It has a session of processes of its own, and so on Linux the share
+of one program: its many threads hold up no other process, and get on beside many of them.
 """
 
 import os
@@ -19,7 +20,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from foreshore import blocking
 from foreshore.compute.spark.archive import archive_flags
 from foreshore.compute.spark.java import find_java, flags, jars
 from foreshore.compute.spark.options import LOOPBACK, SparkOptions, driver_host
@@ -178,8 +178,6 @@ def _launch(options: SparkOptions, dump: Path | None) -> Any:
                 start_new_session=True,  # it must not get interrupts from the terminal
             )
         try:
-            if dump is None:  # index lookups and commits on the same machine go first
-                blocking.lower_priority(process.pid)
             _wait(process, connection.exists, options.scratch / "spark.log")
             port, secret = _read_connection(connection)
             gateway = _with_environment(
