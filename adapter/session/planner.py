@@ -423,8 +423,10 @@ class SessionPlanner:
         return None if found is None else structs.replace(found, variables=variables)
 
     def remember(self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = ()) -> None:
-        """Keep the plan of a text for all sessions."""
-        self._session.environment.plans.put(self._key(text, parameter_oids), prepared)
+        """Keep the plan of a text for all sessions, unless only this one sees its catalog."""
+        transaction = self._session.transactions.running
+        if transaction is None or transaction.catalog is None:
+            self._session.environment.plans.put(self._key(text, parameter_oids), prepared)
 
     def _key(self, text: str, parameter_oids: Sequence[int]) -> PlanKey:
         session = self._session

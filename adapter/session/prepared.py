@@ -144,15 +144,14 @@ class PlanCache:
         return known
 
     def put(self, key: PlanKey, prepared: Prepared) -> None:
-        """Keep what has just been planned, if it may be planned the same for another session."""
+        """Keep what has just been planned, if it may be planned the same for another session.
+
+        A plan that uses tables only is the same whatever its transaction has written to.
+        """
         basis = prepared.basis
-        if (
-            len(key.text) > LONGEST_TEXT
-            or prepared.peek is None
-            or prepared.is_own
-            or basis is None
-            or basis.own is not None
-        ):
+        if len(key.text) > LONGEST_TEXT or prepared.is_own or basis is None:
+            return
+        if not prepared.tables_only and (prepared.peek is None or basis.own is not None):
             return
         if not prepared.depends_on_zone:
             key = replace(key, time_zone=None)

@@ -148,3 +148,44 @@ def test_query_of_system_relations_outlives_catalog_changes(
     assert ask("y", named) == "1"
     ask("y", "DROP TABLE made; CREATE TABLE made (i int)")
     assert (ask("y", named), ask("x", select), ask("y", select)) == ("1", "1", "1")
+
+
+def test_statements_about_keys_are_planned_once_in_blocks_too(
+    runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
+) -> None:
+    def ask(name: str, sql: str) -> str:
+        return last(runner.run(env.query(name, sql)))
+
+    ask("a", "CREATE TABLE sums (k int PRIMARY KEY, v int); INSERT INTO sums VALUES (1, 0)")
+    block = (
+        "BEGIN",
+        "UPDATE sums SET v = v + 1 WHERE k = 1",
+        "SELECT v FROM sums WHERE k = 1",
+        "INSERT INTO sums VALUES (2, 2)",
+        "DELETE FROM sums WHERE k = 2",
+        "COMMIT",
+    )
+    planned.clear()
+    for number, name in enumerate(("first", "second", "first"), 1):
+        told = [ask(name, text) for text in block]
+        assert told == ["BEGIN", "UPDATE 1", str(number), "INSERT 0 1", "DELETE 1", "COMMIT"]
+    assert planned == list(block)
+
+
+def test_plans_over_a_catalog_of_ones_own_are_not_shared(
+    runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
+) -> None:
+    def ask(name: str, sql: str) -> str:
+        return last(runner.run(env.query(name, sql)))
+
+    ask("a", "CREATE TABLE mine (k int PRIMARY KEY, v int); INSERT INTO mine VALUES (1, 0)")
+    update = "UPDATE mine SET v = v + 1 WHERE k = 1"
+    assert ask("a", update) == "UPDATE 1"
+    ask("b", "BEGIN")
+    ask("b", "ALTER TABLE mine ADD COLUMN w int")
+    assert ask("b", update) == "UPDATE 1"
+    ask("b", "ROLLBACK")
+    planned.clear()
+    assert ask("a", update) == "UPDATE 1"
+    assert not planned
+    assert ask("a", "SELECT * FROM mine") == "1|2"
