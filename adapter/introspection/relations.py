@@ -36,9 +36,7 @@ _MOVING = LIVE.keys() | frozenset(
 )
 # Relations that depend on the search path, as does the information schema: it shows temporary
 # objects only to their session, whose temporary schema is in the path.
-_BY_PATH = frozenset(
-    ("pg_attrdef", "pg_attribute", "pg_object_definitions", "pg_relation_visibility")
-)
+_BY_PATH = frozenset(("pg_attrdef", "pg_object_definitions", "pg_relation_visibility"))
 
 
 def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
@@ -48,6 +46,10 @@ def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
     """
     if builtin.name in _MOVING or context.planner.state is not context.coordinator.state:
         return None
+    return _origin(context, builtin)
+
+
+def _origin(context: StatementContext, builtin: Builtin) -> Origin:
     by_path = builtin.name in _BY_PATH or builtin.schema == "information_schema"
     path = context.planner.search_path() if by_path else ()
     role = context.role.id if builtin.schema == "information_schema" else ""
@@ -56,12 +58,14 @@ def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
 
 def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
     """Return the rows of a builtin relation as the session sees them."""
-    origin, coordinator = origin_of(context, builtin), context.coordinator
-    if origin is None:
+    state, answers = context.coordinator.state, context.coordinator.catalog_answers
+    if builtin.name in _MOVING:
         return builtin.table(snapshot_of(context))
-    return coordinator.catalog_answers.rows(
-        coordinator.state, origin, lambda: builtin.table(snapshot_of(context))
-    )
+    origin = _origin(context, builtin)
+    if context.planner.state is state:
+        return answers.rows(state, origin, builtin, lambda: snapshot_of(context))
+    snapshot = snapshot_of(context)
+    return answers.made(snapshot.state, origin, builtin, lambda: snapshot)
 
 
 def question_of(context: StatementContext, block: Block) -> Question | None:

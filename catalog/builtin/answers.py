@@ -14,22 +14,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from foreshore.catalog.builtin.parts import PARTED, Origin, Parts
+from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.state import State
 from foreshore.expr.block import Block
-from foreshore.ids import GlobalId
 
 MOST_ANSWERS = 256
 LARGEST_ANSWER = 256 * 1024  # bytes, so that all of them take at most 64 MB
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The values that, with the catalog's state, determine the rows of a builtin relation."""
-
-    relation: GlobalId
-    database: str
-    search_path: tuple[str, ...]  # empty if the rows do not depend on it
-    role: str = ""  # the id of the current role, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +36,7 @@ class CatalogAnswers:
 
     def __init__(self) -> None:
         self._tables: dict[Origin, tuple[State, pa.Table]] = {}  # the rows of builtin relations
+        self._parts = Parts()  # of those relations with rows for each item
         self._begin(None)
 
     def _begin(self, state: State | None) -> None:
@@ -57,13 +49,33 @@ class CatalogAnswers:
         for origin in [*self._tables]:
             if name in origin.search_path:
                 del self._tables[origin]
+        self._parts.forget(lambda key: name in key.search_path)
 
-    def rows(self, state: State, origin: Origin, make: Callable[[], pa.Table]) -> pa.Table:
-        """Return the rows of a builtin relation in `state`; `make` computes them if necessary."""
+    def rows(
+        self,
+        state: State,
+        origin: Origin,
+        builtin: Builtin,
+        snapshot: Callable[[], IntrospectionSnapshot],
+    ) -> pa.Table:
+        """Return the rows of a builtin relation in `state`, the present one."""
         known = self._tables.get(origin)
         if known is None or known[0] is not state:
-            known = self._tables[origin] = (state, make())
+            self._parts.advance(state)
+            known = self._tables[origin] = (state, self.made(state, origin, builtin, snapshot))
         return known[1]
+
+    def made(
+        self,
+        state: State,
+        origin: Origin,
+        builtin: Builtin,
+        snapshot: Callable[[], IntrospectionSnapshot],
+    ) -> pa.Table:
+        """Return the rows of a builtin relation in `state`, which may be a transaction's."""
+        if builtin.name in PARTED:
+            return self._parts.rows(state, origin, builtin, snapshot)
+        return builtin.table(snapshot())
 
     async def answer(
         self, state: State, question: Question, evaluate: Callable[[], Awaitable[pa.Table]]

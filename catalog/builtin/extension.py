@@ -31,7 +31,7 @@ def members(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         "refobjid": EXTENSION_OID,
         "deptype": "e",
     }
-    for schema in snapshot.schemas.values():
+    for schema in snapshot.schemas.values() if snapshot.is_rest else ():
         if schema.name.startswith("mz_"):
             yield {"classid": _NAMESPACE_OID, "objid": schema.oid, **of_extension}
     for relation in snapshot.builtins:

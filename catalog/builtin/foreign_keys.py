@@ -93,13 +93,11 @@ def _is_visible(snapshot: IntrospectionSnapshot, item: Item) -> bool:
     """Whether the search path finds a relation by its name alone."""
     if item.temporary:
         return True
+    ids = {schema.name: schema.id for schema in snapshot.schemas.values()}
     for schema in snapshot.search_path:
         if schema == snapshot.name(item.schema):
             return True
-        if any(
-            each.name == item.name and snapshot.name(each.schema) == schema
-            for each in snapshot.items
-        ):
+        if schema in ids and snapshot.state.is_taken(ids[schema], item.name):
             return False
     return False
 

@@ -61,7 +61,7 @@ def _builtin_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def object_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_objects."""
-    for item in snapshot.state.all(Item):
+    for item in snapshot.all_items:
         yield {
             **_common(item),
             "schema_id": item.schema,
@@ -190,7 +190,7 @@ def column_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_columns."""
     described = [
         (item.id, snapshot.desc_of(item.id), item.type == "table")
-        for item in snapshot.state.all(Item)
+        for item in snapshot.all_items
         if item.type not in ("index", "subscription", "type", "domain", "function", "policy")
     ]
     for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in snapshot.builtins)):
@@ -287,7 +287,7 @@ def materialization_lag_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def dependency_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_object_dependencies."""
-    for item in snapshot.state.all(Item):
+    for item in snapshot.all_items:
         for need in item.depends_on:
             yield {"object_id": item.id, "referenced_object_id": need}
 
@@ -309,26 +309,26 @@ def visibility_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     Relations of mz_catalog are reported as not visible, although their names are found. Otherwise
     psql, which lists everything visible outside pg_catalog, would list them among the user's.
     """
-    places = {name: place for place, name in enumerate(snapshot.search_path)}
-    named: dict[str, list[tuple[int, int]]] = {}  # position in the path, and oid
-    last = len(places)
+    ids = {schema.name: schema.id for schema in snapshot.schemas.values()}
 
-    def add(name: str, schema: str, oid: int) -> None:
-        named.setdefault(name, []).append((places.get(schema, last), oid))
+    def is_first(schema: str, name: str) -> bool:
+        """Return whether the search path finds a name in this schema."""
+        for each in snapshot.search_path:
+            if each == schema:
+                return schema != "mz_catalog"
+            if (each, name) in snapshot.system_names:
+                return False
+            if each in ids and snapshot.state.is_taken(ids[each], name):
+                return False
+        return False
 
     for item in (*snapshot.items, *snapshot.types):
-        add(item.name, snapshot.name(item.schema), item.oid)
+        yield {"oid": item.oid, "visible": is_first(snapshot.name(item.schema), item.name)}
     for item, constraint, _ in snapshot.keys:
-        add(constraint.name, snapshot.name(item.schema), constraint.oid)
+        visible = is_first(snapshot.name(item.schema), constraint.name)
+        yield {"oid": constraint.oid, "visible": visible}
     for builtin in snapshot.builtins:
-        add(builtin.name, builtin.schema, builtin.oid)
-    unlisted = {builtin.oid for builtin in snapshot.builtins if builtin.schema == "mz_catalog"}
-    unlisted |= {item.oid for item in snapshot.items if snapshot.name(item.schema) == "mz_catalog"}
-    for found in named.values():
-        first = min(found)
-        for place, oid in found:
-            visible = place < last and (place, oid) == first and oid not in unlisted
-            yield {"oid": oid, "visible": visible}
+        yield {"oid": builtin.oid, "visible": is_first(builtin.schema, builtin.name)}
 
 
 def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -341,9 +341,9 @@ def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
         for kind, text in texts.items():
             yield {"oid": named.oid, "kind": kind, "definition": text, "create_sql": text}
-    for item in snapshot.state.all(Item):
+    for item in snapshot.database_items:
         function = snapshot.planned[item.id].function if item.is_function else None
-        if function is not None and item.schema in snapshot.schemas:
+        if function is not None:
             texts = {
                 "function": definition_of(snapshot.name(item.schema), item.name, function),
                 "function arguments": arguments_of(function),

@@ -397,7 +397,7 @@ def _database(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the comments on objects of the session's database."""
-    for schema in snapshot.schemas.values():
+    for schema in snapshot.schemas.values() if snapshot.is_rest else ():
         if schema.comment:
             yield {"objoid": schema.oid, "classoid": NAMESPACE_OID, "description": schema.comment}
     for item in snapshot.items:
@@ -417,8 +417,8 @@ def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.types:
         if item.comment:
             yield {"objoid": item.oid, "classoid": TYPE_OID, "description": item.comment}
-    for item in snapshot.state.all(Item):
-        if item.is_function and item.comment and item.schema in snapshot.schemas:
+    for item in snapshot.database_items:
+        if item.is_function and item.comment:
             yield {"objoid": item.oid, "classoid": PROC_OID, "description": item.comment}
 
 

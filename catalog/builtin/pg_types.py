@@ -30,6 +30,11 @@ def storage_of(type: str, length: int) -> str:
 def type_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the types of the system and of the catalog."""
     yield from _catalog_types(snapshot)
+    if snapshot.is_rest:
+        yield from _system_types()
+
+
+def _system_types() -> Iterator[Row]:
     namespace = PG_CATALOG_OID
     for name, info in TYPES.items():
         if name in ("shaped", "number"):

@@ -11,10 +11,8 @@ _LETTERS = {"all": "*", "select": "r", "insert": "a", "update": "w", "delete": "
 
 
 def policies(snapshot: IntrospectionSnapshot) -> Iterator[Item]:
-    """Yield the policies of the session's database."""
-    for item in snapshot.state.all(Item):
-        if item.policy and item.schema in snapshot.schemas:
-            yield item
+    """Return the policies of the session's database."""
+    return (item for item in snapshot.database_items if item.policy)
 
 
 def policy_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

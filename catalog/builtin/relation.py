@@ -7,7 +7,7 @@ because PostgreSQL's catalogs have many columns for features that Foreshore lack
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from foreshore.catalog.state import State
 from foreshore.constraint import Constraint, Unique, is_implied
 from foreshore.domain import Domain
 from foreshore.expr.ir import Column
-from foreshore.ids import FIRST_BUILTIN, GlobalId, global_id
+from foreshore.ids import FIRST_BUILTIN, GlobalId, global_id, number_of
 from foreshore.sequence import Generated, Position
 from foreshore.sequence import Sequence as SequenceDefinition
 from foreshore.types import (
@@ -73,6 +73,35 @@ class IntrospectionSnapshot:
     # A view's query with the names of databases, which `definition_of` leaves out.
     full_definition_of: Callable[[GlobalId], str] = lambda id: ""
     role: Role | None = None  # whose rights the information schema shows
+    ids: frozenset[GlobalId] | None = None  # of the items that are shown; None: all
+    is_rest: bool = True  # whether it shows what belongs to no item, such as types of the system
+
+    def part(self, ids: frozenset[GlobalId]) -> "IntrospectionSnapshot":
+        """Return a snapshot with these items only."""
+        part = replace(self, ids=ids, is_rest=False, builtins=())
+        vars(part).update(schemas=self.schemas, system_names=self.system_names)
+        return part
+
+    def rest(self) -> "IntrospectionSnapshot":
+        """Return a snapshot without items."""
+        return replace(self, ids=frozenset())
+
+    @cached_property
+    def system_names(self) -> frozenset[tuple[str, str]]:
+        """Return the schemas and names of all builtin relations."""
+        return frozenset((builtin.schema, builtin.name) for builtin in self.builtins)
+
+    @cached_property
+    def all_items(self) -> tuple[Item, ...]:
+        """Return the items of all databases, of every type, that the snapshot shows."""
+        if self.ids is None:
+            return tuple(self.state.all(Item))
+        return tuple(self.state.item(id) for id in sorted(self.ids, key=number_of))
+
+    @cached_property
+    def database_items(self) -> tuple[Item, ...]:
+        """Return the items of the session's database, of every type."""
+        return tuple(item for item in self.all_items if item.schema in self.schemas)
 
     def desc_of(self, id: GlobalId) -> RelationDesc:
         """Return the columns of a relation."""
@@ -114,16 +143,14 @@ class IntrospectionSnapshot:
         """Return the items of the session's database that are relations in PostgreSQL."""
         return tuple(
             item
-            for item in self.state.all(Item)
-            if item.schema in self.schemas
-            and item.type not in ("subscription", "type", "domain", "function", "policy")
+            for item in self.database_items
+            if item.type not in ("subscription", "type", "domain", "function", "policy")
         )
 
     @cached_property
     def types(self) -> tuple[Item, ...]:
         """Return the types of the session's database."""
-        items = self.state.all(Item)
-        return tuple(item for item in items if item.schema in self.schemas and item.is_type)
+        return tuple(item for item in self.database_items if item.is_type)
 
     def domain_of(self, id: GlobalId) -> Domain | None:
         """Return a domain, None for another type."""

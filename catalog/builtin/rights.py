@@ -43,7 +43,8 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     A `grantee` of 0 is PUBLIC, a `position` of 0 the object as a whole.
     """
     state = snapshot.state
-    for each in state.objects.values():
+    others = (each for each in state.objects.values() if not isinstance(each, Item))
+    for each in (*(others if snapshot.is_rest else ()), *snapshot.all_items):
         if not isinstance(each, Database | Schema | Secret | Cluster | Item):
             continue
         if isinstance(each, Item) and each.type in ("index", "subscription", "policy"):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from foreshore.catalog.builtin.functions import pg_proc_rows
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.builtin.rights import shown
-from foreshore.catalog.item import Item
 from foreshore.types import oid_of, parts_of
 
 SQL_LANGUAGE = 14
@@ -16,10 +15,11 @@ _LETTERS = {"immutable": "i", "stable": "s", "volatile": "v"}
 
 def proc_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of pg_proc: the system's functions, then those of users."""
-    yield from pg_proc_rows()
-    for item in snapshot.state.all(Item):
+    if snapshot.is_rest:
+        yield from pg_proc_rows()
+    for item in snapshot.database_items:
         function = snapshot.planned[item.id].function if item.is_function else None
-        if function is None or item.schema not in snapshot.schemas:
+        if function is None:
             continue
         types = tuple(oid_of(type) for type in function.types)
         arguments = function.arguments

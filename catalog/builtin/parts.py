@@ -1,0 +1,162 @@
+"""Rows of builtin relations, kept in parts that follow the catalog.
+
+Most relations of the catalog have rows for each item, and a statement of DDL changes a few items.
+So the rows of such a relation are made for groups of items, and kept until an item of the group
+changes, or one that its rows may mention: what it depends on, what depends on it, and what has its
+name in another schema. What changes a role, a schema or a database is rare, and changes all parts.
+
+A relation may be kept so if its rows are those of `snapshot.rest()` and of `snapshot.part(ids)` for
+disjoint sets of ids, together.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
+from foreshore.catalog.item import Item, Schema
+from foreshore.catalog.state import State
+from foreshore.ids import GlobalId, number_of
+
+GROUP = 64  # items, by their numbers
+MOST_RELATIONS = 512  # that are kept, of all databases, search paths and roles
+
+PARTED = frozenset(
+    "pg_attrdef pg_attribute pg_class pg_constraint pg_depend pg_description pg_enum pg_index"
+    " pg_indexes pg_matviews pg_policies pg_policy pg_proc pg_rewrite pg_sequence pg_tables"
+    " pg_type pg_views"
+    " tables columns views sequences table_constraints key_column_usage constraint_column_usage"
+    " constraint_table_usage referential_constraints table_privileges role_table_grants"
+    " column_privileges role_column_grants usage_privileges role_usage_grants"
+    " mz_objects mz_columns pg_object_definitions pg_relation_visibility"
+    " mz_object_dependencies mz_object_rights".split()
+)
+
+_Group: TypeAlias = tuple[str, int]
+_REST: _Group = ("", 0)  # what belongs to no item
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The values that, with the catalog's state, determine the rows of a builtin relation."""
+
+    relation: GlobalId
+    database: str
+    search_path: tuple[str, ...]  # empty if the rows do not depend on it
+    role: str = ""  # the id of the current role, likewise
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The items of a state in groups, and the groups that differ from those of another view."""
+
+    state: State = field(default_factory=State)
+    groups: Mapping[_Group, frozenset[GlobalId]] = field(default_factory=dict)
+    stale: frozenset[_Group] = frozenset()
+
+    def at(self, state: State) -> "_View":
+        """Return the view of `state`; its stale groups have other rows than in this view."""
+        old, new = self.state.objects, state.objects
+        changed = {id for id, each in new.items() if old.get(id) is not each}
+        changed |= old.keys() - new.keys()
+        items = {id for id in changed if isinstance(new.get(id) or old[id], Item)}
+        groups = dict(self.groups)
+        for id in items:
+            group, known = _group_of(id), frozenset((GlobalId(id),))
+            ids = groups.get(group, frozenset())
+            groups[group] = ids | known if id in new else ids - known
+        near = {each for state in (self.state, state) for each in _near(state, items)}
+        stale = {*map(_group_of, near)}
+        if items != changed:
+            stale.add(_REST)
+        if any(id in old and id in new for id in changed - items):  # say, a new name
+            stale |= groups.keys()
+        return _View(state, groups, frozenset(stale))
+
+
+def _group_of(id: str) -> _Group:
+    return id[0], number_of(GlobalId(id)) // GROUP
+
+
+def _near(state: State, changed: set[str]) -> set[str]:
+    """Return the items of `state` whose rows may mention the items that have changed."""
+    names = set()
+    for id in changed:
+        item = state.get(id)
+        if isinstance(item, Item):
+            names |= {item.name, *(each.name for each in item.constraints)}
+    found = set(changed)
+    for schema in state.all(Schema):
+        for name in names:
+            same = state.item_in(schema.id, name) or state.with_key(schema.id, name)
+            found |= set() if same is None else {same.id}
+    for id in tuple(found):
+        found |= state.above(id)
+    return found.union(*(_used(state, id) for id in found))
+
+
+def _used(state: State, id: str) -> set[str]:
+    """Return the items that an item uses or belongs to."""
+    item = state.get(id)
+    if not isinstance(item, Item):
+        return set()
+    used = {*item.depends_on, item.on or "", item.part_of or ""}
+    used |= {key.references for key in item.foreign_keys or ()}
+    used |= {item.owned_by.table} if item.owned_by else set()
+    used |= {item.policy.table} if item.policy else set()
+    return {each for each in used if isinstance(state.get(each), Item)}
+
+
+class Parts:
+    """The parts of relations in the newest state of the catalog that was asked about."""
+
+    def __init__(self) -> None:
+        self._view = _View()
+        self._kept: OrderedDict[Origin, dict[_Group, pa.Table]] = OrderedDict()
+
+    def advance(self, state: State) -> None:
+        """Make `state` the newest one."""
+        if state is not self._view.state:
+            self._view = self._view.at(state)
+            for kept in self._kept.values():
+                for group in self._view.stale & kept.keys():
+                    del kept[group]
+
+    def forget(self, is_over: Callable[[Origin], bool]) -> None:
+        """Forget the relations whose origins are never asked for again."""
+        for key in filter(is_over, [*self._kept]):
+            del self._kept[key]
+
+    def rows(
+        self,
+        state: State,
+        key: Origin,
+        builtin: Builtin,
+        snapshot: Callable[[], IntrospectionSnapshot],
+    ) -> pa.Table:
+        """Return the rows of a relation in `state`, which `snapshot` shows.
+
+        The state may be that of a
+        transaction: where it differs from the newest one, its rows are not kept.
+        """
+        own = state is not self._view.state
+        view = self._view.at(state) if own else self._view
+        kept = self._kept.setdefault(key, {})
+        self._kept.move_to_end(key)
+        if len(self._kept) > MOST_RELATIONS:
+            self._kept.popitem(last=False)
+        known = {group: rows for group, rows in kept.items() if not (own and group in view.stale)}
+        missing = (view.groups.keys() | {_REST}) - known.keys()
+        if missing:
+            whole = snapshot()
+            for group in missing:
+                part = whole.rest() if group is _REST else whole.part(view.groups[group])
+                known[group] = builtin.table(part)
+                if not (own and group in view.stale):
+                    kept[group] = known[group]
+        tables = [known[group] for group in sorted(view.groups)]
+        tables = [known[_REST], *(table for table in tables if table.num_rows)]
+        return pa.concat_tables(tables) if len(tables) > 1 else tables[0]
