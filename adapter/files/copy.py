@@ -8,6 +8,7 @@ visible before the commit. Files that go out are visible all at once (`storage/l
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +28,10 @@ from foreshore.errors import DatabaseError, UndefinedFile
 from foreshore.result_limits import is_unlimited, result_limits
 from foreshore.sql.plan import CopyFromFiles, CopyToFiles, FileOptions
 from foreshore.storage.lake.columns import WrongValue, from_file
+from foreshore.storage.lake.detect import format_in
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.reading import CsvForm, FileRows, rows_of
+from foreshore.storage.lake.tables import TABLES
 from foreshore.storage.lake.writing import Export, Writer
 from foreshore.types import RelationDesc
 
@@ -48,16 +51,22 @@ async def copy_from_files(
     )
     table = context.planner.reader().state.item(plan.table).name
     copies, url = context.coordinator.copies, plan.files.url
-    is_delta = plan.files.format == "delta"
-    location = await blocking.run(None, partial(copies.places.find, url, is_pattern=not is_delta))
-    files = [] if is_delta else await blocking.run(None, location.files)
-    if not files and not is_delta:
+    is_table = plan.files.format in TABLES
+    location = await blocking.run(None, partial(copies.places.find, url, is_pattern=not is_table))
+    options = plan.files
+    if options.format == "found":
+        options = replace(options, format=await blocking.run(None, format_in, location))
+        is_table = options.format in TABLES
+        if options.version is not None and not is_table:
+            raise UndefinedFile(f'there is no Delta or Iceberg table in "{url}"')
+    files = [] if is_table else await blocking.run(None, location.files)
+    if not files and not is_table:
         raise UndefinedFile(f'could not open file "{url}" for reading: No such file or directory')
     places = _Places(table)
     rows = GivenRows(given, places.tell)
     progress = Progress("COPY FROM", session.database, plan.table)
     with copies.shown(context.pid, progress):
-        batches = _converted(location, files, plan.files, given, table)
+        batches = _converted(location, files, options, given, table)
         try:
             while (found := await blocking.run(None, next, batches, None)) is not None:
                 context.interrupts.check()

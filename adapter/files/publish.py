@@ -1,4 +1,4 @@
-"""Publish a table or a materialized view as a Delta table over its own batch files."""
+"""Publish a table or a materialized view as a Delta or Iceberg table over its batch files."""
 
 import asyncio
 from pathlib import Path
@@ -9,6 +9,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.expr.ir import Get
 from foreshore.sql.plan import CopyToFiles
 from foreshore.storage.lake.linking import are_as_in_files, inserted, only_inserts
+from foreshore.storage.lake.tables import TABLES
 from foreshore.storage.lake.writing import Export
 from foreshore.storage.snapshot import Snapshot
 
@@ -17,7 +18,7 @@ def may_publish(context: StatementContext, plan: CopyToFiles) -> bool:
     """Whether the rows are those of a collection, in types that are the same in its files."""
     relation = plan.source.query.relation
     return (
-        plan.files.format == "delta"
+        plan.files.format in TABLES
         and isinstance(relation, Get)
         and relation.id == plan.relation
         and relation.id in context.coordinator.capabilities

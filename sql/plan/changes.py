@@ -179,13 +179,16 @@ class CopyFrom:
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """The files of a COPY, below `url`; `options` are those of CSV."""
+    """The files of a COPY, below `url`; `options` are those of CSV.
+
+    The format `found` is that of the files which are there.
+    """
 
     url: str
-    format: OneOf["csv", "parquet", "json", "delta"]
+    format: OneOf["csv", "parquet", "json", "delta", "iceberg", "found"]
     options: CopyOptions
     max_file_bytes: int = 256 << 20
-    version: int | None = None  # of a Delta table to be read; None: the last one
+    version: int | None = None  # of a table to be read; None: the last one
 
 
 @dataclass(frozen=True, slots=True)

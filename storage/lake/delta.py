@@ -54,8 +54,8 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
         raise BadCopyFileFormat(f'Delta table "{path.name}": {said}') from None
 
 
-def create(place: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
-    """Make a table of the Parquet files in a directory."""
+def create(place: Path, target: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
+    """Make a table of the Parquet files in a directory, which is moved to `target` then."""
     deltalake = package()
     (place / LOG).mkdir()
     deltalake.transaction.create_table_with_add_actions(

@@ -21,12 +21,12 @@ from foreshore.expr.evaluate import evaluate
 from foreshore.expr.functions.registry import resolve
 from foreshore.expr.ir import Call, Column
 from foreshore.expr.ir import Literal as Constant
-from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import cast
 from foreshore.storage.lake.places import PATTERN, Location
+from foreshore.storage.lake.tables import TABLES, TableFormat
 from foreshore.types import JSONB, TEXT, SqlType
 
-Format = Literal["csv", "parquet", "json", "delta"]
+Format = Literal["csv", "parquet", "json", "delta", "iceberg"]
 ROWS_AT_ONCE = 1 << 16
 BLOCK_BYTES = 8 << 20
 JSON_MEMORY = "256MB"
@@ -67,8 +67,11 @@ def rows_of(
 
     Raises UndefinedFile for a missing file, BadCopyFileFormat for one that is not readable.
     """
-    if format == "delta":
-        yield from _delta(location, names, version)
+    table = TABLES.get(format)
+    if table is not None:
+        if location.root is None:
+            raise FeatureNotSupported(f"{format.capitalize()} tables in buckets")
+        yield from _table(table, location, names, version)
         return
     with tempfile.TemporaryDirectory(prefix="foreshore-copy-") as scratch:
         for key in files:
@@ -105,13 +108,13 @@ def _read(
         raise BadCopyFileFormat(f'file "{key}": {said}'.replace(str(path), key)) from None
 
 
-def _delta(location: Location, names: Sequence[str], version: int | None) -> Iterator[FileRows]:
-    """Yield the rows of a version of a Delta table."""
-    if location.root is None:
-        raise FeatureNotSupported("Delta tables in buckets")
+def _table(
+    table: TableFormat, location: Location, names: Sequence[str], version: int | None
+) -> Iterator[FileRows]:
+    """Yield the rows of a version of a Delta or Iceberg table."""
     location.check_links()
     first = 1
-    for batch in delta.rows_of(location.path, version, names):
+    for batch in table.rows_of(location.path, version, names):
         yield FileRows(location.key, first, batch)
         first += batch.num_rows
 

@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 
 from foreshore.errors import DuplicateFile, FeatureNotSupported
 from foreshore.storage.blob import sync_directory, sync_file
-from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import (
     batch_for_file,
     check_delta,
@@ -36,6 +35,7 @@ from foreshore.storage.lake.columns import (
 )
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.reading import CsvForm, Format
+from foreshore.storage.lake.tables import TABLES
 from foreshore.types import SqlType, arrow_type
 
 SUCCESS = "_SUCCESS"
@@ -44,6 +44,7 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     "parquet": (".parquet",),
     "json": (".json", ".jsonl", ".ndjson"),
     "delta": (".parquet",),
+    "iceberg": (".parquet",),
 }
 ROW_GROUP_ROWS = 1 << 17
 
@@ -193,17 +194,19 @@ class Export:
         self._max_bytes = max_bytes
         self._id = uuid.uuid4().hex[:12]
         suffix = os.path.splitext(location.key)[1].lower()
-        self.single = format != "delta" and suffix in SUFFIXES[format]
+        table = TABLES.get(format)
+        self.single = table is None and suffix in SUFFIXES[format]
         self._is_done = False
-        if format == "delta":
-            delta.package()
-            check_delta(names, types)
+        if table is not None:
+            table.package()
+            if format == "delta":
+                check_delta(names, types)
             if location.root is None:
-                raise FeatureNotSupported("Delta tables in buckets")
+                raise FeatureNotSupported(f"{format.capitalize()} tables in buckets")
         if location.root is not None:
             target = location.path
             self._place = target.parent / f".{target.name}.{self._id}"
-            self._replaces = format == "delta" and delta.is_table(target)
+            self._replaces = table is not None and table.is_table(target)
             if self._replaces:
                 location.check_links()
             if not self._replaces and target.is_dir() and any(target.iterdir()):
@@ -228,7 +231,7 @@ class Export:
         """Return a new file with its name."""
         name = self._name()
         path = self._place / name
-        if self._format in ("parquet", "delta"):
+        if self._format == "parquet" or self._format in TABLES:
             return name, _Parquet(path, self._names, self._types)
         form = self._form if self._format == "csv" else None
         return name, _Lines(path, self._names, self._types, form)
@@ -286,13 +289,14 @@ class Export:
 
     def _finish_directory(self, files: Sequence[Written], success: bytes) -> None:
         target = self._location.path
-        if self._format == "delta":
+        table = TABLES.get(self._format)
+        if table is not None:
             types = map(file_type, self._types)
             schema = pa.schema(list(zip(self._names, types, strict=True)))
             if self._replaces:
-                delta.replace(target, self._place, files, schema)
+                table.replace(target, self._place, files, schema)
                 return
-            delta.create(self._place, files, schema)
+            table.create(self._place, target, files, schema)
         else:
             (self._place / SUCCESS).write_bytes(success)
             sync_file(self._place / SUCCESS)

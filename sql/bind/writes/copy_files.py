@@ -18,7 +18,8 @@ _BY_SUFFIX = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_FORMATS = ("csv", "parquet", "json", "delta")
+_TABLES = ("delta", "iceberg")
+_FORMATS = ("csv", "parquet", "json", *_TABLES)
 _OWN = ("max_file_size", "version")
 LEAST_BYTES = 1 << 20
 
@@ -27,10 +28,10 @@ def file_options(tree: ast.CopyStatement) -> FileOptions:
     """Return the options of a COPY with files; raises those errors that COPY's options have."""
     assert tree.url is not None
     given = {option.name: option for option in tree.options}
-    format = _format(tree.url, given)
+    format = _format(tree, given)
     size, version = given.get("max_file_size"), given.get("version")
     rest = [option for option in tree.options if option.name not in _OWN]
-    if format == "csv":
+    if format in ("csv", "found"):
         csv = [option for option in rest if option.name != "format"]
         csv.append(ast.CopyOption("format", "csv", tree.at))
         options = copy_options(with_fields(tree, options=tuple(csv)))
@@ -46,8 +47,10 @@ def file_options(tree: ast.CopyStatement) -> FileOptions:
                 )
     if size is not None and tree.is_from:
         raise SyntaxError_("MAX FILE SIZE is only for COPY TO", position=size.at + 1)
-    if version is not None and not (tree.is_from and format == "delta"):
-        raise SyntaxError_("VERSION is only for COPY FROM Delta tables", position=version.at + 1)
+    if version is not None and not (tree.is_from and format in (*_TABLES, "found")):
+        raise SyntaxError_(
+            "VERSION is only for COPY FROM Delta and Iceberg tables", position=version.at + 1
+        )
     return FileOptions(
         tree.url,
         format,  # type: ignore[arg-type]
@@ -62,10 +65,13 @@ def with_files(plan: CopyFrom, tree: ast.CopyStatement) -> CopyFromFiles:
     return CopyFromFiles(plan.table, plan.columns, plan.defaults, file_options(tree), plan.where)
 
 
-def _format(url: str, given: Mapping[str, ast.CopyOption]) -> str:
+def _format(tree: ast.CopyStatement, given: Mapping[str, ast.CopyOption]) -> str:
     option = given.get("format")
     if option is None:
-        found = _BY_SUFFIX.get(os.path.splitext(url.rstrip("/"))[1].lower())
+        assert tree.url is not None
+        found = _BY_SUFFIX.get(os.path.splitext(tree.url.rstrip("/"))[1].lower())
+        if found is None and tree.is_from and given.keys() <= {"version"}:
+            return "found"
         if found is None:
             raise SyntaxError_(
                 "COPY with files needs a FORMAT",

@@ -1,0 +1,45 @@
+"""Formats of tables: directories of Parquet files with metadata about which of them count."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from foreshore.storage.lake import delta, iceberg
+
+if TYPE_CHECKING:
+    from foreshore.storage.lake.writing import Written
+
+
+class TableFormat(Protocol):
+    """What a module does for its format."""
+
+    def package(self) -> Any:
+        """Return the optional package; raises FeatureNotSupported if it is not installed."""
+
+    def is_table(self, path: Path) -> bool:
+        """Whether there is a table in the directory."""
+
+    def rows_of(
+        self, path: Path, version: int | None, names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version of a table, None for the last one."""
+
+    def create(
+        self, place: Path, target: Path, files: Sequence["Written"], schema: pa.Schema
+    ) -> None:
+        """Make a table of the Parquet files in `place`, which the caller moves to `target`."""
+
+    def replace(
+        self, table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema
+    ) -> None:
+        """Make a version of a table that has the Parquet files of `place` alone."""
+
+
+TABLES: Mapping[str, TableFormat] = {"delta": delta, "iceberg": iceberg}
+
+
+def format_of(path: Path) -> str | None:
+    """Return the format of the table in a directory, None if there is none."""
+    return next((name for name, each in TABLES.items() if each.is_table(path)), None)
