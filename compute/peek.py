@@ -156,8 +156,10 @@ def answer_by_engine(
         index.check(peek.as_of)
         rows = pa.Table.from_batches([index.rows.scan(peek.as_of)])
         inputs[id] = Input(rows.schema, (), (with_times(rows, peek.as_of),))
-    if not snapshots and (found := _of_few(peek, indexes, inputs, cancellation)) is not None:
-        yield from finished_parts([found], peek.finishing)
+    for_spark = peek.bulk is not None and peek.bulk.engine == "spark"
+    few = None if snapshots or for_spark else _of_few(peek, indexes, inputs, cancellation)
+    if few is not None:
+        yield from finished_parts([few], peek.finishing)
         return
     with ExitStack() as reading:
         for id, contents in snapshots.items():

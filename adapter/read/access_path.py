@@ -218,6 +218,8 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         path = Constant(query.relation)
     elif query.recursions or not (sources or query.changes) or any(map(is_builtin, sources)):
         path = InProcess(query.relation)
+    elif query.engine is not None:
+        path = Bulk(query.relation)
     else:
         path = find_index(query, indexes, by_keys=by_keys) or Bulk(query.relation)
         if by_keys and not calls:

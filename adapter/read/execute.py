@@ -107,7 +107,8 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
             context.ran(f"Read of index {index}, {how}, on cluster {context.cluster}")
             return await asked_of_cluster(context, request)
         case Bulk(relation=relation):
-            small = await small_result(context, bound)
+            engine = bound.plan.query.engine
+            small = await small_result(context, bound) if engine is None else None
             if small is not None:
                 context.ran("Evaluation of few stored rows, in this process")
                 return small
@@ -122,7 +123,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 indexes=indexes,
                 tables=bound.given,
                 replica=pinned_replica(context),
-                bulk=_bulk_choice(context),
+                bulk=_bulk_choice(context) if engine is None else BulkChoice(engine),
             )
             return await asked_of_cluster(context, request)
         case path:

@@ -123,6 +123,8 @@ class Query:
     # If the query calls functions with side effects: the columns of `desc` as scalars over the
     # finished rows, then calls whose results are not shown.
     row_outputs: tuple[Scalar, ...] = ()
+    # the engine of the cluster that has to evaluate it; None: as the session has chosen
+    engine: OneOf["duckdb", "spark"] | None = None
 
     @property
     def block(self) -> Block:

@@ -12,6 +12,9 @@ import pytest
 
 from foreshore.adapter.files.audit import Auditor
 from foreshore.catalog.item import Item
+from foreshore.compute.engine import Evaluator
+from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.protocol import BulkChoice
 from foreshore.few_updates import FewUpdates
 from foreshore.storage.controller import ShardWrite
 from tests.adapter.harness import TestEnvironment
@@ -45,11 +48,34 @@ async def test_views_that_are_right_have_no_differences(own_env: TestEnvironment
     await env.ran("a", "CREATE VIEW plain AS SELECT 1", "CREATE ROLE r")
     assert "42809" in await env.query("a", "VERIFY MATERIALIZED VIEW plain")
     assert "42P01" in await env.query("a", "VERIFY MATERIALIZED VIEW nothing")
-    assert "0A000" in await env.query("a", "VERIFY MATERIALIZED VIEW sums ON spark")
+    assert "0A000" in await env.query("a", "VERIFY MATERIALIZED VIEW sums ON hadoop")
+    assert "0A000" in await env.query("a", "VERIFY MATERIALIZED VIEW reached ON spark")
     await env.ran("r", "SET SESSION AUTHORIZATION r")
     assert "42501" in await env.query("r", "VERIFY MATERIALIZED VIEW sums")
     await env.ran("a", "GRANT SELECT ON sums TO r")
     assert await env.query("r", "VERIFY MATERIALIZED VIEW sums") == "SELECT 0"
+
+
+async def test_the_engine_that_is_named_is_asked(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few rows there are, also if indexes have them all."""
+    env, asked = own_env, []
+    for_query = FlowEngine.for_query
+
+    def noted(engine: FlowEngine, choice: BulkChoice) -> Evaluator:
+        asked.append(choice.engine)
+        return for_query(engine, BulkChoice("duckdb"))
+
+    monkeypatch.setattr(FlowEngine, "for_query", noted)
+    await env.ran("a", "CREATE TABLE t (k int, v int)", "INSERT INTO t VALUES (1, 1)", *VIEWS)
+    for sql in ("SELECT 1", "CREATE INDEX ON t (k)", "CREATE DEFAULT INDEX ON sums"):
+        await env.ran("a", sql)
+        for engine in ("spark", "duckdb"):
+            verified = await env.query("a", f"VERIFY MATERIALIZED VIEW sums ON {engine}")
+            assert (verified, asked.pop()) == ("SELECT 0", engine)
+        assert await env.query("a", "VERIFY MATERIALIZED VIEW sums") == "SELECT 0"
+        assert not asked
 
 
 def doubled(write: ShardWrite) -> ShardWrite:
