@@ -53,6 +53,8 @@ from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
 from foreshore.storage.directory import check_restored
 from foreshore.storage.inspection import inspect
+from foreshore.storage.lake.places import CopyPlaces
+from foreshore.storage.lake.unfinished import remove_unfinished
 from foreshore.storage.wal import SEGMENT_BYTES
 
 if TYPE_CHECKING:
@@ -138,6 +140,8 @@ async def serve(options: ServeOptions) -> None:
         environment.server_settings["superuser_reserved_connections"] = reserved
         environment.unlock_secrets(key)
         environment.let_copy(options.copy_dir, options.data_dir)
+        places = CopyPlaces(tuple(options.copy_dir), options.data_dir)
+        await blocking.run(None, remove_unfinished, places)
         if options.audit_interval:
             environment.audit_views(options.audit_interval)
         configuration.check_safe(ports[0], has_passwords=environment.has_passwords())

@@ -28,7 +28,7 @@ class Location:
     blob: Blob
     root: Path | None  # the allowed directory, None in a bucket
     key: str  # within it; no slash at its ends
-    closed: Path | None = None  # the data directory, which may be within the root
+    closed: Path | None = None  # the data directory, where files are not found
 
     @property
     def path(self) -> Path:
@@ -138,7 +138,8 @@ class CopyPlaces:
                 continue
             if each not in self.blobs:
                 self.blobs[each] = open_blob(each, Path())
-            return Location(url, self.blobs[each], None, wanted[len(prefix) :].strip("/"))
+            key = wanted[len(prefix) :].strip("/")
+            return Location(url, self.blobs[each], None, key, self.data_dir)
         raise _refused(url)
 
 

@@ -5,7 +5,8 @@
 
 A directory is written beside its place, under a hidden name, and renamed when it is complete. In a
 bucket, which cannot rename, `_SUCCESS` says that the files are complete; what was stored before a
-failure is deleted. A URL that ends in a file's name gives one file.
+failure is deleted. A URL that ends in a file's name gives one file. What a kill leaves, the next
+start removes (`unfinished.py`).
 """
 
 import json
@@ -36,6 +37,7 @@ from foreshore.storage.lake.columns import (
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.reading import CsvForm, Format
 from foreshore.storage.lake.tables import TABLES
+from foreshore.storage.lake.unfinished import Note
 from foreshore.types import SqlType, arrow_type
 
 SUCCESS = "_SUCCESS"
@@ -217,6 +219,8 @@ class Export:
             if not self.single and location.files():
                 raise DuplicateFile(f'"{location.url}" is not empty')
             self._place = scratch / self._id
+        place = location.url if location.root is None else str(self._place)
+        self._note = Note(location.closed, self._id, place)
         self._place.mkdir(parents=True)
         self._written: list[Written] = []
         self._stored: list[str] = []
@@ -320,6 +324,7 @@ class Export:
                 with suppress(Exception):  # a rule of the bucket removes what stays
                     self._location.blob.delete(key)
             self._stored = []
+        self._note.remove()
 
 
 class Writer:
