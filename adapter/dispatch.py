@@ -250,7 +250,7 @@ async def _execute(session: "Session", context: StatementContext, plan: plans.Ex
     """Run EXECUTE: another prepared statement of the session."""
     named = prepare.named(session, plan.name)
     await context.planner.ready(named)
-    args = prepare.execute_args(context, plan, named)
+    args = await prepare.execute_args(context, plan, named)
     return await run(session, replace(context, prepared=named, args=args))
 
 

@@ -29,12 +29,28 @@ _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
 Report = Callable[[str, float], None]
 
 
+class Collections:
+    """The processor time that collections of garbage have taken, which no statement asks for."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._began = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = thread_time()
+        else:
+            self.total += thread_time() - self._began
+
+
 class SlowCallbacks:
     """The slow callbacks of loops of this process, each from `watch` to `unwatch`."""
 
     def __init__(self) -> None:
         self._found: dict[asyncio.AbstractEventLoop, list[str]] = {}
         self._apart = 0.0
+        self._collections = Collections()
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take note of what is slow on `loop` from now on."""
@@ -56,9 +72,9 @@ class SlowCallbacks:
 
     def run(self, run: Callable[[asyncio.Handle], None], handle: asyncio.Handle) -> None:
         """Run a callback, and note it if it was slow."""
-        began, apart = thread_time(), self._apart
+        before = thread_time() - self._apart - self._collections.total
         run(handle)
-        took = thread_time() - began - (self._apart - apart)
+        took = thread_time() - self._apart - self._collections.total - before
         if took > SHARED_LIMIT_S and is_slow(took, SHARED_LIMIT_S):
             found = self._found.get(handle._loop)  # type: ignore[attr-defined]
             if found is not None:
@@ -99,21 +115,6 @@ def _reference() -> float:
     for i in range(20_000):
         table[i % 97] = (i, str(i))
     return thread_time() - began
-
-
-class Collections:
-    """The processor time that collections of garbage have taken, which no statement asks for."""
-
-    def __init__(self) -> None:
-        self.total = 0.0
-        self._began = 0.0
-        gc.callbacks.append(self._note)
-
-    def _note(self, phase: str, _: dict[str, int]) -> None:
-        if phase == "start":
-            self._began = thread_time()
-        else:
-            self.total += thread_time() - self._began
 
 
 class StackSampler(Thread):

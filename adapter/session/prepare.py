@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.bind import value_of
 from foreshore.adapter.read.result import Outcome
@@ -28,6 +29,8 @@ from foreshore.types import Datum, SqlType, type_of_oid
 if TYPE_CHECKING:
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.session import Session
+
+MANY_ARGS = 200  # of EXECUTE, which take milliseconds to evaluate
 
 
 class Statements(dict[str, Prepared]):
@@ -117,7 +120,7 @@ def named(session: "Session", name: str) -> Prepared:
     return prepared
 
 
-def execute_args(context: StatementContext, plan: Execute, prepared: Prepared) -> list[Datum]:
+async def execute_args(context: StatementContext, plan: Execute, prepared: Prepared) -> list[Datum]:
     """Return the arguments of EXECUTE, as data of the parameters' types."""
     wanted = prepared.parameters
     if len(plan.args) != len(wanted):
@@ -125,9 +128,18 @@ def execute_args(context: StatementContext, plan: Execute, prepared: Prepared) -
             f'wrong number of parameters for prepared statement "{plan.name}"',
             detail=f"Expected {len(wanted)} parameters but got {len(plan.args)}.",
         )
+    if len(wanted) > MANY_ARGS:
+        executor = context.coordinator.executor
+        return await blocking.run(executor, _arguments, context, plan.args, wanted)
+    return _arguments(context, plan.args, wanted)
+
+
+def _arguments(
+    context: StatementContext, args: Sequence[Scalar], wanted: Sequence[SqlType]
+) -> list[Datum]:
     return [
         _argument(context, number, arg, type)
-        for number, (arg, type) in enumerate(zip(plan.args, wanted, strict=True), 1)
+        for number, (arg, type) in enumerate(zip(args, wanted, strict=True), 1)
     ]
 
 

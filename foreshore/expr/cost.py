@@ -18,6 +18,7 @@ from math import prod
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.ir import (
+    Arguments,
     Call,
     Column,
     Constant,
@@ -310,9 +311,10 @@ def _is_range(relation: Relation) -> bool:
 def is_large(relation: Relation) -> bool:
     """Whether traversing `relation` and its scalars takes milliseconds by itself."""
     parts = (
-        part
+        one
         for node in walk_relations(relation)
         for part in chain((node,), *map(walk_scalars, scalars_of(node)))
+        for one in (part.numbers if isinstance(part, Arguments) else (part,))
     )
     return next(islice(parts, MANY_PARTS, None), None) is not None
 
