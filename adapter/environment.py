@@ -60,6 +60,7 @@ from foreshore.errors import (
     QueryCanceled,
 )
 from foreshore.ids import GlobalId, is_user, number_of
+from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
@@ -83,6 +84,7 @@ class Environment:
         """Use `open`."""
         self.coordinator = coordinator
         self.plans = PlanCache()
+        self.shapes = Shapes()
         self.planning_cost = PlanningCost()
         self.server_settings = {"data_directory": data_directory}  # as its options say
         self.sessions: dict[int, Session] = {}

@@ -31,13 +31,20 @@ from foreshore.catalog.names import effective_path
 from foreshore.catalog.row_security import RowReader
 from foreshore.catalog.state import State
 from foreshore.compute.keys.layout import has_all_rows
-from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
+from foreshore.errors import (
+    AdminShutdown,
+    DatabaseError,
+    FeatureNotSupported,
+    QueryCanceled,
+    SyntaxError_,
+)
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sql.bind.needs import Needs
 from foreshore.sql.optimize.key_steps import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
+from foreshore.sql.parse.shapes import Shape, means_the_same, shape_of
 from foreshore.sql.plan import (
     Begin,
     Commit,
@@ -60,12 +67,16 @@ from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.sql.rewrite.values_template import template_of
-from foreshore.types import Datum, RelationDesc, SqlType
+from foreshore.text import parse_text
+from foreshore.types import Datum, RelationDesc, SqlType, type_of_oid
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
 
 _NOTHING: frozenset[GlobalId] = frozenset()
+MOST_RECENT = 32  # plans of texts that a session has at hand
+# Types of places where a string means what it means as an argument.
+CERTAIN = frozenset("text varchar bpchar int2 int4 int8 bool date timestamp uuid".split())
 
 
 class SessionPlanner:
@@ -75,6 +86,7 @@ class SessionPlanner:
         self._session = session
         self._coordinator: Coordinator = session.coordinator
         self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
+        self._recent: dict[tuple[str, tuple[int, ...]], Prepared] = {}
 
     @property
     def state(self) -> State:
@@ -417,16 +429,101 @@ class SessionPlanner:
         return prepared
 
     def known(self, text: str, parameter_oids: Sequence[int] = ()) -> Prepared | None:
-        """Return the single statement of a text if some session has a plan valid in this one."""
-        plans, variables = self._session.environment.plans, self._session.variables.version
-        found = plans.get(self._key(text, parameter_oids), self._is_valid_if_shared)
-        return None if found is None else structs.replace(found, variables=variables)
+        """Return the single statement of a text if some session has a plan valid in this one.
+
+        It is shared by all who ask for it in this session.
+        """
+        session, name = self._session, (text, tuple(parameter_oids))
+        recent = self._recent.get(name)
+        if recent is not None and self.is_valid(recent):
+            return recent
+        found = session.environment.plans.get(
+            self._key(text, parameter_oids), self._is_valid_if_shared
+        )
+        if found is None:
+            return None
+        found = structs.replace(found, variables=session.variables.version)
+        if len(self._recent) >= MOST_RECENT:
+            del self._recent[next(iter(self._recent))]
+        self._recent[name] = found
+        return found
 
     def remember(self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = ()) -> None:
         """Keep the plan of a text for all sessions, unless only this one sees its catalog."""
         transaction = self._session.transactions.running
         if transaction is None or transaction.catalog is None:
             self._session.environment.plans.put(self._key(text, parameter_oids), prepared)
+
+    # --- texts with literals -------------------------------------------------------------------
+
+    def known_text(self, text: str) -> tuple[Prepared, Sequence[Datum]] | None:
+        """Return the only statement of a Query message, and its arguments, if it is known.
+
+        It is that of the text, or of its shape with its literals as arguments.
+        """
+        session = self._session
+        shape = shape_of(text) if session.dialect == "postgres" else None
+        if shape is not None and session.environment.shapes.stands(shape):
+            known = self.known(shape.text, shape.oids)
+            args = None if known is None else self._arguments(known, shape)
+            if known is not None and args is not None:
+                return known, args
+        known = self.known(text)
+        if known is None or known.syntax is None or known.parameters:
+            return None
+        return known, ()
+
+    def _arguments(self, prepared: Prepared, shape: Shape) -> Sequence[Datum] | None:
+        """Return the literals as arguments; None if one is no value of its place's type."""
+        if 0 not in shape.oids:
+            return shape.values
+        zone = self._session.time_zone
+        try:
+            return [
+                parse_text(value, type, zone=zone) if isinstance(value, str) else value
+                for value, type in zip(shape.values, prepared.parameters, strict=True)
+            ]
+        except DatabaseError:
+            return None
+
+    async def learn_shape(self, text: str, prepared: Prepared) -> None:
+        """Plan the shape of a text that has come before, if its plan may stand for the text's."""
+        session, shapes = self._session, self._session.environment.shapes
+        transaction = session.transactions.running
+        if session.dialect != "postgres" or not _is_by_values(prepared):
+            return
+        if transaction is not None and transaction.catalog is not None:
+            return
+        shape, syntax = shape_of(text), prepared.syntax
+        assert syntax is not None
+        if shape is None or not (shapes.stands(shape) or shapes.is_due(shape)):
+            return
+        try:
+            shapes.decide(shape, await self._plan_shape(shape, syntax))
+        except (QueryCanceled, AdminShutdown):
+            raise
+        except DatabaseError:
+            shapes.decide(shape, False)
+
+    async def _plan_shape(self, shape: Shape, syntax: Syntax) -> bool:
+        """Plan a shape of a text, and keep the plan; return whether it may stand for the text's."""
+        parsed = await self._session.parsed(shape.text)
+        if len(parsed) != 1 or not means_the_same(syntax.ast, parsed[0].ast, shape.values):
+            return False
+        # Its positions mean nothing to the client.
+        own = structs.replace(parsed[0], translated=True)
+        declared = tuple(type_of_oid(oid) if oid else None for oid in shape.oids)
+        prepared = Prepared("", own, declared)
+        await self.ready(prepared)
+        if not _is_by_values(prepared):
+            return False
+        if any(
+            oid == 0 and type.name not in CERTAIN
+            for oid, type in zip(shape.oids, prepared.parameters, strict=True)
+        ):
+            return False
+        self.remember(prepared, shape.text, shape.oids)
+        return self.known(shape.text, shape.oids) is not None
 
     def _key(self, text: str, parameter_oids: Sequence[int]) -> PlanKey:
         session = self._session
@@ -440,6 +537,12 @@ class SessionPlanner:
             session.role.id,
             session.variables["row_security"],
         )
+
+
+def _is_by_values(prepared: Prepared) -> bool:
+    """Whether a statement inserts values, or is about the rows under a key that it names."""
+    compiled = (prepared.template, prepared.point, prepared.index_point)
+    return any(each is not None for each in compiled)
 
 
 def _uses_indexes(peek: PeekPlan | None, subscribes: bool) -> bool:

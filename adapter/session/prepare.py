@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.bind import value_of
@@ -55,7 +57,7 @@ class Statements(dict[str, Prepared]):
             return None
         known = session.planner.known(sql, parameter_oids)
         if known is not None:
-            known.name, known.batch = name, self.batch
+            known = replace(known, name=name, batch=self.batch)
             self.keep(known, sql)
         return known
 

@@ -516,11 +516,13 @@ class Session:
     async def simple(self, sql: str) -> AsyncIterator[Execution]:
         """Run all statements of `sql` one after the other, up to the first that fails."""
         self._begin_statement(sql)
-        known = None if self.transactions.failed else self.planner.known(sql)
-        if known is not None and known.syntax is not None and not known.parameters:
+        args: Sequence[Datum] = ()
+        known = None
+        if not self.transactions.failed and (found := self.planner.known_text(sql)) is not None:
+            known, args = found
+            assert known.syntax is not None
             syntaxes = [known.syntax]
         else:
-            known = None
             syntaxes = await self.parsed(sql)
         if not syntaxes:
             yield EmptyQuery()
@@ -535,7 +537,8 @@ class Session:
             prepared = known or await self.planner.prepared_of(syntax)
             if single and known is None:
                 self.planner.remember(prepared, sql)
-            outcome = await self._run(prepared, (), alone=single)
+                await self.planner.learn_shape(sql, prepared)
+            outcome = await self._run(prepared, args, alone=single)
             if number == len(syntaxes) and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):

@@ -1,0 +1,129 @@
+"""Texts with literals give what they give when each of them is planned."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from foreshore.sql.parse.shapes import Shapes
+from foreshore.sql.planner import plan_statement
+from tests.adapter.harness import TestEnvironment
+
+TABLE = """
+    CREATE TABLE shaped (k int PRIMARY KEY, small int2, big int8, t text, c char(3), v varchar(4),
+        n numeric(6, 2), d date, b bool, f float8, s int CHECK (s > -50))"""
+NUMBERS = (0, 1, 2, 3, 7, -1, -60, 40_000, 2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 10**17)
+STRINGS = ("", "a", "ab ", "it''s", "abcdef", "5", " 7 ", "2020-02-30", "2020-02-29", "t", "NULL")
+COLUMNS = ("k", "small", "big", "t", "c", "v", "n", "d", "b", "f", "s")
+
+
+def statements(seed: int, count: int) -> list[str]:
+    """Return texts, of which many have one shape."""
+    chosen = random.Random(seed)
+
+    def literal() -> str:
+        if chosen.random() < 0.6:
+            return str(chosen.choice(NUMBERS))
+        return f"'{chosen.choice(STRINGS)}'" if chosen.random() < 0.8 else "NULL"
+
+    def key() -> str:
+        return str(chosen.randint(0, 5))
+
+    def column() -> str:
+        return chosen.choice(COLUMNS)
+
+    def text() -> str:
+        match chosen.randrange(9):
+            case 0:
+                return f"INSERT INTO shaped (k, {chosen.choice(COLUMNS[1:])}) VALUES ({key()}, {literal()})"
+            case 1:
+                return f"UPDATE shaped SET {chosen.choice(COLUMNS[1:])} = {literal()} WHERE k = {key()}"
+            case 2:
+                name = chosen.choice(("small", "big", "s", "n", "f"))
+                sign = chosen.choice("+-*")
+                return f"UPDATE shaped SET {name} = {name} {sign} {literal()} WHERE k = {key()}"
+            case 3:
+                return f"DELETE FROM shaped WHERE k = {key()} AND s < {literal()}"
+            case 4:
+                return f"SELECT * FROM shaped WHERE k = {literal()}"
+            case 5:
+                return f"SELECT {column()}, 1 FROM shaped WHERE {column()} > {literal()} AND k = {key()}"
+            case 6:
+                return f"SELECT k FROM shaped WHERE k = {key()} OR k = {key()} ORDER BY 1 LIMIT 1"
+            case 7:
+                return f"SELECT {literal()}, k + {literal()} FROM shaped WHERE {literal()} = k"
+            case _:
+                return f"INSERT INTO shaped VALUES ({key()}, 1, {literal()}, 'x', 'y', 'z', 1.5)"
+
+    return [text() for _ in range(count)]
+
+
+async def told(env: TestEnvironment, name: str, texts: Sequence[str]) -> list[str]:
+    await env.query(name, "DROP TABLE IF EXISTS shaped")
+    await env.query(name, TABLE)
+    answers = []
+    for number, text in enumerate(texts):
+        if number % 10 == 0:
+            await env.query(name, "COMMIT" if number % 20 else "BEGIN")
+        answers.append(await env.query(name, text, alone=False))
+    await env.query(name, "COMMIT")
+    return [*answers, await env.query(name, "SELECT * FROM shaped ORDER BY k")]
+
+
+async def test_shapes_stand_for_their_texts(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = statements(1, 500)
+    stood: list[bool] = []
+    stands = Shapes.stands
+
+    def noted(self: Shapes, *args: Any) -> bool:
+        stood.append(stands(self, *args))
+        return stood[-1]
+
+    monkeypatch.setattr(Shapes, "stands", noted)
+    with_shapes = await told(env, "with", texts)
+    assert sum(stood) > 100
+    monkeypatch.setattr(Shapes, "stands", lambda self, shape: False)
+    monkeypatch.setattr(Shapes, "is_due", lambda self, shape: False)
+    planned = await told(env, "without", texts)
+    for text, ours, theirs in zip((*texts, "rows"), with_shapes, planned, strict=True):
+        assert ours == theirs, text
+
+
+def test_texts_of_one_shape_are_planned_once(
+    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[str] = []
+
+    def plan(syntax: Any, *args: Any, **more: Any) -> Any:
+        planned.append(syntax.text)
+        return plan_statement(syntax, *args, **more)
+
+    monkeypatch.setattr("foreshore.adapter.session.planner.plan_statement", plan)
+
+    def ask(text: str) -> str:
+        told = runner.run(env.query("asks", text)).splitlines()
+        return next(line for line in reversed(told) if not line.startswith("SELECT"))
+
+    ask("CREATE TABLE once (k int PRIMARY KEY, v int)")
+    planned.clear()
+    for k in range(5):
+        assert ask(f"INSERT INTO once VALUES ({k}, {10 * k})") == "INSERT 0 1"
+    assert planned == [
+        "INSERT INTO once VALUES (0, 0)",
+        "INSERT INTO once VALUES (1, 10)",
+        "INSERT INTO once VALUES ($1, $2)",
+    ]
+    for k in range(5):
+        assert ask(f"UPDATE once SET v = v - {k} WHERE k = {k}") == "UPDATE 1"
+    ask("ALTER TABLE once ALTER COLUMN v TYPE numeric(9, 1)")
+    planned.clear()
+    for k in range(5):
+        assert ask(f"UPDATE once SET v = v - {k} WHERE k = {k}") == "UPDATE 1"
+    assert len(planned) == 2
+    assert ask("SELECT v FROM once WHERE k = 3") == "24.0"
+    assert ask("DROP TABLE once") == "DROP TABLE"
+    assert "42P01" in ask("UPDATE once SET v = v - 1 WHERE k = 1")
