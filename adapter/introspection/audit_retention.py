@@ -5,24 +5,21 @@ a quiet system reads it once. Events go in commits of at most `MOST` rows.
 """
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
+from foreshore.adapter.introspection.upkeep import goes_on
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.state import AUDIT_EVENTS
 from foreshore.catalog.system_settings import system_setting
-from foreshore.errors import CollectionCorrupted, DatabaseError
 from foreshore.rows import negated
 from foreshore.settings import milliseconds
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
-
-logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 3600.0
 FIRST_LOOK_SECONDS = 60.0
@@ -40,16 +37,7 @@ class AuditRetention:
     async def run(self) -> None:
         """Look every hour until cancelled, or until the audit is corrupted."""
         await asyncio.sleep(FIRST_LOOK_SECONDS)
-        while True:
-            try:
-                await self.trim()
-            except CollectionCorrupted as error:
-                logger.warning("the audit is not trimmed any more: %s", error)
-                return
-            except (DatabaseError, OSError) as error:
-                logger.warning("the audit could not be trimmed: %s", error)
-            except Exception:  # a defect, which must not end the server
-                logger.exception("the audit could not be trimmed")
+        while await goes_on(self.trim, "the audit was not trimmed"):  # noqa: ASYNC110 - for time to pass
             await asyncio.sleep(LOOK_SECONDS)
 
     async def trim(self) -> None:

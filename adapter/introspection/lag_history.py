@@ -7,21 +7,18 @@ the next one is written as usual.
 """
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.introspection.upkeep import goes_on
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import LAG_HISTORY, is_system
 from foreshore.compute.controller.lag_samples import LagSamples, sample_rows, stale_rows
-from foreshore.errors import CollectionCorrupted, DatabaseError
 from foreshore.rows import negated
 from foreshore.update import DIFF_FIELD
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
-
-logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 LOOKS = 60  # in a sample
@@ -39,19 +36,14 @@ class LagHistory:
 
     async def run(self) -> None:
         """Write a sample every minute until cancelled, or until the table is corrupted."""
-        while True:
-            for _ in range(LOOKS):
-                await asyncio.sleep(LOOK_SECONDS)
-                await self.look()
-            try:
-                await self.write()
-            except CollectionCorrupted as error:
-                logger.warning("the lag of collections is not recorded any more: %s", error)
-                return
-            except (DatabaseError, OSError) as error:
-                logger.warning("a sample of the lag of collections is lost: %s", error)
-            except Exception:  # a defect, which must not end the server
-                logger.exception("a sample of the lag of collections is lost")
+        while await goes_on(self._sample, "a sample of the lag of collections is lost"):
+            pass
+
+    async def _sample(self) -> None:
+        for _ in range(LOOKS):
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
+        await self.write()
 
     async def look(self) -> None:
         """Measure the lag of each collection, a bounded number in each turn of the loop."""
