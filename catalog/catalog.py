@@ -81,15 +81,23 @@ class Catalog:
         """Publish the changes of `transaction` after its rows have become durable at `time`."""
         assert transaction.base is self.state, "two changes of the catalog at once"
         old, self.state = self.state, transaction.state
-        for id, each in self.state.objects.items():
-            if _meaning(each) != _meaning(old.get(id)):
+        changed = self.state.changed(old)
+        planned = {**self.planned, **transaction.planned}
+        for id in changed:
+            each = self.state.get(id)
+            if each is None:
+                self._defined.pop(id, None)
+                planned.pop(GlobalId(id), None)
+            elif _meaning(each) != _meaning(old.get(id)):
                 self._defined[id] = time
-        for id in old.objects.keys() - self.state.objects.keys():
-            self._defined.pop(id, None)
+        for id in transaction.planned.keys() - self.state.objects.keys():  # made and dropped
+            planned.pop(id, None)
         self._bases = {}
-        known = {**self.planned, **transaction.planned}
-        self.planned = {id: each for id, each in known.items() if id in self.state.objects}
-        self.check()
+        self.planned = planned
+        self.state.check(changed)
+        for id in changed:
+            is_item = isinstance(self.state.get(id), Item)
+            assert is_item == (id in self.planned), f"{id} is planned and no item, or not planned"
 
     def check_defined(self, ids: Iterable[GlobalId], time: Timestamp) -> None:
         """Raise RelationRedefined if the name or definition of an item changed after `time`."""

@@ -60,19 +60,23 @@ class _Difference:
 
     def __init__(self, coordinator: "Coordinator", change: CatalogChange) -> None:
         old, new = coordinator.state, change.transaction.state
-        self.created = [each for id, each in new.objects.items() if id not in old.objects]
-        self.dropped = [each for id, each in old.objects.items() if id not in new.objects]
-        self.begun = _generations(new) - _generations(old)  # of sequences
-        self.ended = _generations(old) - _generations(new)
+        changed = new.changed(old)
+        before = [each for id in changed if (each := old.get(id)) is not None]
+        after = [each for id in changed if (each := new.get(id)) is not None]
+        self.created = [each for each in after if each.id not in old.objects]
+        self.dropped = [each for each in before if each.id not in new.objects]
+        self.begun = _generations(after) - _generations(before)  # of sequences
+        self.ended = _generations(before) - _generations(after)
         # Materialized views that continue over other collections.
         self.moved = moved_views(coordinator.catalog.planned, change.transaction.planned, new)
         moved = {item.id for item in self.moved}
         # Those that continue in another cluster.
         self.reassigned = [
             item
-            for item in new.all(Item)
-            if isinstance(before := old.get(item.id), Item)
-            and item.cluster not in (None, before.cluster)
+            for item in after
+            if isinstance(item, Item)
+            and isinstance(was := old.get(item.id), Item)
+            and item.cluster not in (None, was.cluster)
             and item.id not in moved
         ]
 
@@ -118,7 +122,9 @@ class CatalogCommits:
         async with self.lock:
             change = replace(change, transaction=rebased(change.transaction, coordinator.state))
             check_roles_exist(coordinator.state, change.transaction.state)
-            change.transaction.state.check()  # what is durable is shown, and read at every start
+            # What is durable is shown, and read at every start.
+            new = change.transaction.state
+            new.check(new.changed(coordinator.state))
             made = _Difference(coordinator, change)
             time = await self._write(write, change, made)
             reached("catalog.committed")
@@ -249,8 +255,9 @@ class CatalogCommits:
         coordinator.changelogs.end_unauthorized(old, coordinator.state)
         coordinator.sequences.published(made.begun)
         coordinator.sequences.forget(made.ended)
-        for item in coordinator.state.all(Item):
-            if item.id in coordinator.holds.collections:
+        for id in coordinator.state.changed(old):
+            item = coordinator.state.get(id)
+            if isinstance(item, Item) and item.id in coordinator.holds.collections:
                 coordinator.holds.retain(item.id, item.retain_ms or None)
                 coordinator.compute.limit_memory(item.id, item.memory_limit or None)
         for each in made.created:
@@ -319,5 +326,9 @@ def subscription_ids(objects: Iterable[Object]) -> list[GlobalId]:
     return [each.id for each in objects if isinstance(each, Item) and each.type == "subscription"]
 
 
-def _generations(state: State) -> set[Generation]:
-    return {generation_of(item) for item in state.all(Item) if item.type == "sequence"}
+def _generations(objects: Iterable[Object]) -> set[Generation]:
+    return {
+        generation_of(each)
+        for each in objects
+        if isinstance(each, Item) and each.type == "sequence"
+    }
