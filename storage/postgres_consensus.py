@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
-from foreshore.errors import InvalidParameterValue
+from foreshore.errors import InvalidParameterValue, UndefinedFile
 from foreshore.storage.consensus import Committed, Mismatch, Versioned
 from foreshore.storage.fault import Determinate, Indeterminate
 
@@ -212,6 +212,30 @@ class PostgresConsensus:
                 f" CREATE TABLE IF NOT EXISTS {schema}.version (key text NOT NULL,"
                 " seqno bigint NOT NULL, data bytea NOT NULL, PRIMARY KEY (key, seqno))"
             )
+
+
+async def read_heads(url: str) -> dict[str, Versioned]:
+    """Return the last version of each key as of one moment; makes nothing that is missing.
+
+    Raises UndefinedFile if there is no consensus, Determinate if it cannot be read.
+    """
+    libpq, schema = split_schema(url)
+    quoted = '"' + schema.replace('"', '""') + '"'
+    try:
+        connection = await asyncpg.connect(libpq, timeout=CONNECT_SECONDS)
+        try:
+            rows = await connection.fetch(
+                f"SELECT key, seqno, data FROM {quoted}.head JOIN {quoted}.version"
+                " USING (key, seqno)",
+                timeout=STATEMENT_SECONDS,
+            )
+        finally:
+            await connection.close(timeout=CONNECT_SECONDS)
+    except asyncpg.UndefinedTableError:
+        raise UndefinedFile(f"there is no consensus in schema {quoted}") from None
+    except (*FAILURES, TimeoutError) as error:
+        raise Determinate(f"consensus cannot be read: {error_text(error)}") from error
+    return {key: Versioned(*row) for key, *row in rows}
 
 
 def _surely_failed(error: Any) -> bool:

@@ -7,11 +7,14 @@ The result is one moment's: the files that it names never change, and while its 
 them is deleted. `docs/format.md` says why no half state is ever read.
 """
 
+import asyncio
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -29,8 +32,9 @@ from foreshore.spark.lease import Lease, take
 from foreshore.storage.batch import column_names, read_batch
 from foreshore.storage.blob import open_blob
 from foreshore.storage.consolidate import consolidate
-from foreshore.storage.directory import States, read_log, read_states
+from foreshore.storage.directory import States, decode_states, read_log, read_states
 from foreshore.storage.local_files import LocalFiles
+from foreshore.storage.postgres_consensus import read_heads
 from foreshore.storage.replay import replay
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import Batch
@@ -56,10 +60,20 @@ class ViewError:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a database is: its directory, and the URL of its batches if they are elsewhere."""
+    """Where a database is: its directory, and the URLs of what is elsewhere."""
 
     data_dir: str
-    blob: str | None = None
+    blob: str | None = None  # of the batches
+    consensus: str | None = None  # of the metadata; it may have a password, and tasks need none
+
+    def states(self) -> States:
+        """Return the states in consensus as of one moment; blocks."""
+        if self.consensus is None:
+            return read_states(Path(self.data_dir))
+        if urlsplit(self.consensus).scheme not in ("postgres", "postgresql"):
+            raise InvalidParameterValue('option "consensus" is a URL of PostgreSQL')
+        with ThreadPoolExecutor(1) as thread:  # the caller's may run a loop, as Jupyter's does
+            return decode_states(thread.submit(asyncio.run, read_heads(self.consensus)).result())
 
     def files(self, cache: Path) -> LocalFiles:
         """Return the batches as local files; those of a remote store are kept in `cache`."""
@@ -137,13 +151,13 @@ def open_collection(place: Place, name: str, lease_ms: int) -> tuple[Collection,
 def _open(place: Place, name: str, lease: Lease | None, deadline: float) -> Collection | None:
     """Return the collection; None if what was read has changed hands or was taken away."""
     data_dir = Path(place.data_dir)
-    states = read_states(data_dir)
+    states = place.states()
     takeover = states.takeover_in_progress
     if takeover and time.monotonic() < deadline:
         return None
     try:
         shards = _shards(data_dir, states)
-        after = read_states(data_dir).log
+        after = place.states().log
         if after.epoch != states.log.epoch or (takeover and after != states.log):
             return None  # the new owner may have cut off what was read of the log's end
         with tempfile.TemporaryDirectory() as scratch:
@@ -152,7 +166,7 @@ def _open(place: Place, name: str, lease: Lease | None, deadline: float) -> Coll
         missing = {file for file in states.names() if not (data_dir / file).exists()}
         if place.blob is not None:
             missing = {file for file in missing if file.startswith("log/")}
-        if missing <= read_states(data_dir).names():  # nothing was replaced
+        if missing <= place.states().names():  # nothing was replaced
             raise
         return None
 
@@ -180,7 +194,7 @@ def _collection(
     if lease is not None:
         lease.narrow(f"blob/{batch.key}" for batch in shard.batches)
     return Collection(
-        place,
+        replace(place, consensus=None),
         id,
         name,
         encode_schema(shard.schema),

@@ -15,6 +15,7 @@ KNOWN = frozenset(
         "path",
         "collection",
         "blob",
+        "consensus",
         "asof",
         "changes",
         "from",
@@ -63,7 +64,7 @@ def parse(given: Mapping[str, str]) -> Options:
     columns = found.get("columns")
     seconds = _number(found, "lease", MAX_LEASE_MS // 1000)
     return Options(
-        Place(found["path"].removeprefix("file://"), found.get("blob")),
+        Place(found["path"].removeprefix("file://"), found.get("blob"), found.get("consensus")),
         found["collection"],
         times["asof"],
         changes,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import time as clock
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -18,15 +20,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.session import start_spark
+from foreshore.errors import UndefinedFile
 from foreshore.output_style import OutputStyle
 from foreshore.server.text_columns import text_column
 from foreshore.spark import parts, register
 from foreshore.spark.opened import Place, open_collection
+from foreshore.spark.options import parse
 from foreshore.spark.source import ForeshoreDataSource, columns_of
 from foreshore.types import SqlType, arrow_type
 from tests.files.test_open import Rows, answer
 from tests.files.writing import TYPES, busy, create, written
-from tests.harness import Server, java, until
+from tests.harness import Server, java, object_store, postgres, until
 
 Read = Callable[[dict[str, str]], pa.Table]
 
@@ -61,8 +65,13 @@ def as_stored(column: pa.Array, type: SqlType) -> pa.Array:
     return pa.array(times, arrow_type(type))
 
 
-def compare(server: Server, read: Read, pairs: int) -> Counter[str]:
-    """Compare random collections at random times; return how often each was."""
+def compare(
+    server: Server, read: Read, pairs: int, elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> Counter[str]:
+    """Compare random collections at random times; return how often each was.
+
+    `elsewhere` are the options that say where what is not in the data directory is.
+    """
     chosen = random.Random(7)
     compared: Counter[str] = Counter()
     with server.connect() as connection:
@@ -70,7 +79,8 @@ def compare(server: Server, read: Read, pairs: int) -> Counter[str]:
         while compared.total() < pairs:
             name = chosen.choice(list(TYPES))
             options = {"path": str(server.data_dir), "collection": name, "partitions": "5"}
-            found, lease = open_collection(Place(options["path"]), name, 60_000)
+            options.update(elsewhere)
+            found, lease = open_collection(parse(options).place, name, 60_000)
             assert lease is not None
             lease.end()
             if found.upper <= found.since:
@@ -104,6 +114,31 @@ def test_parts_hold_the_rows_of_any_time_while_a_server_compacts(
             changes_add_up(server, connection)
             batches_of_a_stream_add_up(server, connection)
             a_batch_is_read_late(server, connection)
+
+
+@pytest.mark.full
+def test_a_database_of_other_services_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are in a bucket, metadata in PostgreSQL."""
+    monkeypatch.setattr(parts, "ROWS_OF_A_PART", 3)
+    with object_store() as store, postgres() as consensus:
+        elsewhere = {"blob": store.url("batches"), "consensus": consensus}
+        arguments = [f"--{name}={url}" for name, url in elsewhere.items()]
+        elsewhere["cache"] = str(tmp_path / "cache")
+        with busy(tmp_path / "data", *arguments) as server:
+            with server.connect() as connection:
+                create(connection)
+            time.sleep(1)
+            with written(server):
+                compare(server, by_reader, 6, elsewhere)
+            place = parse({"path": str(server.data_dir), "collection": "every", **elsewhere}).place
+            found, _ = open_collection(place, "every", 60_000)
+            assert found.batches, "the reader has read batches of the bucket"
+            assert found.place.consensus is None  # a password goes to no task
+            wrong = replace(place, consensus=f"{consensus}?schema=other")
+            with pytest.raises(UndefinedFile):
+                open_collection(wrong, "every", 60_000)
 
 
 def changes_add_up(server: Server, connection: psycopg.Connection[Any]) -> None:

@@ -101,9 +101,9 @@ def transfer(url: str, seed: int, stop: threading.Event) -> None:
 
 
 @contextlib.contextmanager
-def busy(data_dir: Path) -> Iterator[Server]:
+def busy(data_dir: Path, *args: str) -> Iterator[Server]:
     """Run a server that compacts constantly."""
-    server = Server(data_dir, program=(BUSY,))
+    server = Server(data_dir, args, program=(BUSY,))
     try:
         yield server.start()
     finally:
