@@ -144,13 +144,13 @@ class Collection:
         """Return what reads some columns, by their numbers, and the diffs as of a time.
 
         A bulk engine reads numerics in files twice as fast; rows that are there once are what it
-        gives as they are.
+        gives as they are. Of no columns, as those of a key without any, it would give one row.
         """
         by_engine = bool(input.files) and has_single_rows(input)
 
         def read(picked: Sequence[int]) -> Iterator[pa.Table]:
             tables = tables_until(input, picked, as_of)
-            if engine is not None and by_engine:
+            if engine is not None and by_engine and picked:
                 plan = ir.Project(ir.Get(self.id, self.columns), tuple(picked))
                 tables = engine.evaluate_parts(
                     plan, {self.id: input}, as_of, context.cancellation, may_fail=False

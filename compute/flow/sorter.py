@@ -4,6 +4,7 @@ import numpy as np
 
 from foreshore.compute.flow.batch import Hashes, Ints, Words
 from foreshore.compute.flow.kernels import scatter
+from foreshore.errors import InternalError
 from foreshore.update import Timestamp
 
 BLOCK = 1 << 15  # rows that are distributed at once
@@ -50,6 +51,8 @@ class Sorter:
 
     def add(self, words: Words, times: Ints, diffs: Ints, key: Ints) -> None:
         """Add a block of updates; times and diffs may be of length 1: the same for all."""
+        if self._used + len(words) > self._rows:  # the kernel would write beyond its arrays
+            raise InternalError("more rows were added than counted")
         if not self._used:
             self._time = int(times[0])
         if not len(self._extra) and not ((diffs == 1).all() and (times == self._time).all()):
