@@ -133,10 +133,14 @@ class DuckDbEngine(BulkEngine):
         """Yield a session on a cursor that `cancellation` interrupts."""
         cursor = self._connection.cursor()
         try:
-            with self._cancellable(cancellation, cursor.interrupt), _faults():
+            with self._cancellable(cancellation, cursor.interrupt), faults():
                 yield DuckDbSession(cursor, self._functions)
         finally:
             cursor.close()
+
+    def session(self) -> "DuckDbSession":
+        """Return a session on a cursor of its own, which the caller closes."""
+        return DuckDbSession(self._connection.cursor(), self._functions)
 
     def _store(self, number: int) -> "DuckDbStore":
         return DuckDbStore(self._connection.cursor(), self._functions, f"dataflow{number}")
@@ -200,6 +204,10 @@ class DuckDbSession(Session):
         self.register_used()
         return _stream(self._cursor, select, None)
 
+    def close(self) -> None:
+        """Close the cursor."""
+        self._cursor.close()
+
     def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
         """Run a rendered statement after registering the functions that it may call."""
         self.register_used()
@@ -260,7 +268,7 @@ class DuckDbStore(DuckDbSession):
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return the result of `select`."""
-        with _faults():
+        with faults():
             return super().fetch(select, max_bytes)
 
     def absorb(self, contents: str, changes: str) -> None:
@@ -320,7 +328,7 @@ class DuckDbStore(DuckDbSession):
 
     def _change(self, sql: str) -> int:
         """Insert or delete rows; return how many."""
-        with _faults():
+        with faults():
             row = self.execute(sql).fetchone()
         assert row is not None
         return int(row[0])
@@ -381,7 +389,7 @@ _STREAMED = {
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
+def faults() -> Iterator[None]:
     """Translate DuckDB's exceptions."""
     try:
         yield

@@ -6,12 +6,16 @@ Its dataflows are saved in checkpoints (`checkpoint/engine.py`), file by file, a
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
+from typing import Any
 
+from foreshore.compute.bulk.duckdb import DuckDbEngine, DuckDbSession
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.evaluate import plans_of
 from foreshore.compute.bulk.session import Session
 from foreshore.compute.bulk.spark_dataflow import SparkDataflow
-from foreshore.compute.bulk.spark_sql import SparkSqlSession, Tuning, faults
+from foreshore.compute.bulk.spark_local import LocalSteps
+from foreshore.compute.bulk.spark_sql import SparkSqlSession, faults
 from foreshore.compute.bulk.spark_store import SparkStore
 from foreshore.compute.checkpoint.engine import Shared
 from foreshore.compute.checkpoint.state import Mismatch, Reader
@@ -26,17 +30,33 @@ from foreshore.expr.temporal import has_temporal_filter
 
 logger = logging.getLogger(__name__)
 
+LOCAL_MEMORY = "1GB"  # of the DuckDB that computes small steps; it spills
+
 
 class SparkEngine(BulkEngine):
-    """An engine over this process's Spark; a `SavingEngine`."""
+    """An engine over this process's Spark; a `SavingEngine`.
+
+    Spark starts in the background. What needs it waits for it, or raises Unavailable.
+    """
 
     name = "spark"
 
     def __init__(self, options: SparkOptions) -> None:
         super().__init__()
         self._options = options
+        self._step_bytes = options.step_bytes
         self.service = SparkService(options)
-        self._spark = self.service.session()
+        self._started: Any = None
+        self._here: DuckDbEngine | None = None
+        self._here_lock = Lock()
+        self.service.begin()
+
+    @property
+    def _spark(self) -> Any:
+        """Return the session; another one does not replace it, as views are in it."""
+        if self._started is None:
+            self._started = self.service.session()
+        return self._started
 
     def stages(self, work: str = "views and queries") -> tuple[StageStatus, ...]:
         """Return the stages of the jobs that run, which are for some work; it asks the JVM."""
@@ -56,12 +76,14 @@ class SparkEngine(BulkEngine):
 
     def close(self) -> None:
         """Leave the session to other users in the process; `stop_spark` ends it."""
+        if self._here is not None:
+            self._here.close()
 
     @contextmanager
     def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:
         """Yield a session whose jobs `cancellation` stops."""
         with faults(cancellation):
-            session = SparkSqlSession(self._spark.newSession(), self._bulk)
+            session = SparkSqlSession(self._new_session, self._options.shuffle_partitions)
         try:
             group = self.service.group(self._spark, f"evaluation {number}", cancellation)
             with self._running_until_done(cancellation), faults(cancellation), group:
@@ -70,17 +92,27 @@ class SparkEngine(BulkEngine):
             session.close()
 
     def _store(self, number: int) -> SparkStore:
-        scratch = self._options.scratch / f"dataflow{number}"
-        return SparkStore(self._spark.newSession(), scratch, self._bulk)
+        options = self._options
+        scratch = options.scratch / f"dataflow{number}"
+        return SparkStore(self._new_session, scratch, options.shuffle_partitions)
+
+    def _new_session(self) -> Any:
+        return self._spark.newSession()
+
+    def _local(self) -> DuckDbSession:
+        """Return a session of the DuckDB that computes small steps from files of state."""
+        scratch = self._options.scratch
+        with self._here_lock:
+            if self._here is None:
+                spilled = str(scratch / "duckdb")
+                self._here = DuckDbEngine(
+                    directories=[str(scratch)], memory_limit=LOCAL_MEMORY, scratch=spilled
+                )
+            return self._here.session()
 
     def _dataflow(self, plan: TickPlan, as_of: int) -> TickDataflow:
-        return SparkDataflow(plan, self._store(next(self._numbers)), as_of)
-
-    @property
-    def _bulk(self) -> Tuning:
-        """Return how large jobs run: by default with two partitions for each core."""
-        parallelism = self._spark.sparkContext.defaultParallelism
-        return Tuning(self._options.shuffle_partitions or 2 * parallelism)
+        steps = LocalSteps(self._local, self._step_bytes)
+        return SparkDataflow(plan, self._store(next(self._numbers)), as_of, steps)
 
     # --- checkpoints
 

@@ -1,5 +1,6 @@
 """The contents of a trace on Spark: Parquet files, some in buckets, and a tail on the driver."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +98,10 @@ class Contents:
     def tail_rows(self) -> int:
         """Return the number of entries in the tail."""
         return sum(table.num_rows for table in self.tail)
+
+    def bytes(self, buckets: frozenset[int] | None) -> int:
+        """Return the size of the files that have entries of some buckets, or of all."""
+        return sum(os.path.getsize(path) for path in self.paths(buckets))
 
     def paths(self, buckets: frozenset[int] | None) -> tuple[str, ...]:
         """Return the files that have entries of some buckets, or of all."""

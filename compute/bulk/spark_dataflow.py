@@ -1,13 +1,15 @@
 """A dataflow on Spark: reads the buckets that changes touch, is consolidated and saved.
 
 A job takes a tenth of a second at least. So the changes of linear traces are computed by the
-functions' kernels in this process, unless they are many.
+functions' kernels in this process, unless they are many, and statements that read little by DuckDB
+(`spark_local.py`).
 """
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from foreshore.compute.bulk.spark_contents import Clustering, clustering_of
+from foreshore.compute.bulk.spark_local import LocalSteps
 from foreshore.compute.bulk.spark_store import AllOrSome, SparkStore
 from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.delta.changes import change_table, state_table
@@ -32,9 +34,11 @@ ROWS_OF_A_GROUP = 8
 class SparkDataflow(TickDataflow):
     """A dataflow over a Spark store; it is a checkpoint's `State`."""
 
-    def __init__(self, plan: TickPlan, store: SparkStore, as_of: int) -> None:
+    def __init__(self, plan: TickPlan, store: SparkStore, as_of: int, local: LocalSteps) -> None:
         super().__init__(plan, store, as_of)
         self._spark_store = store
+        self._local = local
+        self._local_statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
         self._keys = keys_of(plan, is_hashable)
         self._linear = linear_traces(plan)
         self._bytes: dict[int, int] = {}  # of the inputs from which a trace comes
@@ -48,6 +52,8 @@ class SparkDataflow(TickDataflow):
             found = sum(sizes[node.id] for node in nodes if isinstance(node, Get))
             found += sum(self._bytes[n.number] for n in nodes if isinstance(n, LocalGet))
             self._bytes[trace.number] = found
+        tails = sum(table.nbytes for id in sizes for table in inputs[id].tail)
+        self._spark_store.tune_for(sum(sizes.values()) + tails)
         return super().hydrate(inputs)
 
     def _hold(self, trace: Trace, layout: Layout, select: str) -> None:
@@ -75,16 +81,30 @@ class SparkDataflow(TickDataflow):
     def _statement(
         self, kind: str, number: int, needs: frozenset[str], changed: Iterable[str]
     ) -> str | None:
-        found = super()._statement(kind, number, needs, list(changed))
-        if found is not None:
-            case = (kind, number, needs.intersection(changed))
-            if case not in self._reads:
-                plan = self._plan
-                relation = plan.traces[number].body if kind == "trace" else plan.outputs[number]
-                of_traces = touched(relation, plan.traces, self._keys, case[2])
-                self._reads[case] = {f"s{n}": touches for n, touches in of_traces.items()}
-            self._spark_store.narrow(self._reads[case])
-        return found
+        case = (kind, number, needs.intersection(changed))
+        if not case[2]:
+            return None
+        if case not in self._reads:
+            plan = self._plan
+            relation = plan.traces[number].body if kind == "trace" else plan.outputs[number]
+            of_traces = touched(relation, plan.traces, self._keys, case[2])
+            self._reads[case] = {f"s{n}": touches for n, touches in of_traces.items()}
+        if not self._spark_store.narrow(self._reads[case]):
+            return super()._statement(kind, number, needs, list(case[2]))
+        if case not in self._local_statements:
+            found = self._rendered(self._local.session, *case)
+            self._local_statements[case] = found
+        return self._local_statements[case]
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._local.prepare(self._plan)
+        self._spark_store.local = self._local
+
+    @property
+    def jobs(self) -> int:
+        """Return how many statements of the last step were jobs of Spark."""
+        return self._spark_store.jobs
 
     # --- between steps
 

@@ -7,7 +7,7 @@ with their directory.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -106,8 +106,8 @@ class Results:
     They are in the session's scratch directory, which executors of other machines must see.
     """
 
-    def __init__(self, spark: Any) -> None:
-        self._spark = spark
+    def __init__(self, scratch: Callable[[], Path]) -> None:
+        self._scratch = scratch
         self._read = 0  # bytes of files
         self._directory: Path | None = None
         self._numbers = count()
@@ -131,7 +131,7 @@ class Results:
         The job ends before the first; each file is removed when it has been read.
         """
         if self._directory is None:
-            self._directory = scratch_of(self._spark) / f"results-{uuid4().hex}"
+            self._directory = self._scratch() / f"results-{uuid4().hex}"
         directory = self._directory / str(next(self._numbers))
         files = write_by_tasks(frame, directory)
         try:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,8 @@ from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.framed import framed_comoments, framed_sums
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
-from foreshore.compute.bulk.spark_files import Results
+from foreshore.compute.bulk.spark_files import Results, scratch_of
+from foreshore.compute.bulk.spark_types import schema_of
 from foreshore.compute.engine import Cancellation, Input, check_size
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
 from foreshore.expr.ir import Relation
@@ -62,20 +62,42 @@ def _truth(value: bool) -> str:
 
 
 class SparkSqlSession(Session):
-    """Statements on a separate Spark session, in which external tables are views."""
+    """Statements on a separate Spark session, in which external tables are views.
 
-    def __init__(self, spark: Any, bulk: Tuning) -> None:
+    The session is opened, by `open`, when the first statement needs it. Large jobs have
+    `partitions` partitions, by default two for each core.
+    """
+
+    def __init__(self, open: Callable[[], Any], partitions: int | None = None) -> None:
         super().__init__(SparkDialect(), SparkIdioms())
-        self._spark = spark
-        self._bulk = self._tuning = bulk
-        bulk.apply(spark)
+        self._open = open
+        self._opened: Any = None
+        self._partitions = partitions
+        self._tuning: Tuning | None = None
         self._views: set[str] = set()
-        self._results = Results(spark)
-        configure_spark(spark)
-        spark.udf.register(SUM_FLOAT, _float_function(sum_float_lists))
-        spark.udf.register(COMOMENT_FLOAT, _float_function(comoment_float_lists))
-        spark.udf.register(FRAMED["sum_float"], _float_function(framed_sums, lists=True))
-        spark.udf.register(FRAMED["comoment_float"], _float_function(framed_comoments, lists=True))
+        self._results = Results(lambda: scratch_of(self._spark))
+
+    @property
+    def _spark(self) -> Any:
+        """Return the Spark session; waits for Spark to start."""
+        if self._opened is None:
+            spark = self._open()
+            configure_spark(spark)
+            for name, function in (
+                (SUM_FLOAT, _float_function(sum_float_lists)),
+                (COMOMENT_FLOAT, _float_function(comoment_float_lists)),
+                (FRAMED["sum_float"], _float_function(framed_sums, lists=True)),
+                (FRAMED["comoment_float"], _float_function(framed_comoments, lists=True)),
+            ):
+                spark.udf.register(name, function)
+            self._opened = spark
+            self.tune(self._bulk)
+        return self._opened
+
+    @property
+    def _bulk(self) -> Tuning:
+        """Return how large jobs run."""
+        return Tuning(self._partitions or 2 * self._spark.sparkContext.defaultParallelism)
 
     def tune(self, tuning: Tuning) -> None:
         """Run the next statements so."""
@@ -175,22 +197,6 @@ class SparkSqlSession(Session):
         for name in [name for name in self._views if name.startswith(prefixes)]:
             self._spark.catalog.dropTempView(name)
             self._views.remove(name)
-
-
-def schema_of(columns: Columns) -> Any:
-    """Return the schema of columns with these names and Spark types."""
-    from pyspark.sql.types import StructType
-
-    fields = (f"{SparkDialect.identifier(name)} {type}" for name, type in columns)
-    return StructType.fromDDL(", ".join(fields))
-
-
-@lru_cache(1024)
-def arrow_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
-    """Return the Arrow schema in which Spark exchanges columns with these Spark types."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema_of(columns), timezone="UTC")
 
 
 def _float_function(compute: Callable[[pa.Array], pa.Array], *, lists: bool = False) -> Any:

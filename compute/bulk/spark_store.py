@@ -14,7 +14,8 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ from foreshore.compute.bulk.spark_contents import (
     StateFile,
     written_files,
 )
-from foreshore.compute.bulk.spark_sql import SparkSqlSession, Tuning, arrow_schema, faults
+from foreshore.compute.bulk.spark_local import LocalSteps
+from foreshore.compute.bulk.spark_sql import SMALL_BYTES, SparkSqlSession, Tuning, faults
+from foreshore.compute.bulk.spark_types import arrow_schema
 from foreshore.compute.checkpoint.kept_file import KeptFile
 from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
@@ -52,25 +55,32 @@ REST_STEPS = 10
 ROWS_FOR_ALL = 16
 
 _NONE = pa.table({})
+_NAMES = re.compile(r"\b(?:[sd]\d+|u_\w+)\b")
 AllOrSome = Mapping[str, tuple[Touch, ...] | None]
 
 
 class SparkStore(SparkSqlSession):
     """The tables of one dataflow, as views of a separate session."""
 
-    def __init__(self, spark: Any, scratch: Path, bulk: Tuning) -> None:
-        super().__init__(spark, bulk)
+    def __init__(
+        self, open: Callable[[], Any], scratch: Path, partitions: int | None = None
+    ) -> None:
+        super().__init__(open, partitions)
+        self.local: LocalSteps | None = None  # once the contents are there
         self._scratch = scratch
         self._contents: dict[str, Contents] = {}
         self._layouts: dict[str, Layout] = {}
         self._changes: dict[str, pa.Table] = {}  # as Spark has them
         self._updates: dict[str, pa.Table] = {}  # those that were loaded
         self._saved: dict[str, list[pa.Table]] = {}  # tails at the beginning of the step
+        self._in_spark: dict[str, pa.Table] = {}  # changes, as far as Spark shows them
         self._touched: AllOrSome = {}
+        self._is_local = False  # the next statement
         self._generations = count()
         self._resting = 0  # steps until consolidation is tried again
         self.files_read = 0  # by statements since the last `begin`, of so many:
         self.files_there = 0
+        self.jobs = 0  # and statements that were jobs of Spark
         scratch.mkdir(parents=True)
 
     def batch_sizing(self) -> BatchSizing:
@@ -94,9 +104,8 @@ class SparkStore(SparkSqlSession):
         self._layouts[name] = layout
 
     def begin(self) -> None:
-        """Begin a step; the first one ends the phase of large jobs."""
-        self.tune(Tuning())
-        self.files_read = self.files_there = 0
+        """Begin a step."""
+        self.files_read = self.files_there = self.jobs = 0
 
     def load(self, name: str, updates: pa.Table) -> None:
         """Set the changes `name` to `updates`."""
@@ -119,15 +128,44 @@ class SparkStore(SparkSqlSession):
             self._show_changes(name, table)
         return bool(table.num_rows)
 
-    def narrow(self, touched: AllOrSome) -> None:
-        """Let the next statement read, of some contents, only buckets touched by changes."""
+    def narrow(self, touched: AllOrSome) -> bool:
+        """Let the next statement read some contents, only buckets touched by changes if it says.
+
+        Return whether that is so little that the statement is to be one of `local`.
+        """
         self._touched = touched
+        self._is_local = False
+        if self.local is not None:
+            read = 0
+            for name, touches in touched.items():
+                contents = self._contents[name]
+                read += contents.bytes(self._buckets(contents, touches))
+            self._is_local = self.local.takes(read)
+        return self._is_local
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return the result of `select` over the current tables."""
+        if self._is_local:
+            self._is_local = False
+            return self._fetch_here(select)
+        self.tune(Tuning())
         self._show_used(select)
+        self.jobs += 1
         with faults(None):
             return super().fetch(select, max_bytes)
+
+    def _fetch_here(self, select: str) -> pa.Table:
+        assert self.local is not None
+        touched, self._touched = self._touched, {}
+        contents = {}
+        for name in _named(select, "s"):
+            found = self._contents[name]
+            paths = found.paths(self._buckets(found, touched.get(name)))
+            self.files_read += len(paths)
+            self.files_there += len(found.files) + len(found.added)
+            contents[name] = (paths, self._tail(found))
+        names = _named(select, "d", "u_") & self._changes.keys()
+        return self.local.fetch(select, contents, {name: self._changes[name] for name in names})
 
     def absorb(self, contents: str, changes: str) -> None:
         """Add changes to contents; the end of the step makes this permanent."""
@@ -141,6 +179,7 @@ class SparkStore(SparkSqlSession):
         for name in changed:
             del self._changes[name]
             self._updates.pop(name, None)
+            self._in_spark.pop(name, None)
 
     def commit(self) -> None:
         """End the step, and write large tails to files."""
@@ -164,12 +203,19 @@ class SparkStore(SparkSqlSession):
         self._saved.clear()
         self._changes.clear()
         self._updates.clear()
+        self._in_spark.clear()
 
     def close(self) -> None:
         """Drop the views and the files."""
         super().close()
+        if self.local is not None:
+            self.local.close()
         self._contents.clear()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def tune_for(self, bytes: int) -> None:
+        """Prepare for jobs whose inputs have so many bytes."""
+        self.tune(self._bulk if bytes > SMALL_BYTES else Tuning(interpreted=True))
 
     # --- maintenance between steps
 
@@ -259,19 +305,22 @@ class SparkStore(SparkSqlSession):
     # --- tables
 
     def _show_changes(self, name: str, table: pa.Table) -> None:
+        self._changes[name] = table.cast(arrow_schema(self._columns(name)))
+
+    def _columns(self, name: str) -> tuple[tuple[str, str], ...]:
         layout = self._layouts[name]
-        columns = (*layout.rows, *layout.sums)
-        table = table.cast(arrow_schema(columns))
-        self.show(name, table, columns)
-        self._changes[name] = table
+        return (*layout.rows, *layout.sums)
 
     def _show_used(self, select: str) -> None:
-        """Register the contents that the statement names, if what it reads of them has changed."""
+        """Register what the statement names, if what it reads of it has changed."""
         touched, self._touched = self._touched, {}
-        for name in set(re.findall(r"\bs\d+\b", select)):
-            contents = self._contents.get(name)
-            if contents is None:
-                continue
+        for name in _named(select, "d", "u_") & self._changes.keys():
+            table = self._changes[name]
+            if self._in_spark.get(name) is not table:
+                self.show(name, table, self._columns(name))
+                self._in_spark[name] = table
+        for name in _named(select, "s") & self._contents.keys():
+            contents = self._contents[name]
             paths = contents.paths(self._buckets(contents, touched.get(name)))
             self.files_read += len(paths)
             self.files_there += len(contents.files) + len(contents.added)
@@ -305,7 +354,9 @@ class SparkStore(SparkSqlSession):
         """Return the tail as one table."""
         schema = arrow_schema(tuple(contents.columns))
         if not contents.tail:
-            return schema.empty_table()
+            return _empty(schema)
+        if len(contents.tail) == 1 and contents.tail[0].schema == schema:
+            return contents.tail[0]
         contents.tail = [pa.concat_tables([table.cast(schema) for table in contents.tail])]
         return contents.tail[0]
 
@@ -341,3 +392,14 @@ class SparkStore(SparkSqlSession):
         kept = [] if merged else contents.added
         contents.added = [*kept, StateFile(KeptFile(path), None, table.num_rows)]
         contents.tail, contents.shown = [], None
+
+
+@lru_cache(1024)
+def _empty(schema: pa.Schema) -> pa.Table:
+    """Return the table without rows, always the same one."""
+    return schema.empty_table()
+
+
+def _named(select: str, *prefixes: str) -> set[str]:
+    """Return the tables that a statement names, of some kinds."""
+    return {name for name in _NAMES.findall(select) if name.startswith(prefixes)}

@@ -57,14 +57,18 @@ from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, TIME_FIELD
 
 
-class Store(Protocol):
+class Spoken(Protocol):
+    """What statements of an engine are made of."""
+
+    dialect: Dialect
+    idioms: Idioms
+
+
+class Store(Spoken, Protocol):
     """Named tables on an engine, and SELECTs over them.
 
     Contents (`s` tables) are permanent; changes (`u` and `d` tables) are for one step.
     """
-
-    dialect: Dialect
-    idioms: Idioms
 
     def batch_sizing(self) -> BatchSizing:
         """Return the initial number of times in a step, and its target duration."""
@@ -248,15 +252,14 @@ class TickDataflow(WindowedDataflow):
             return None
         case = (kind, number, relevant)
         if case not in self._statements:
-            renderer = ChangeRenderer(
-                self._store.dialect, self._store.idioms, self._plan.traces, relevant
-            )
-            self._statements[case] = (
-                renderer.trace_changes(self._plan.traces[number])
-                if kind == "trace"
-                else renderer.changes(self._plan.outputs[number])
-            )
+            self._statements[case] = self._rendered(self._store, kind, number, relevant)
         return self._statements[case]
+
+    def _rendered(self, by: Spoken, kind: str, number: int, changed: frozenset[str]) -> str | None:
+        renderer = ChangeRenderer(by.dialect, by.idioms, self._plan.traces, changed)
+        if kind == "trace":
+            return renderer.trace_changes(self._plan.traces[number])
+        return renderer.changes(self._plan.outputs[number])
 
 
 def _multiplies(plan: TickPlan) -> bool:
@@ -284,12 +287,12 @@ def tables_of(relation: Relation, traces: Sequence[Trace]) -> frozenset[str]:
     return frozenset(tables)
 
 
-def layout_of(trace: Trace, store: Store, *, timed: bool) -> Layout:
+def layout_of(trace: Trace, by: Spoken, *, timed: bool) -> Layout:
     """Return the layout of a trace's contents, or of its changes if `timed`."""
-    rows = row_layout(trace.columns, store.dialect, timed=timed)
+    rows = row_layout(trace.columns, by.dialect, timed=timed)
     if trace.sums is None:
         return rows
-    types = accumulators(trace.sums, store.idioms)
+    types = accumulators(trace.sums, by.idioms)
     return replace(rows, sums=tuple((f"a{i}", type) for i, type in enumerate(types)))
 
 

@@ -76,6 +76,7 @@ class SparkLender:
             raise Unavailable(self._failed[1])
         try:
             engine = SparkEngine(self._options)
+            engine.service.session()
         except Exception as error:
             self._failed = time.monotonic() + AGAIN_SECONDS, str(error)
             raise

@@ -5,6 +5,9 @@ driver_memory       heap of the JVM beside this process
 executor_memory     heap of each executor; with a local master the driver is the executor
 shuffle_partitions  partitions of a shuffle in large jobs; default: two for each core
 spark.*             any other property of Spark
+
+The property `spark.foreshore.step.bytes` is Foreshore's: a statement of a step that reads less is
+computed by DuckDB beside the driver, from the same files.
 """
 
 import re
@@ -17,6 +20,7 @@ from foreshore.sizes import bytes_of
 
 LOOPBACK = "127.0.0.1"
 DRIVER_MEMORY_MB = 1536
+STEP_BYTES = 256 << 20
 
 # Properties that hold for all sessions of a process.
 _PROPERTIES = {
@@ -31,6 +35,8 @@ _PROPERTIES = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # Other than INT96 it has statistics, and its whole range can be read by others.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Looking up random keys in the dictionaries costs more than reading the column.
     "spark.hadoop.parquet.filter.dictionary.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -71,6 +77,11 @@ class SparkOptions:
             None if partitions is None else int(partitions),
             makes_archive=True,
         )
+
+    @property
+    def step_bytes(self) -> int:
+        """Return how much of its files a statement of a step must read to be a job of Spark."""
+        return bytes_of(self.configuration.get("spark.foreshore.step.bytes", f"{STEP_BYTES}B"))
 
     @property
     def is_local(self) -> bool:

@@ -1,8 +1,9 @@
-"""The Spark engine, without a server: `python -m tests.bench.spark [scale] [views]`.
+"""The Spark engine, without a server: `python -m tests.bench.spark [--jobs] [scale] [views]`.
 
 Six views of TPC-H are hydrated from Parquet files one after the other, then rows of the tables are
 changed, 1, 100 and 1,000 at a time. Shown are seconds of wall time and of CPU (this process and the
-JVM), and how many files of state a step has read. Without a scale it is 0.1.
+JVM), and how many files of state and jobs of Spark the last step had. Without a scale it is 0.1.
+With `--jobs` each statement of a step is a job of Spark, however little it reads.
 """
 
 import os
@@ -53,13 +54,15 @@ class Spent:
 
 def main() -> None:
     """Print the figures."""
-    scale = float(sys.argv[1]) if len(sys.argv) > 1 else 0.1
-    names = sys.argv[2:] or list(tpch.VIEWS)
+    given = [each for each in sys.argv[1:] if each != "--jobs"]
+    scale = float(given[0]) if given else 0.1
+    names = given[1:] or list(tpch.VIEWS)
+    settings = {"spark.foreshore.step.bytes": "1B"} if "--jobs" in sys.argv else {}
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder:
-        engine = SparkEngine(SparkOptions(Path(folder, "spark"), "local[2]", 1024))
-        print(f"session after {time.perf_counter() - began:.1f} s, load {os.getloadavg()[0]:.0f}")
+        engine = SparkEngine(SparkOptions(Path(folder, "spark"), "local[2]", 1024, settings))
         session = engine.service.session()
+        print(f"session after {time.perf_counter() - began:.1f} s, load {os.getloadavg()[0]:.0f}")
         spent = Spent(session.sparkContext._gateway.proc.pid)
         first = spent(lambda: session.sql("SELECT 1").toArrow())
         print(f"first answer {first[0]:.1f} s")
@@ -119,7 +122,7 @@ def measure(
         print(
             f"{name:4} {count:6} rows: {statistics.median(w for w, _ in steps):.2f} s,"
             f" {statistics.median(c for _, c in steps):.2f} CPU,"
-            f" {store.files_read} of {store.files_there} files",
+            f" {store.files_read} of {store.files_there} files, {store.jobs} jobs",
             flush=True,
         )
     alls = [sum(each[i][0] for each in found.values()) for i in range(2 * times)]

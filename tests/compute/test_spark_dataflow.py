@@ -1,5 +1,6 @@
 """Plans maintained by Spark are exact at every time; hundreds of cases share a few jobs."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk import spark_contents, spark_store
 from foreshore.compute.bulk.spark import SparkEngine
-from foreshore.compute.engine import Cancellation
+from foreshore.compute.bulk.spark_dataflow import SparkDataflow
+from foreshore.compute.bulk.spark_local import LocalSteps
+from foreshore.compute.engine import Cancellation, Input
+from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.session import stop_spark
 from foreshore.errors import DataError, QueryCanceled
@@ -19,15 +23,18 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Call,
     FlatMap,
+    Get,
     Join,
     Literal,
     Map,
     Reduce,
     Relation,
     TemporalFilter,
+    Threshold,
     count_all,
 )
 from foreshore.expr.ir import Case as CaseWhen
+from foreshore.ids import GlobalId
 from foreshore.types import (
     BOOL,
     DATE,
@@ -38,10 +45,25 @@ from foreshore.types import (
     TIMESTAMPTZ,
     ColumnType,
 )
-from tests.compute.cases import START, Case, check_maintained, initial, random_history, rows_of
+from tests.compute.cases import (
+    START,
+    Case,
+    check_maintained,
+    initial,
+    random_history,
+    rows_of,
+    schema_of,
+    updates,
+)
 from tests.compute.flow.test_loop import DISTANCES, graphs
 from tests.compute.packing import check_packed
-from tests.compute.physical import check_comparisons, check_every_type, check_paths
+from tests.compute.physical import (
+    COLUMNS,
+    ROWS,
+    check_comparisons,
+    check_every_type,
+    check_paths,
+)
 from tests.compute.plans import PLANS, U1, column
 from tests.compute.spark.restarting import RestartingSpark
 from tests.harness import java
@@ -51,6 +73,7 @@ from tests.relations import lowered_relations
 pytestmark = pytest.mark.full
 
 CASES = 25
+TAKES = LocalSteps.takes
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +81,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     """Yield one Spark for all cases; skip if there is no Java.
 
     Its dataflows have buckets, write their tails to files, and are saved and loaded now and then.
+    Half of the statements of steps are jobs, DuckDB computes the others.
     """
     java()
     options = SparkOptions(tmp_path_factory.mktemp("spark"), "local[2]", 1024)
+    random = Random(2)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalSteps, "takes", lambda *of: TAKES(*of) and random.random() < 0.5)
         patch.setattr(spark_contents, "LEAST_BYTES", 0)
         patch.setattr(spark_contents, "BUCKET_BYTES", 1)
         patch.setattr(spark_contents, "MOST_BUCKETS", 4)
@@ -122,6 +148,29 @@ def test_a_dataflow_is_taken_over_with_its_contents(
 
 def test_values_of_every_type_round_trip(engine: SparkEngine, tmp_path: Path) -> None:
     check_every_type(engine, tmp_path)
+
+
+def test_contents_of_every_type_are_read_beside_spark(
+    engine: RestartingSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that Spark wrote are read by DuckDB, except where it has values in another form."""
+    monkeypatch.setattr(engine, "random", Random(1))
+    places = [i for i, column in enumerate(COLUMNS) if column.type != TIME_OF_DAY]
+    for columns, most_jobs in ((places, 0), (range(len(COLUMNS)), 1)):
+        monkeypatch.setattr(LocalSteps, "takes", TAKES)
+        table = Get(U1.id, tuple(COLUMNS[i] for i in columns))
+        rows = [tuple(row[i] for i in columns) for row in ROWS]
+        before = updates(table.columns, [(row, START, 1) for row in rows])
+        description = DataflowDescription(GlobalId("t1"), Threshold(table), (table.id,), (), START)
+        schema = schema_of(table.columns)
+        dataflow = SparkEngine.create(engine, description, {table.id: schema})
+        assert isinstance(dataflow, SparkDataflow)
+        dataflow.hydrate({table.id: Input(schema, (), (before,))})
+        after = updates(table.columns, [(row, START + 1, -2) for row in rows])
+        output = dataflow.step(START + 1, START + 2, {table.id: after})
+        assert rows_of(output.rows, table.columns) == Counter(dict.fromkeys(rows, -1))
+        assert dataflow.jobs == most_jobs
+        dataflow.close()
 
 
 def test_values_in_files_are_found(engine: SparkEngine, tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ class StoreWithoutSpark(SparkStore):
         self._updates = {}
         self._saved = {}
         self._views = set()
-        self._results = Results(None)
+        self._in_spark = {}
+        self.local = None
+        self._results = Results(lambda: scratch)
         self._resting = 0
         self._generations = count()
 

@@ -1,0 +1,113 @@
+"""Small steps of a dataflow on Spark: statements over its files that DuckDB computes beside it.
+
+A job takes some tenths of a second, however little it reads. So a statement that reads less than
+some bytes of files is computed in the replica's process. It is rendered for DuckDB from the same
+plan, and reads the same files and tails. What it gives is put into Spark's form, so the next
+statement may be computed by either.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from foreshore.compute.bulk.duckdb import DuckDbSession, faults
+from foreshore.compute.bulk.spark_dialect import spark_form
+from foreshore.compute.delta.changes import change_table, input_table, state_table
+from foreshore.compute.delta.differentiate import TickPlan
+from foreshore.compute.delta.tables import Layout, row_layout
+from foreshore.compute.delta.tick import layout_of
+from foreshore.errors import OutOfDisk, OutOfMemory
+from foreshore.expr.columns import columns_of
+from foreshore.types import arrow_type
+
+
+class LocalSteps:
+    """The statements of one dataflow that are computed here; of one thread at a time.
+
+    Those that read `most_bytes` of files or more are left to Spark, and all after one that has
+    taken too much memory.
+    """
+
+    def __init__(self, open: Callable[[], DuckDbSession], most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._open = open
+        self._session: DuckDbSession | None = None
+        self._layouts: dict[str, Layout] = {}
+        self._shown: dict[str, object] = {}  # what the views show
+        self._is_possible = True
+
+    @property
+    def session(self) -> DuckDbSession:
+        """Return the session, whose dialect and idioms are those of the statements."""
+        if self._session is None:
+            self._session = self._open()
+        return self._session
+
+    def prepare(self, plan: TickPlan) -> None:
+        """Record the layouts of a plan's tables. Other forms than Spark's leave all to Spark."""
+        session = self.session
+        for trace in plan.traces:
+            self._layouts[state_table(trace)] = layout_of(trace, session, timed=False)
+            if trace.leaf is None:
+                self._layouts[change_table(trace)] = layout_of(trace, session, timed=True)
+        for id, columns in plan.inputs.items():
+            self._layouts[input_table(id)] = row_layout(columns, session.dialect, timed=True)
+        columns = [c for trace in plan.traces for c in columns_of(trace.body)]
+        columns += [column for each in plan.inputs.values() for column in each]
+        types = {arrow_type(column.type) for column in columns}
+        self._is_possible = all(spark_form(type) == type for type in types)
+
+    def takes(self, bytes: int) -> bool:
+        """Whether a statement that reads so many bytes of files is computed here."""
+        return self._is_possible and bytes < self.most_bytes
+
+    def fetch(
+        self,
+        select: str,
+        contents: Mapping[str, tuple[Sequence[str], pa.Table]],
+        changes: Mapping[str, pa.Table],
+    ) -> pa.Table:
+        """Return the result of `select` over contents, of these files and tails, and changes."""
+        session = self.session
+        for name, (paths, tail) in contents.items():
+            shown = (tuple(paths), tail)
+            if self._is_shown(name, shown):
+                continue
+            items = self._items(name)
+            parts = []
+            if paths:
+                parts.append(f"SELECT {items} FROM {session.files(name, paths, ())}")
+            if tail.num_rows or not paths:
+                session.show(f"tail_{name}", tail, ())
+                parts.append(f"SELECT {items} FROM tail_{name}")
+            self._show(name, " UNION ALL ".join(parts), shown)
+        for name, table in changes.items():
+            if not self._is_shown(name, table):
+                session.show(f"loaded_{name}", table, ())
+                self._show(name, f"SELECT {self._items(name)} FROM loaded_{name}", table)
+        try:
+            with faults():
+                return session.fetch(select)
+        except (OutOfMemory, OutOfDisk):
+            self.most_bytes = 0  # the step is repeated, on Spark
+            raise
+
+    def close(self) -> None:
+        """Free the session."""
+        if self._session is not None:
+            self._session.close()
+
+    def _items(self, name: str) -> str:
+        layout = self._layouts[name]
+        columns = (*layout.rows, *layout.sums)
+        return ", ".join(f"CAST({column} AS {type}) AS {column}" for column, type in columns)
+
+    def _is_shown(self, name: str, what: object) -> bool:
+        found = self._shown.get(name)
+        if isinstance(what, tuple) and isinstance(found, tuple):
+            return found[0] == what[0] and found[1] is what[1]
+        return found is what
+
+    def _show(self, name: str, select: str, what: object) -> None:
+        self.session.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {select}")
+        self._shown[name] = what
