@@ -1,6 +1,7 @@
 """`foreshore`, with the steps of its event loop's tasks measured from when it is ready."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -22,7 +23,14 @@ def measured_loop() -> asyncio.AbstractEventLoop:
     """Return a loop like any other of a server, with its tasks measured."""
     loop = new_event_loop()
     measure_tasks(loop, report)
+    loop.add_signal_handler(signal.SIGUSR2, report_tasks, loop)
     return loop
+
+
+def report_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Say in the server's log how many tasks have not ended."""
+    count = len(asyncio.all_tasks(loop))
+    print(f"tasks of the loop: {count}", file=sys.stderr, flush=True)
 
 
 new_event_loop = uvloop.new_event_loop

@@ -3,6 +3,8 @@
 Each attack is one connection. It opens well or badly, sends messages in any order, some of them
 broken, in pieces of any size, reads the answers or does not, and goes without a farewell. The same
 seed sends the same bytes.
+
+    python -m tests.wire.fuzz PORT FIRST END
 """
 
 import asyncio
@@ -10,8 +12,10 @@ import contextlib
 import random
 import socket
 import struct
+import sys
 from collections.abc import Callable
 
+AT_ONCE = 8
 PATIENCE_S = 0.05  # for answers that may not come
 STATEMENTS = (
     "SELECT 1",
@@ -214,3 +218,8 @@ async def attacks(
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
             group.create_task(some())
+
+
+if __name__ == "__main__":
+    _port, _first, _end = map(int, sys.argv[1:])
+    asyncio.run(attacks(_port, range(_first, _end), AT_ONCE))
