@@ -64,9 +64,12 @@ class Securing:
 
     `used` is what the policies name. If there are `values`, the session's values in policies are
     taken from there when the statement is planned, as for SUBSCRIBE, which sees all the time what
-    they show when it begins.
+    they show when it begins. While the query of a view is bound whose rows are locked, `locking` is
+    true. Once policies have hidden rows of a table, `restricts` is.
     """
 
     tables: set[GlobalId] = field(default_factory=set)
     used: set[GlobalId] = field(default_factory=set)
     values: Callable[[str], Datum] | None = None
+    locking: bool = False
+    restricts: bool = False

@@ -39,7 +39,7 @@ from foreshore.sql.bind.session import bind_session
 from foreshore.sql.bind.subscribe import bind_advance, bind_create_subscription, bind_subscribe
 from foreshore.sql.bind.writes import copy, copy_files
 from foreshore.sql.bind.writes.copy_options import check_forced_columns, copy_options
-from foreshore.sql.bind.writes.locking import bind_lock_table
+from foreshore.sql.bind.writes.locking import bind_lock_table, locked_below
 from foreshore.sql.bind.writes.with_changes import bind_change, queries_of_with, with_changes
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.grammar.base import too_deep
@@ -110,6 +110,8 @@ def plan_statement(
         planning.defining = securing is None  # it is bound again for who reads it
     if securing is not None:
         planning.securing = securing
+        if securing.locking and isinstance(statement.ast, ast.CreateViewStatement):
+            planning.locking = locked_below(planning, statement.ast.query)
     ctes = queries_of_with(statement.ast)
     planning.changing = frozenset(id(each) for each in ctes if isinstance(each, ast.ChangingTable))
     try:

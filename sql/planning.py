@@ -156,6 +156,15 @@ class Planning:
         """Return whether a numeric without a scale keeps the digits of each value."""
         return self.catalog.keeps_digits and not self.planned_numerics
 
+    @contextmanager
+    def apart_from_locks(self) -> Iterator[None]:
+        """Bind a query whose rows the query around it does not lock."""
+        before, self.locking = self.locking, frozenset()
+        try:
+            yield
+        finally:
+            self.locking = before
+
     def new_let(self) -> int:
         """Return a new number for a Let."""
         self.let_count += 1

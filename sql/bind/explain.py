@@ -97,6 +97,12 @@ def bind_explain(
                 shown = ddl.maintained_query(finished, "a materialized view")
             return Explain("optimized", finished, time, _explained(shown, name_of))
         case "cost":
+            if planning.securing.restricts:
+                raise FeatureNotSupported(
+                    "EXPLAIN COST is not supported with row-level security",
+                    detail="It would count rows that policies hide.",
+                    position=tree.at + 1,
+                )
             maintained = ddl.maintained_query(finished, "a materialized view")
             return Explain("cost", maintained, time, "")
         case "physical":

@@ -219,7 +219,11 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
         if view.in_zone is not None:
             planning.zone.was_used = True
         zone = planning.zone.name if view.in_zone is not None else "UTC"
-        return renumbered(planning, view.for_reader(zone, planning.securing))
+        before, planning.securing.locking = planning.securing.locking, view.id in planning.locking
+        try:
+            return renumbered(planning, view.for_reader(zone, planning.securing))
+        finally:
+            planning.securing.locking = before
     if view.in_zone is not None:
         planning.zone.was_used = True
         if not planning.zone.is_utc:

@@ -61,6 +61,7 @@ def visible(
     policies = policies_of(planning, view)
     if policies is None:
         return relation
+    planning.securing.restricts = True
     table = table_of(view, relation)
     with securing(planning, view):
         conditions = dict.fromkeys(

@@ -88,7 +88,7 @@ def check_no_subquery(scalar: Scalar, where: str, at: int) -> None:
 def _relation(binder: ExpressionBinder, query: ast.Query, *, locking: bool = True) -> Relation:
     from foreshore.sql.bind.query import bind_query
 
-    with binder.scope.seen_from(binder.clause):
+    with binder.scope.seen_from(binder.clause), binder.planning.apart_from_locks():
         bound = bind_query(binder.planning, query, binder.scope, locking=locking)
     return plain_relation(bound)
 

@@ -102,7 +102,8 @@ def _bound(
         return _recursive(planning, common, parent)
     if isinstance(common, ast.CommonTable):
         refuse_search(common)
-    bound = bind_query(planning, common.query, parent, locking=True)
+    with planning.apart_from_locks():
+        bound = bind_query(planning, common.query, parent, locking=True)
     names = _common_names(common, bound)
     relation, order = ordered_relation(bound)
     number = planning.new_let()

@@ -209,6 +209,18 @@ def _ids(planning: Planning, source: _Source, strength: str) -> Iterator[GlobalI
                 yield from _ids(planning, each, strength)
 
 
+def locked_below(planning: Planning, query: ast.Query) -> frozenset[GlobalId]:
+    """Return the tables and views in FROM of a view's query, which FOR UPDATE of the view locks."""
+    found: set[GlobalId] = set()
+    for source in _sources_of(planning, query):
+        match source.of:
+            case ItemView(kind="table" | "view", id=id):
+                found.add(id)
+            case ast.Query() as below:
+                found |= locked_below(planning, below)
+    return frozenset(found)
+
+
 def _sources_of(planning: Planning, query: ast.Query) -> Iterator[_Source]:
     stack: list[object] = [query]
     while stack:

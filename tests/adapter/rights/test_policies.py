@@ -270,6 +270,17 @@ def test_functions_with_effects_do_not_see_hidden_rows(tmp_path: Path) -> None:
             assert "bob" not in shown, (condition, shown)
         answer = await env.query("ann", "SELECT * FROM CHANGES(t, 0)")
         assert "CHANGES of table" in answer, answer
+        await env.ran("admin", "CREATE POLICY low ON t AS RESTRICTIVE USING (n < 2)")
+        await env.ran("admin", "ALTER POLICY own ON t USING (n < 2)")
+        await env.ran("admin", "CREATE VIEW v WITH (security_invoker = true) AS TABLE t")
+        await env.ran("admin", "GRANT SELECT ON v TO ann")
+        for name in "tv":
+            answer = await env.query("ann", f"EXPLAIN COST FOR SELECT DISTINCT n FROM {name}")
+            assert answer.startswith("ERROR 0A000"), answer
+            assert "records" not in answer
+        assert "records" in await env.query("admin", "EXPLAIN COST FOR SELECT DISTINCT n FROM t")
+        await env.ran("admin", "DROP POLICY low ON t")
+        await env.ran("admin", "ALTER POLICY own ON t USING (owner = current_user)")
         cast = "SELECT id FROM t WHERE (CASE WHEN n = 0 THEN owner ELSE '1' END)::int > 0"
         assert await env.query("ann", cast + " ORDER BY 1") == "1\n3\nSELECT 2"
 
