@@ -159,4 +159,5 @@ class Parts:
                     kept[group] = known[group]
         tables = [known[group] for group in sorted(view.groups)]
         tables = [known[_REST], *(table for table in tables if table.num_rows)]
-        return pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+        # Each query needs whole columns.
+        return pa.concat_tables(tables).combine_chunks() if len(tables) > 1 else tables[0]

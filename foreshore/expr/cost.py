@@ -49,6 +49,9 @@ MANY_PARTS = 1000  # of a relation
 MANY_ROWS = 1_000_000  # of a join or a series
 MANY_GIVEN = 250_000  # elements of an array of literals
 MOST = 1 << 62
+_COUNTS = frozenset(
+    ("array_upper(anyarray,int4)", "array_length(anyarray,int4)", "cardinality(anyarray)")
+)
 
 Values = Sequence[Datum]  # of arguments; None if unknown
 Sizes = Sequence[int]
@@ -76,9 +79,21 @@ def cost_of(scalar: Scalar) -> Cost:
     calls = sum(each.calls for each in parts) + 1
     if not isinstance(scalar, Call):
         return Cost(max(sizes, default=USUAL), dearest, total, calls)
-    values = [each.value if isinstance(each, Literal) else None for each in operands]
-    size, work = cost_of_call(scalar.function, values, sizes)
+    size, work = cost_of_call(scalar.function, [*map(_estimated, operands)], sizes)
     return Cost(size, max(dearest, work), min(total + work, MOST), calls)
+
+
+def _estimated(scalar: Scalar) -> Datum:
+    """Return the value of an argument: of the number of elements of an array, a usual one.
+
+    Arrays of type `shaped` are left out: their subscripts may be any numbers.
+    """
+    if isinstance(scalar, Literal):
+        return scalar.value
+    if isinstance(scalar, Call) and scalar.function in _COUNTS:
+        array = operands_of(scalar)[0]
+        return cost_of(array).size if array.type.name == "array" else None
+    return None
 
 
 def size_of(datum: Datum) -> int:

@@ -123,3 +123,11 @@ def test_relation_of_many_parts_is_large() -> None:
     row = Map(Join((), ()), (repeated(A, number(3)),))
     assert not is_large(Union((row,) * 100))
     assert is_large(Union((row,) * 1000))
+
+
+def test_series_over_the_subscripts_of_an_array_is_not_heavy() -> None:
+    one = Literal(1, INT4)
+    stop = Call("array_upper(anyarray,int4)", (Column(0, array_of(INT4)), one), INT4)
+    assert not is_heavy(series(stop))
+    shaped = Call("array_upper(anyarray,int4)", (Column(0, SqlType("shaped")), one), INT4)
+    assert is_heavy(series(shaped))  # its subscripts may be any numbers
