@@ -211,11 +211,13 @@ class Feed(Message, frozen=True):
 class BulkChoice(msgspec.Struct, frozen=True):
     """Which engine evaluates a query: `duckdb`, `spark`, or `auto`.
 
-    That is Spark if the query reads `threshold` bytes of files or more.
+    That is Spark if the query reads `threshold` bytes of files or more. `work` names the query
+    where its progress is shown.
     """
 
     engine: str = "auto"
     threshold: int = 1 << 62
+    work: str = "query"
 
 
 class Peek(Message, frozen=True):

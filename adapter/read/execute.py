@@ -1,5 +1,6 @@
 """Execute: the rows of a bound plan as of its time, by its access path."""
 
+from functools import partial
 from typing import assert_never
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.controller.query_progress import progress_told
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.finish import finish
 from foreshore.compute.keys.bound_keys import literal_keys
@@ -47,11 +49,13 @@ from foreshore.update import Timestamp
 FEW_GIVEN = 1000  # given rows that are evaluated on the event loop
 
 
-def _bulk_choice(context: StatementContext) -> BulkChoice:
-    """Return which engine the session wants for large queries."""
+def _bulk_choice(context: StatementContext, engine: str | None) -> BulkChoice:
+    """Return which engine the statement, or else the session, wants for a large query."""
     threshold = context.variables["bulk_threshold"]
     return BulkChoice(
-        context.variables["bulk_engine"], 0 if threshold == "0" else bytes_of(threshold)
+        engine or context.variables["bulk_engine"],
+        0 if threshold == "0" else bytes_of(threshold),
+        f"query of session {context.pid}",
     )
 
 
@@ -123,9 +127,11 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 indexes=indexes,
                 tables=bound.given,
                 replica=pinned_replica(context),
-                bulk=_bulk_choice(context) if engine is None else BulkChoice(engine),
+                bulk=_bulk_choice(context, engine),
             )
-            return await asked_of_cluster(context, request)
+            stages = context.coordinator.compute.clusters.stages
+            with progress_told(request.bulk, stages, partial(context.notice, now=True)):
+                return await asked_of_cluster(context, request)
         case path:
             assert_never(path)
 

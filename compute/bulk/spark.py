@@ -3,6 +3,7 @@
 Its dataflows are saved in checkpoints (`checkpoint/engine.py`), file by file, and share nothing.
 """
 
+import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from foreshore.compute.checkpoint.state import Mismatch, Reader
 from foreshore.compute.delta.differentiate import TickPlan, differentiate
 from foreshore.compute.delta.tick import TickDataflow
 from foreshore.compute.engine import Cancellation, Dataflow
-from foreshore.compute.protocol import DataflowDescription, StageStatus
+from foreshore.compute.protocol import BulkChoice, DataflowDescription, StageStatus
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.service import SparkService
 from foreshore.expr.recursion import has_recursion
@@ -45,6 +46,7 @@ class SparkEngine(BulkEngine):
         super().__init__()
         self._options = options
         self._step_bytes = options.step_bytes
+        self._work = "views"
         self.service = SparkService(options)
         self._started: Any = None
         self._here: DuckDbEngine | None = None
@@ -58,15 +60,34 @@ class SparkEngine(BulkEngine):
             self._started = self.service.session()
         return self._started
 
-    def stages(self, work: str = "views and queries") -> tuple[StageStatus, ...]:
-        """Return the stages of the jobs that run, which are for some work; it asks the JVM."""
+    def doing(self, work: str) -> "SparkEngine":
+        """Return this engine for evaluations of some work, by which their stages are named."""
+        found = copy.copy(self)
+        found._work = work
+        return found
+
+    def for_query(self, choice: BulkChoice) -> "SparkEngine":
+        """Return the engine for a query, whatever the session has chosen."""
+        return self.doing(choice.work)
+
+    def stages(self) -> tuple[StageStatus, ...]:
+        """Return the stages of the jobs that run, with what they are for; it asks the JVM."""
         try:
             found = self.service.progress()
         except Exception as error:  # the JVM ends; whoever works with it notices
             logger.info("Spark does not tell its progress", extra={"why": repr(error)})
             return ()
         return tuple(
-            StageStatus(work, s.job, s.stage, s.name, s.tasks, s.active, s.done, s.failed)
+            StageStatus(
+                self._work if s.group is None else s.group.rpartition(" #")[0],
+                s.job,
+                s.stage,
+                s.name,
+                s.tasks,
+                s.active,
+                s.done,
+                s.failed,
+            )
             for s in found
         )
 
@@ -85,7 +106,7 @@ class SparkEngine(BulkEngine):
         with faults(cancellation):
             session = SparkSqlSession(self._new_session, self._options.shuffle_partitions)
         try:
-            group = self.service.group(self._spark, f"evaluation {number}", cancellation)
+            group = self.service.group(self._spark, f"{self._work} #{number}", cancellation)
             with self._running_until_done(cancellation), faults(cancellation), group:
                 yield session
         finally:

@@ -89,7 +89,7 @@ class BulkEngines:
         def is_for_spark(volume: Volume) -> bool:
             return choice.engine == "spark" or volume.bytes >= choice.threshold
 
-        return ChoosingEngine(self._local, self._spark, is_for_spark, "query")
+        return ChoosingEngine(self._local, self._spark, is_for_spark, choice.work)
 
     def hydrations(self, id: GlobalId) -> tuple[HydrationStatus, ...]:
         """Return what each engine has done to hydrate a dataflow. Any thread may call it."""

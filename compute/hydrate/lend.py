@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from threading import Lock, Timer
 
@@ -28,8 +27,6 @@ class SparkLender:
         self._lock = Lock()
         self._engine: SparkEngine | None = None
         self._users = 0
-        self._numbers = count()
-        self._works: dict[int, str] = {}
         self._timer: Timer | None = None
         self._failed: tuple[float, str] | None = None
 
@@ -55,12 +52,9 @@ class SparkLender:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-        number = next(self._numbers)
-        self._works[number] = work
         try:
-            yield engine
+            yield engine.doing(work)
         finally:
-            del self._works[number]
             with self._lock:
                 self._users -= 1
                 if not self._users:
@@ -75,7 +69,7 @@ class SparkLender:
         if self._failed is not None and time.monotonic() < self._failed[0]:
             raise Unavailable(self._failed[1])
         try:
-            engine = SparkEngine(self._options)
+            engine = SparkEngine(self._options).doing("bulk work")
             engine.service.session()
         except Exception as error:
             self._failed = time.monotonic() + AGAIN_SECONDS, str(error)
@@ -95,8 +89,8 @@ class SparkLender:
 
     def stages(self) -> tuple[StageStatus, ...]:
         """Return what Spark works on, nothing if it is idle. It may wait for the JVM."""
-        engine, works = self._engine, list(self._works.values())
-        return () if engine is None or not works else engine.stages(", ".join(works))
+        engine = self._engine
+        return () if engine is None or not self._users else engine.stages()
 
     def close(self) -> None:
         """End Spark."""

@@ -7,8 +7,9 @@ same to the byte, and it exists when the shard's state names it, as every other.
 
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from foreshore.compute.bulk.spark_files import TaskFile, rows_of_files, scratch_
 from foreshore.compute.hydrate.lend import SparkLender
 from foreshore.compute.scratch import Scratch
 from foreshore.compute.spark.options import SparkOptions
+from foreshore.compute.spark.service import SparkService
 from foreshore.errors import Unavailable
 from foreshore.storage.key_ranges import KeyRange, merge_range, ranges_of
 from foreshore.storage.trace import Batch
@@ -58,16 +60,19 @@ class MergeTask:
 
 
 class SparkRunner:
-    """Runs tasks on Spark."""
+    """Runs tasks on Spark, for the compaction of a number."""
 
-    def __init__(self, spark: Any) -> None:
-        self._context = spark.sparkContext
-        self.scratch = scratch_of(spark)
+    def __init__(self, service: SparkService, number: int) -> None:
+        self._service = service
+        self._group = f"compaction #{number}"
+        self._session = service.session()
+        self.scratch = scratch_of(self._session)
 
     def run(self, tasks: Sequence[MergeTask]) -> list[TaskFile]:
         """Return the files that tasks have written, in the order of the tasks."""
-        distributed = self._context.parallelize(list(tasks), len(tasks))
-        found = distributed.map(lambda task: task()).collect()
+        with self._service.group(self._session, self._group):
+            distributed = self._session.sparkContext.parallelize(list(tasks), len(tasks))
+            found = distributed.map(lambda task: task()).collect()
         return [file for file in found if file is not None]
 
 
@@ -97,6 +102,7 @@ class SparkMerger:
         """Make a merger, which removes its `scratch` directory at the end."""
         self._lender = lender
         self._threshold = threshold
+        self._numbers = count()
         self._scratch = scratch
 
     def is_for(self, batches: Sequence[Batch]) -> bool:
@@ -113,7 +119,8 @@ class SparkMerger:
         began = False
         try:
             with self._lender.lent("compaction") as spark:
-                for part in merged_by(SparkRunner(spark.service.session()), paths, schema, since):
+                runner = SparkRunner(spark.service, next(self._numbers))
+                for part in merged_by(runner, paths, schema, since):
                     began = True
                     yield part
         except Exception as error:

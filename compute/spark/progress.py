@@ -1,6 +1,6 @@
 """What Spark's jobs are doing: their stages, and of each how many tasks are done."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +19,19 @@ class StageProgress:
     failed: int  # attempts, which were or will be repeated
 
 
-def stages(context: Any, group: str | None = None) -> list[StageProgress]:
-    """Return the stages of the jobs of `group`, or of all jobs that run; it asks the JVM.
-
-    Spark remembers those of the last thousand jobs.
-    """
+def stages_of(context: Any, group: str) -> list[StageProgress]:
+    """Return the stages of all jobs of a group; it asks the JVM, which knows the last thousand."""
     tracker = context.statusTracker()
-    jobs = tracker.getActiveJobsIds() if group is None else tracker.getJobIdsForGroup(group)
-    return [stage for job in sorted(jobs) for stage in _of_job(tracker, group, job)]
+    jobs = sorted(tracker.getJobIdsForGroup(group))
+    return [stage for job in jobs for stage in _of_job(tracker, group, job)]
+
+
+def running_stages(context: Any, groups: Iterable[str]) -> list[StageProgress]:
+    """Return the stages of all jobs that run, and of which of `groups` each is; it asks the JVM."""
+    tracker = context.statusTracker()
+    jobs = sorted(tracker.getActiveJobsIds())
+    owners = {job: group for group in groups for job in tracker.getJobIdsForGroup(group)}
+    return [stage for job in jobs for stage in _of_job(tracker, owners.get(job), job)]
 
 
 def _of_job(tracker: Any, group: str | None, job: int) -> Iterator[StageProgress]:

@@ -20,7 +20,7 @@ from typing import Any
 from foreshore.compute.engine import Cancellation
 from foreshore.compute.spark.archive import make_archive_later
 from foreshore.compute.spark.options import SparkOptions
-from foreshore.compute.spark.progress import StageProgress, stages
+from foreshore.compute.spark.progress import StageProgress, running_stages, stages_of
 from foreshore.compute.spark.session import end_of, start_spark, stop_spark
 from foreshore.errors import QueryCanceled, Unavailable
 
@@ -35,6 +35,7 @@ class SparkService:
         self._lock = threading.Lock()  # of the start
         self._session: Any = None
         self._numbers = count()
+        self._groups: dict[str, None] = {}  # those whose jobs may run, in order
 
     def begin(self) -> None:
         """Start Spark on a thread, if it is not running."""
@@ -100,6 +101,7 @@ class SparkService:
         context = session.sparkContext
         jvm_context = context._jsc.sc()
         context.setJobGroup(group, group, interruptOnCancel=True)
+        self._groups[group] = None
         if cancellation is not None:
             cancellation.arm(lambda: jvm_context.cancelJobGroupAndFutureJobs(group))
         try:
@@ -111,6 +113,7 @@ class SparkService:
                 raise QueryCanceled from error
             raise
         finally:
+            del self._groups[group]
             if cancellation is not None:
                 cancellation.disarm()
             context.setLocalProperty("spark.jobGroup.id", None)
@@ -118,7 +121,11 @@ class SparkService:
     def progress(self, group: str | None = None) -> list[StageProgress]:
         """Return the stages of a group's jobs, or of all that run; none before the start."""
         session = self._session
-        return [] if session is None else stages(session.sparkContext, group)
+        if session is None:
+            return []
+        if group is not None:
+            return stages_of(session.sparkContext, group)
+        return running_stages(session.sparkContext, list(self._groups))
 
     def stop(self) -> None:
         """End the JVM."""
