@@ -213,7 +213,7 @@ def _merger(options: ServeOptions) -> "SparkMerger | None":
         return None
     from foreshore.compute.hydrate.shards import merger_of
 
-    return merger_of(options.spark_master, options.spark_compaction)
+    return merger_of(options.spark_master, options.spark_compaction, options.spark_properties)
 
 
 async def _environment(

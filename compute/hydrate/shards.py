@@ -6,7 +6,7 @@ same to the byte, and it exists when the shard's state names it, as every other.
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -135,8 +135,8 @@ class SparkMerger:
             self._scratch.remove()
 
 
-def merger_of(master: str, gigabytes: int) -> SparkMerger:
-    """Return what merges batches of so many gigabytes or more."""
+def merger_of(master: str, gigabytes: int, properties: Mapping[str, str]) -> SparkMerger:
+    """Return what merges batches of so many gigabytes or more, on a Spark with these properties."""
     scratch = Scratch()
-    lender = SparkLender(SparkOptions(scratch.path / "spark", master))
+    lender = SparkLender(SparkOptions(scratch.path / "spark", master, configuration=properties))
     return SparkMerger(lender, gigabytes * 10**9, scratch)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.compute.hydrate.shards import merger_of
 from foreshore.compute.spark.archive import archive_flags, archive_path
 from foreshore.compute.spark.java import version_text
 from foreshore.compute.spark.options import SparkOptions, driver_host
@@ -75,3 +76,9 @@ def test_options_of_the_environment_are_no_part_of_a_java(tmp_path: Path) -> Non
     )
     java.chmod(0o755)
     assert version_text(str(java)) == 'openjdk version "17.0.1"'
+
+
+def test_compaction_has_the_properties_that_the_server_was_given() -> None:
+    merger = merger_of("local[2]", 1, {"spark.executor.cores": "2"})
+    assert merger._lender._options.properties()["spark.executor.cores"] == "2"
+    merger.close()
