@@ -70,13 +70,15 @@ class Pace:
 
     interval_seconds: float
     least_bytes: int
+    is_slow_to_hydrate: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str], engine: str) -> "Pace":
         """Return what a cluster's options say; of some engines any state is worth while."""
         interval = float(options.get("checkpoint_interval_ms", INTERVAL_MS))
         least = int(options.get("checkpoint_least_bytes", LEAST_BYTES))
-        return cls(interval / 1000, 0 if engine in SLOW_TO_HYDRATE else least)
+        is_slow = engine in SLOW_TO_HYDRATE
+        return cls(interval / 1000, 0 if is_slow else least, is_slow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Checkpointer:
         self._loaded: Manifest | None = None  # what dataflows may be resumed from
         self._refused: set[GlobalId] = set()  # its dataflows that had to be hydrated
         self._written: dict[GlobalId, _Written] = {}
+        self._offered: set[GlobalId] = set()  # dataflows that the last round could have saved
         self._collections: dict[Any, tuple[CapturedCollection, SavedState]] = {}
         self._strings: tuple[SavedStrings, ...] = ()
         self._forgot_at = 0  # when strings were last forgotten
@@ -227,14 +230,26 @@ class Checkpointer:
                 pause = min(LOOK_SECONDS, self._pace.interval_seconds)
                 continue
             began = time.monotonic()
+            self._offered = {each.id for each in self._states() if each.state == "running"}
             try:
                 async with self._lock:
                     await self._round(self._engine)
             except Exception:  # the one before is still whole
                 logger.exception("a checkpoint could not be made")
                 self.report()
-            seconds = time.monotonic() - began
-            pause = max(self._pace.interval_seconds, SELDOM * seconds)
+            pause = SELDOM * (time.monotonic() - began)
+            rest = self._pace.interval_seconds - pause
+            while rest > 0 and not self._has_new():
+                await asyncio.sleep(min(rest, LOOK_SECONDS))
+                rest -= LOOK_SECONDS
+
+    def _has_new(self) -> bool:
+        """Whether a dataflow was hydrated since the last round, which a kill would make go again.
+
+        Where hydration is quick the interval is soon enough.
+        """
+        states = [each for each in self._states() if each.id not in self._offered]
+        return self._pace.is_slow_to_hydrate and any(each.state == "running" for each in states)
 
     @asynccontextmanager
     async def pausing(self) -> AsyncIterator[bool]:

@@ -37,7 +37,6 @@ from foreshore.expr.ir import Case as CaseWhen
 from foreshore.ids import GlobalId
 from foreshore.types import (
     BOOL,
-    DATE,
     FLOAT8,
     INT4,
     MZ_TIMESTAMP,
@@ -116,7 +115,7 @@ QUICK = {
     "lists by key",
     "top two by key",
     "running sums",
-    "running sums of floats",
+    "sums of floats by key",
     "the rows before and after",
     "except",
     "negative multiplicities",
@@ -174,7 +173,7 @@ def test_contents_of_every_type_are_read_beside_spark(
 
 
 def test_values_in_files_are_found(engine: SparkEngine, tmp_path: Path) -> None:
-    check_comparisons(engine, tmp_path, (FLOAT8, DATE, TIME_OF_DAY, TIMESTAMPTZ))
+    check_comparisons(engine, tmp_path, (FLOAT8, TIMESTAMPTZ))
 
 
 def test_path_pattern_matches_only_itself(engine: SparkEngine, tmp_path: Path) -> None:
@@ -193,7 +192,7 @@ def test_an_evaluation_can_be_cancelled(engine: SparkEngine) -> None:
         engine.evaluate(endless, {}, START, cancellation)
 
 
-@settings(max_examples=6, phases=[Phase.generate], derandomize=True)
+@settings(max_examples=3, phases=[Phase.generate], derandomize=True)
 @given(lowered_relations(size=5), st.randoms(use_true_random=False))
 def test_a_random_plan_is_exact_at_every_time(
     engine: SparkEngine, relation: Relation, random: Random
