@@ -476,8 +476,11 @@ def _as_case(call: Call) -> Case:
 
 
 def of_arity(function: Callable[..., pa.Array], count: int) -> Callable[..., pa.Array]:
-    """Return `function` with exactly `count` parameters, since engines count them."""
+    """Return `function` with exactly `count` parameters, since engines count them.
+
+    It says of which module it is: Spark would look for it in all, each time that it is pickled.
+    """
     names = ", ".join(f"a{i}" for i in range(count))
-    scope: dict[str, Any] = {"function": function}
+    scope: dict[str, Any] = {"function": function, "__name__": __name__}
     made: Callable[..., pa.Array] = eval(f"lambda {names}: function({names})", scope)
     return made  # generated names only

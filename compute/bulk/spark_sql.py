@@ -75,6 +75,7 @@ class SparkSqlSession(Session):
         self._partitions = partitions
         self._tuning: Tuning | None = None
         self._views: set[str] = set()
+        self._missing = set(_OF_FLOATS)  # functions that are not registered yet
         self._results = Results(lambda: scratch_of(self._spark))
 
     @property
@@ -83,13 +84,6 @@ class SparkSqlSession(Session):
         if self._opened is None:
             spark = self._open()
             configure_spark(spark)
-            for name, function in (
-                (SUM_FLOAT, _float_function(sum_float_lists)),
-                (COMOMENT_FLOAT, _float_function(comoment_float_lists)),
-                (FRAMED["sum_float"], _float_function(framed_sums, lists=True)),
-                (FRAMED["comoment_float"], _float_function(framed_comoments, lists=True)),
-            ):
-                spark.udf.register(name, function)
             self._opened = spark
             self.tune(self._bulk)
         return self._opened
@@ -161,6 +155,9 @@ class SparkSqlSession(Session):
     def query(self, select: str) -> Any:
         """Return the result of `select` as a data frame, after registering functions."""
         self.register_used()
+        for name in [name for name in self._missing if name in select]:
+            self._spark.udf.register(name, _float_function(name))
+            self._missing.remove(name)
         return self._spark.sql(select)
 
     def frame(self, table: pa.Table, columns: Columns) -> Any:
@@ -199,15 +196,26 @@ class SparkSqlSession(Session):
             self._views.remove(name)
 
 
-def _float_function(compute: Callable[[pa.Array], pa.Array], *, lists: bool = False) -> Any:
+_OF_FLOATS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
+    SUM_FLOAT: sum_float_lists,
+    COMOMENT_FLOAT: comoment_float_lists,
+    FRAMED["sum_float"]: framed_sums,
+    FRAMED["comoment_float"]: framed_comoments,
+}
+
+
+def _float_function(name: str) -> Any:
     """Return a function of lists that gives a float or floats for each, as Spark takes it."""
     from pyspark.sql.functions import arrow_udf
     from pyspark.sql.types import ArrayType, DoubleType
 
+    compute = _OF_FLOATS[name]
+
     def function(lists: pa.Array) -> pa.Array:
         return compute(lists)
 
-    return arrow_udf(function, ArrayType(DoubleType()) if lists else DoubleType())
+    is_framed = name in FRAMED.values()
+    return arrow_udf(function, ArrayType(DoubleType()) if is_framed else DoubleType())
 
 
 @contextmanager
