@@ -27,12 +27,14 @@ from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.rewrite.constant_text import constant_text, expression_text
 from foreshore.sql.rewrite.definition_parts import default_texts, generated_texts, query_text
 from foreshore.sql.rewrite.full_names import dotted, renamed
+from foreshore.sql.rewrite.index_keys import index_keys
 from foreshore.sql.rewrite.policy_texts import policy_texts, shown
+from foreshore.types import oid_of, without_modifiers, written_type
 
 # Relations that depend on more than the catalog.
 _MOVING = LIVE.keys() | frozenset(
     "mz_sessions mz_frontiers mz_wallclock_global_lag mz_materialization_lag mz_subscriptions"
-    " mz_recent_storage_usage pg_sequences".split()
+    " mz_recent_storage_usage pg_sequences pg_shown_settings".split()
 )
 # Relations that depend on the search path, as does the information schema: it shows temporary
 # objects only to their session, whose temporary schema is in the path.
@@ -131,6 +133,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         search_path=reader.search_path,
         full_definition_of=full_definition_of,
         policy_texts_of=policy_texts_of,
+        index_keys_of=lambda id: index_keys(state.item(id).create_sql),
         role=context.role,
     )
 
@@ -146,7 +149,12 @@ def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | 
     if isinstance(default, Literal):
         if default.value is None:
             return None
-        return constant_text(default, default_texts(reader.state.item(id).create_sql)[position])
+        text = constant_text(default, default_texts(reader.state.item(id).create_sql)[position])
+        type = reader.state.item_with(oid_of(default.type))
+        if type is not None:  # of the catalog
+            written = written_type(without_modifiers(default.type))
+            return text.removesuffix(written) + dotted(_shortest_name(reader, type.id))
+        return text
     item = reader.state.item(id)
     text = expression_text(default_texts(item.create_sql)[position])
     for then, sequence in item.bound:

@@ -3,27 +3,22 @@
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot
 from foreshore.catalog.item import Item
 from foreshore.constraint import Constraint, Unique
+from foreshore.expr.functions.text import quote_ident as quoted
 
 
 def index_definition(snapshot: IntrospectionSnapshot, index: Item) -> str:
     """Return the index as pg_get_indexdef formats it."""
     assert index.on is not None, index
     relation = snapshot.state.item(index.on)
+    keys = zip(snapshot.index_key_of(index.id), snapshot.written_keys_of(index.id), strict=True)
     columns = ", ".join(
-        quoted(snapshot.desc_of(index.on).names[position - 1]) if position else f"({text})"
-        for position, text in snapshot.index_key_of(index.id)
+        (quoted(text) if position else text) + key.order for (position, text), key in keys
     )
     schema = quoted(snapshot.name(relation.schema))
     return (
         f"CREATE INDEX {quoted(index.name)} ON {schema}.{quoted(relation.name)}"
         f" USING btree ({columns})"
     )
-
-
-def quoted(name: str) -> str:
-    """Return `name` as an identifier, quoted if necessary."""
-    plain = name.isascii() and name.isidentifier() and name == name.lower()
-    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def constraint_definition(

@@ -39,6 +39,7 @@ from foreshore.catalog.builtin.mz_rows import (
 )
 from foreshore.catalog.builtin.relation import Declaration, IntrospectionSnapshot, Row, live
 from foreshore.catalog.builtin.rights import object_rights, role_rights
+from foreshore.catalog.builtin.settings import shown_settings
 from foreshore.catalog.network_policies import policy_rows, rule_rows
 
 FIRST_OID = 13_100
@@ -418,6 +419,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "active_tasks int8, completed_tasks int8, failed_tasks int8",
         live("mz_spark_stages"),
     ),
+    ("mz_internal", "pg_shown_settings", "name text, setting text", shown_settings),
 )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from foreshore.catalog.builtin import foreign_keys
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.dependencies import attrdef, depend, rewrite
+from foreshore.catalog.builtin.descriptions import descriptions
 from foreshore.catalog.builtin.extension import extensions
 from foreshore.catalog.builtin.granted import default_acl, role_settings
 from foreshore.catalog.builtin.operators import operator_class_of, operator_relations
@@ -33,6 +34,7 @@ from foreshore.catalog.builtin.settings import settings_rows
 from foreshore.catalog.builtin.user_functions import proc_rows
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
+from foreshore.expr.ir import Column
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, SqlType, oid_of, typmod_of
@@ -163,6 +165,7 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "relname": builtin.name,
             "relnamespace": namespaces[builtin.schema],
             "relowner": SUPERUSER_OID,
+            "relam": HEAP_AM if builtin.schema == "pg_catalog" else 0,
             "reltuples": -1.0,
             "relpersistence": "p",
             "relkind": "r" if builtin.schema == "pg_catalog" else "v",
@@ -247,14 +250,14 @@ def _index_attributes(snapshot: IntrospectionSnapshot, index: Item) -> Iterator[
     desc = _desc_on(snapshot, index)
     if desc is None:
         return
-    for number, (position, text) in enumerate(snapshot.index_key_of(index.id), 1):
-        if position:
-            yield _attribute_of(
-                index.oid, number, desc.names[position - 1], desc.columns[position - 1]
-            )
-        else:
-            name = text if text.isidentifier() else f"expr{number - 1 or ''}"
-            yield _attribute_of(index.oid, number, name, ColumnType(TEXT))
+    planned, names = snapshot.planned[index.id], list[str]()
+    for number, written in enumerate(snapshot.written_keys_of(index.id), 1):
+        key = planned.key[number - 1]
+        name = desc.names[key.index] if isinstance(key, Column) else written.name
+        tries = (name, *(f"{name}{n}" for n in range(1, number)))
+        names.append(next(each for each in tries if each not in names))
+        column = desc.columns[key.index] if isinstance(key, Column) else ColumnType(key.type)
+        yield _attribute_of(index.oid, number, names[-1], column)
 
 
 def _desc_on(snapshot: IntrospectionSnapshot, index: Item) -> RelationDesc | None:
@@ -283,7 +286,7 @@ def _index(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "indkey": [position for position, _ in key],
             "indcollation": _collations(types),
             "indclass": list(map(operator_class_of, types)),
-            "indoption": [0] * len(key),
+            "indoption": [each.option for each in snapshot.written_keys_of(item.id)],
             "indexprs": ", ".join(texts) or None,
         }
 
@@ -396,7 +399,8 @@ def _database(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the comments on objects of the session's database."""
+    """Yield the descriptions of the system's objects, and the comments on the database's."""
+    yield from descriptions() if snapshot.is_rest else ()
     for schema in snapshot.schemas.values() if snapshot.is_rest else ():
         if schema.comment:
             yield {"objoid": schema.oid, "classoid": NAMESPACE_OID, "description": schema.comment}

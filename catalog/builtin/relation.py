@@ -20,6 +20,7 @@ from foreshore.constraint import Constraint, Unique, is_implied
 from foreshore.domain import Domain
 from foreshore.expr.ir import Column
 from foreshore.ids import FIRST_BUILTIN, GlobalId, global_id, number_of
+from foreshore.index_key import DEFAULT, IndexKey
 from foreshore.sequence import Generated, Position
 from foreshore.sequence import Sequence as SequenceDefinition
 from foreshore.types import (
@@ -72,6 +73,7 @@ class IntrospectionSnapshot:
     policy_texts_of: Callable[[GlobalId], tuple[str | None, str | None]] = lambda id: (None, None)
     # A view's query with the names of databases, which `definition_of` leaves out.
     full_definition_of: Callable[[GlobalId], str] = lambda id: ""
+    index_keys_of: Callable[[GlobalId], Sequence[IndexKey]] = lambda id: ()  # as they were written
     role: Role | None = None  # whose rights the information schema shows
     ids: frozenset[GlobalId] | None = None  # of the items that are shown; None: all
     is_rest: bool = True  # whether it shows what belongs to no item, such as types of the system
@@ -113,9 +115,14 @@ class IntrospectionSnapshot:
         assert on is not None, id
         names = self.desc_of(on).names
         return [
-            (key.index + 1, names[key.index]) if isinstance(key, Column) else (0, "expr")
-            for key in self.planned[id].key
+            (key.index + 1, names[key.index]) if isinstance(key, Column) else (0, written.shown)
+            for key, written in zip(self.planned[id].key, self.written_keys_of(id), strict=True)
         ]
+
+    def written_keys_of(self, id: GlobalId) -> list[IndexKey]:
+        """Return the keys of an index as its statement has them, of a default index any."""
+        keys, written = self.planned[id].key, self.index_keys_of(id)
+        return [*written] if len(written) == len(keys) else [DEFAULT] * len(keys)
 
     def generated_of(self, id: GlobalId, position: int) -> Generated | None:
         """Return how a table's column is generated."""

@@ -29,6 +29,12 @@ def settings_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
 
 
+def shown_settings(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the variables that the session may see as SHOW does: `4MB`, not `4096`."""
+    for row in snapshot.live("pg_settings"):
+        yield {"name": row["name"], "setting": row["setting"]}
+
+
 def _recorded(setting: PostgresSetting) -> Row:
     """Return the columns of a setting that PostgreSQL has, too."""
     return {

@@ -37,6 +37,7 @@ from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.functions.unicode_forms import FORMS
 from foreshore.expr.functions.windows import is_window_function
 from foreshore.expr.ir import Call, Case, Environment, Literal, Scalar
+from foreshore.expr.split import columns_used
 from foreshore.sql import ast
 from foreshore.sql.bind.acl_functions import with_roles
 from foreshore.sql.bind.argument_names import by_place
@@ -319,6 +320,13 @@ def _current_setting(
 ) -> Scalar:
     if not 1 <= len(args) <= 2:
         raise undefined_function(name, [type_of(arg) for arg in args], at)
+    if columns_used(args[0]):  # as psql's list of settings has it, over pg_settings
+        from foreshore.sql.bind.sql_functions import bind_sql_function, find_sql_function
+
+        found = find_sql_function("_setting_called", tuple(map(type_of, args)))
+        if found is None:
+            raise undefined_function(name, [type_of(arg) for arg in args], at)
+        return bind_sql_function(binder, found, args, (at,) * len(args), at)
     if not isinstance(args[0], Literal) or args[0].value is None:  # evaluated at run time
         return binder.call(name, args, at, (at,) * len(args))
     key = f"current_setting:{args[0].value.lower()}"

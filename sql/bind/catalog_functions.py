@@ -238,6 +238,12 @@ def _environment() -> Iterator[Definition]:
         """CASE WHEN $1::text::int8 < 3 THEN 2147483647
         ELSE ((mz_now()::text::int8 - $1::text::int8) % 2147483647)::int4 END""",
     )
+    setting = """(SELECT s.setting FROM mz_internal.pg_shown_settings s
+        WHERE lower(s.name) = lower($1))"""
+    unknown = """_raised('42704', 'unrecognized configuration parameter "' || $1 || '"')"""
+    found = f"CASE WHEN $1 IS NOT NULL THEN coalesce({setting}, {unknown}) END"
+    yield ("_setting_called", "text", TEXT, found)
+    yield ("_setting_called", "text bool", TEXT, f"CASE WHEN $2 THEN {setting} ELSE {found} END")
     yield ("mz_is_superuser", "", BOOL, "current_setting('is_superuser') = 'on'")
     yield ("txid_current", "", INT8, "mz_now()::int8")
     yield ("pg_tablespace_location", "oid", TEXT, "''")

@@ -16,7 +16,7 @@ import psycopg
 
 FOLDER = Path(__file__).parent.parent.parent / "catalog" / "builtin"
 # Of an error of a prepared call: there is no such function, operator or type.
-ABSENT = {"42883", "42704", "0A000"}
+ABSENT = {"42883", "42704", "0A000", "42601"}
 
 STANDS_FOR = {
     '"any"': "int", "anyelement": "int", "anynonarray": "int", "anycompatible": "int",
@@ -62,6 +62,17 @@ SELECT a.oid, amprocfamily, amproclefttype, amprocrighttype, amprocnum, amproc::
 AGGREGATES = """
 SELECT aggfnoid::oid, aggkind, aggnumdirectargs, aggtransfn::oid, aggfinalfn::oid, aggsortop,
   aggtranstype, agginitval FROM pg_aggregate WHERE aggfnoid::oid = ANY (%(functions)s) ORDER BY 1"""
+
+DESCRIPTIONS = """
+SELECT classoid, objoid, description FROM pg_description WHERE objsubid = 0 AND (
+  classoid = 'pg_proc'::regclass AND objoid = ANY (%(functions)s)
+  OR classoid = 'pg_operator'::regclass AND objoid = ANY (%(operators)s)
+  OR classoid = 'pg_cast'::regclass AND objoid = ANY (%(casts)s)
+  OR classoid = 'pg_type'::regclass AND objoid = ANY (%(types)s)
+  OR classoid = 'pg_am'::regclass AND objoid IN (2, 403)
+  OR classoid = 'pg_language'::regclass AND objoid IN (12, 14)
+  OR classoid = 'pg_namespace'::regclass AND objoid IN (11, 2200)
+  OR classoid = 'pg_collation'::regclass AND objoid IN (100, 950)) ORDER BY 1, 2"""
 
 
 def main(postgresql: str, foreshore: str) -> None:
@@ -110,6 +121,9 @@ def main(postgresql: str, foreshore: str) -> None:
             ("amops", MEMBERS),
         ):
             _write(name, theirs.execute(query, types).fetchall())
+        listed = {"functions": functions, "operators": operators, "casts": casts}
+        oids = {name: [columns[0] for columns in rows] for name, rows in listed.items()}
+        _write("descriptions", theirs.execute(DESCRIPTIONS, {**oids, **types}).fetchall())
 
 
 def _null(type: str) -> str:

@@ -26,6 +26,8 @@ CREATE TABLE item (id bigserial PRIMARY KEY, customer_id int NOT NULL
 CREATE TABLE two (a int, b int, PRIMARY KEY (a, b));
 CREATE TABLE three (a int, b int, FOREIGN KEY (a, b) REFERENCES two (a, b));
 CREATE INDEX item_label ON item (label, qty);
+CREATE INDEX item_lower ON item (lower(label), qty DESC, (qty + n) NULLS FIRST);
+CREATE TABLE "Odd" ("select" int PRIMARY KEY, m mood DEFAULT 'ok');
 CREATE SEQUENCE numbers START 10 INCREMENT 5;
 CREATE VIEW shown AS SELECT id, label FROM item;
 CREATE MATERIALIZED VIEW kept AS SELECT id, label FROM item;
@@ -44,6 +46,8 @@ COMMANDS = r"""
 \d shown
 \d kept
 \d item_label
+\d item_lower
+\d "Odd"
 \d+ item_label
 \d customer_pkey
 \d numbers
@@ -74,6 +78,10 @@ COMMANDS = r"""
 \drds
 \do
 \df pg_catalog.abs
+\do pg_catalog.^@
+\dT pg_catalog.int4
+\dC pg_catalog.int4
+\dconfig work_mem
 """
 
 
