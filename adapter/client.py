@@ -222,6 +222,9 @@ class RowsAtHand(NamedTuple):
     proof: Proof
 
 
+Landed: TypeAlias = Callable[[str | None, Sequence[Row]], None]
+
+
 class AtHand(Protocol):
     """The statements of a session that are answered without waiting.
 
@@ -237,7 +240,7 @@ class AtHand(Protocol):
         """Return the prepared statement, if it may be answered at once."""
 
     def parse(self, sql: str, parameter_oids: Sequence[int]) -> "Statement | None":
-        """Prepare the unnamed statement, and return it if it may be answered at once."""
+        """Prepare the unnamed statement, and return it if its plan is known."""
 
     def unnamed(self) -> "Statement | None":
         """Return the unnamed statement, if there is one."""
@@ -245,8 +248,11 @@ class AtHand(Protocol):
     def restore(self, unnamed: Any) -> None:
         """Undo each `parse` since `unnamed` was returned."""
 
-    def query(self, sql: str) -> "Statement | None":
-        """Return the only statement of a Query message, if it may be answered at once."""
+    def query(self, sql: str) -> "tuple[Statement, Sequence[Datum]] | None":
+        """Return the only statement of a Query message, and its arguments, if its plan is known."""
+
+    def may_read(self, statement: Any) -> bool:
+        """Whether a statement of `query` may be answered by `rows`."""
 
     def plan(self, statement: Any) -> object:
         """Return the plan, one object in all sessions that share it, that decides the rows."""
@@ -260,20 +266,23 @@ class AtHand(Protocol):
         The statement is one that was returned since `can_begin`, with the same plan.
         """
 
-    def end(self, last: Any) -> None:
-        """End the transaction, whose `last` statement this was."""
+    def end(self, last: Any, text: str | None = None) -> None:
+        """End the transaction, whose `last` statement this was; it is shown as `text`, if given."""
 
     def changes(self, name: str) -> "Statement | None":
-        """Return the prepared statement, if it changes rows and may run without waiting."""
+        """Return the prepared statement, if it `may_run`."""
+
+    def may_run(self, statement: Any) -> bool:
+        """Whether a statement changes rows, or is of a block, and may run without waiting."""
 
     def change(
-        self, statement: Any, args: Sequence[Datum], landed: Callable[[str | None], None]
+        self, statement: Any, args: Sequence[Datum], landed: Landed, text: str | None
     ) -> bool:
-        """Run a statement of `changes`, and commit unless in a block; return whether it ran.
+        """Run a statement that `may_run`, and commit unless in a block; return whether it ran.
 
-        `landed` is called, perhaps later, and nothing else of the session before it: with the tag
-        once it has committed, or with None if nothing has happened, and the ordinary calls are to
-        be made.
+        It is shown as `text`, if given. `landed` is called, perhaps later, and nothing else of the
+        session before it: with the tag and the rows, which are of a block's SELECT, or with None if
+        nothing has happened, and the ordinary calls are to be made.
         """
 
 

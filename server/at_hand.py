@@ -9,8 +9,8 @@ them: no task wakes, no portal or transaction is made, and the answer is one wri
     Query           of one statement
 
 and several of these before one Sync. If anything else is among them, or a row is not at hand,
-nothing has happened, and all are left in the reader to the connection's task. A Bind, Execute and
-Sync that change rows are for `changes_at_hand.py`.
+nothing has happened, and all are left in the reader to the connection's task. Single statements
+that change rows, or are of a transaction block, are for `changes_at_hand.py`.
 """
 
 import logging
@@ -25,6 +25,15 @@ from foreshore.server.answers import Answer, Answers
 from foreshore.server.changes_at_hand import ChangesAtHand
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.parameters import Decode, decoder
+from foreshore.server.statement_at_hand import (
+    DESCRIBE,
+    EXECUTE,
+    EXECUTE_SIZE,
+    SYNC,
+    end_of,
+    parse_of,
+    query_of,
+)
 from foreshore.server.wire import Wire
 from foreshore.table_rows import Row
 from foreshore.types import Datum, RelationDesc
@@ -34,7 +43,6 @@ logger = logging.getLogger(__name__)
 # Of answers before other connections have their turn: a few milliseconds.
 MOST = 64  # statements
 MOST_BYTES = 1 << 17  # beside the last answer
-LONGEST = 16_384  # bytes of a message that is handled here
 MOST_SHAPES = 256
 
 Encoder = Callable[[RelationDesc, Sequence[int]], RowEncoder]
@@ -42,10 +50,8 @@ Encoder = Callable[[RelationDesc, Sequence[int]], RowEncoder]
 _COUNT = Struct("!H").unpack_from
 _INT32 = Struct("!i").unpack_from
 _BIND, _PARSE, _QUERY = b"BPQ"
-_DESCRIBE = b"D\0\0\0\x06P\0"  # the unnamed portal
-_EXECUTE = b"E\0\0\0\x09\0"  # the same; the number of rows follows
-_EXECUTE_SIZE = len(_EXECUTE) + 4
-_SYNC = b"S\0\0\0\x04"
+# How texts begin that may be answered here.
+_WORDS = frozenset("select insert update delete begin commit end start".split())
 _TAGS = tuple(message.command_complete(f"SELECT {count}") for count in range(65))
 _READY = message.READY["I"]
 
@@ -120,42 +126,43 @@ class AnswersAtHand:
         It is 0 if they are left to the task.
         """
         code, at_hand = data[at], self._at_hand
+        if self._changes.was_refused():
+            return 0
         if code == _QUERY:
             return self._query(data, at)
         if code != _BIND and code != _PARSE:
             return 0
-        if not at_hand.can_begin():
-            return self._changes.begin(data, at) if code == _BIND else 0
-        unnamed, count = at_hand.unnamed(), 0
-        try:
-            count = self._pipeline(data, at)
-        finally:
-            if not count:
-                at_hand.restore(unnamed)
-        if not count and code == _BIND:
-            return self._changes.begin(data, at)
-        return count
+        if at_hand.can_begin():
+            unnamed, count = at_hand.unnamed(), 0
+            try:
+                count = self._pipeline(data, at)
+            finally:
+                if not count:
+                    at_hand.restore(unnamed)
+            if count:
+                return count
+        return self._changes.begin(data, at)
 
     def _pipeline(self, data: bytes, at: int) -> int:
         """Answer the messages from `at` up to a Sync, as `_transaction` does."""
         size, count, encoded = len(data), 0, 0
         out: list[message.Bytes] = []
-        while not data.startswith(_SYNC, at):
-            if size < at + 5 or encoded >= MOST_BYTES:
+        while not data.startswith(SYNC, at):
+            end = end_of(data, at)
+            if not end or encoded >= MOST_BYTES or count == MOST:
                 return 0
-            code, end = data[at], at + 1 + _INT32(data, at + 1)[0]
-            if not at + 5 < end <= min(size, at + LONGEST) or count == MOST:
-                return 0
+            code = data[at]
             if code == _PARSE:
-                if not self._parse(data, at + 5, end):
+                parsed = parse_of(data, at + 5, end)
+                if parsed is None or self._at_hand.parse(*parsed) is None:
                     return 0
                 out.append(message.PARSE_COMPLETE)
                 at = end
                 continue
             if code != _BIND:
                 return 0
-            stop = end + len(_DESCRIBE) if data.startswith(_DESCRIBE, end) else end
-            if not data.startswith(_EXECUTE, stop) or size < stop + _EXECUTE_SIZE:
+            stop = end + len(DESCRIBE) if data.startswith(DESCRIBE, end) else end
+            if not data.startswith(EXECUTE, stop) or size < stop + EXECUTE_SIZE:
                 return 0
             known = self._statement(data, at + 5, end)
             if known is None:
@@ -166,11 +173,11 @@ class AnswersAtHand:
             out.append(answer)
             encoded += len(answer)
             last = known.statement
-            at = stop + _EXECUTE_SIZE
+            at = stop + EXECUTE_SIZE
             count += 1
         if not count:
             return 0
-        self._wire.reader.skip_to(at + len(_SYNC))
+        self._wire.reader.skip_to(at + len(SYNC))
         out.append(_READY)
         self._wire.put(b"".join(out))
         self._at_hand.end(last)
@@ -178,21 +185,28 @@ class AnswersAtHand:
 
     def _query(self, data: bytes, at: int) -> int:
         """Answer a Query message; return the number of its statements, 0 if it is left."""
-        end = at + 1 + _INT32(data, at + 1)[0] if len(data) >= at + 5 else 0
-        if not at + 5 < end <= min(len(data), at + LONGEST) or data[end - 1]:
+        query = query_of(data, at)
+        if query is None:
             return 0
-        if data[at + 5 : at + 11].lower() != b"select" or not self._at_hand.can_begin():
+        text, end = query
+        words = text[:32].split(None, 1)
+        if not words or words[0].rstrip(";").lower() not in _WORDS:
             return 0
-        statement = self._at_hand.query(message.decode_text(data[at + 5 : end - 1]))
-        if statement is None or statement.desc is None:
+        at_hand = self._at_hand
+        known = at_hand.query(text)
+        if known is None:
             return 0
+        statement, args = known
+        if not at_hand.can_begin() or not at_hand.may_read(statement):
+            return self._changes.query(data, at, end, statement, args, text)
+        assert statement.desc is not None, text
         encoder = self._encoder(statement.desc, ())
-        found = None if encoder.shows_names else self._at_hand.rows(statement, ())
+        found = None if encoder.shows_names else at_hand.rows(statement, args)
         if found is None:
             return 0
         self._wire.reader.skip_to(end)
         self._wire.put(b"".join((encoder.description, *self._rows(encoder, found.rows, 0), _READY)))
-        self._at_hand.end(statement)
+        at_hand.end(statement, text)
         return 1
 
     def _statement(self, data: bytes, at: int, end: int) -> _Known | None:
@@ -222,7 +236,7 @@ class AnswersAtHand:
     ) -> message.Bytes | None:
         """Return the answer to a Bind, perhaps a Describe, and the Execute that is at `stop`."""
         begin = at + 1 + known.length  # the end of the statement's name
-        request = known.form, data[begin : stop + _EXECUTE_SIZE]
+        request = known.form, data[begin : stop + EXECUTE_SIZE]
         answer = self._answers.get(request)
         if answer is not None and self._at_hand.holds(answer.proof):
             return answer.data
@@ -233,7 +247,7 @@ class AnswersAtHand:
         found = self._at_hand.rows(known.statement, args)
         if found is None:
             return None
-        most = _INT32(data, stop + len(_EXECUTE))[0]
+        most = _INT32(data, stop + len(EXECUTE))[0]
         encoded = b"".join(
             (
                 message.BIND_COMPLETE,
@@ -257,18 +271,6 @@ class AnswersAtHand:
         if len(rows) < len(_TAGS):
             return encoded, _TAGS[len(rows)]
         return encoded, message.command_complete(f"SELECT {len(rows)}")
-
-    def _parse(self, data: bytes, at: int, end: int) -> bool:
-        """Handle a Parse message, whose body is from `at` to `end`; return whether it was so."""
-        text_end = data.find(b"\0", at + 1, end)
-        if data[at] or text_end < 0 or text_end + 3 > end:
-            return False
-        count = _COUNT(data, text_end + 1)[0]
-        if text_end + 3 + 4 * count != end:
-            return False
-        types = Struct(f"!{count}I").unpack_from(data, text_end + 3) if count else ()
-        text = message.decode_text(data[at + 1 : text_end])
-        return self._at_hand.parse(text, types) is not None
 
     def _bound(
         self, known: _Known, data: bytes, name_end: int, end: int

@@ -69,7 +69,7 @@ class Conversation:
         session.when_notified(self._send_notifications)
         wire.reopened = self._send_notifications
         wire.interruptible = session.interruptible
-        self._changes = ChangesAtHand(wire, session, self._ready)
+        self._changes = ChangesAtHand(wire, session, self._encoder, self._ready)
         self._answers = AnswersAtHand(wire, session, self._encoder, answers, self._changes)
         self._batches = Batches(wire, session)
 

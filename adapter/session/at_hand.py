@@ -12,17 +12,20 @@ calls.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foreshore.adapter import dispatch
-from foreshore.adapter.client import Completed, RowsAtHand
-from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows
+from foreshore.adapter.client import Completed, Landed, RowsAtHand
+from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows, TableRow
+from foreshore.adapter.read.result import ALL, Outcome, Selected, TupleSource
 from foreshore.adapter.rights.authorize import is_allowed
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.transaction.commit import write_of
-from foreshore.sql.plan import Begin, Commit, Delete, Insert, Update
+from foreshore.result_limits import is_unlimited
+from foreshore.sql.plan import Begin, Commit, Delete, Insert, Select, Update
 from foreshore.sql.rewrite.values_template import MOST_IN_PASSING
+from foreshore.table_rows import Row
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
@@ -50,21 +53,11 @@ class StatementsAtHand:
         prepared = self._session.statements.get(name)
         if prepared is None or prepared.at_hand is None:
             return None
-        state, version = self._session.coordinator.catalog.state, self._session.variables.version
-        found_valid = prepared.found_valid
-        if found_valid[0] is state and found_valid[1] == version:
-            return prepared
-        if not self._is_valid(prepared):
-            return None
-        prepared.found_valid = state, version
-        return prepared
+        return prepared if self._is_found_valid(prepared) else None
 
     def parse(self, sql: str, parameter_oids: Sequence[int]) -> Prepared | None:
-        """Prepare the unnamed statement, if it is one that may be answered at once."""
-        statements = self._session.statements
-        if statements.known("", sql, parameter_oids) is None:
-            return None
-        return self.statement("")
+        """Prepare the unnamed statement, if its plan is known."""
+        return self._session.statements.known("", sql, parameter_oids)
 
     def unnamed(self) -> Prepared | None:
         """Return the unnamed statement, if there is one."""
@@ -78,12 +71,13 @@ class StatementsAtHand:
         else:
             statements.pop("", None)
 
-    def query(self, sql: str) -> Prepared | None:
-        """Return the only statement of a Query message, if it may be answered at once."""
-        prepared = self._session.planner.known(sql)
-        if prepared is None or prepared.at_hand is None or prepared.parameters:
-            return None
-        return prepared if self._is_valid(prepared) else None
+    def query(self, sql: str) -> tuple[Prepared, Sequence[Datum]] | None:
+        """Return the only statement of a Query message, and its arguments, if its plan is known."""
+        return None if self._session.transactions.failed else self._session.planner.known_text(sql)
+
+    def may_read(self, statement: Prepared) -> bool:
+        """Whether a statement of `query` may be answered by `rows`."""
+        return statement.at_hand is not None and self._is_found_valid(statement)
 
     def plan(self, statement: Prepared) -> object:
         """Return what decides a statement's rows, which sessions share."""
@@ -100,19 +94,24 @@ class StatementsAtHand:
         coordinator = self._session.coordinator
         return proof.holds(coordinator, coordinator.oracle.read_ts())
 
-    def end(self, last: Prepared) -> None:
+    def end(self, last: Prepared, text: str | None = None) -> None:
         """Note that statements were answered, of which this is the last one."""
         session = self._session
-        assert last.syntax is not None
-        session.activity.ran(last.syntax.text)
+        session.activity.ran(_shown(last, text))
         session.told()
 
     def changes(self, name: str) -> Prepared | None:
-        """Return a prepared statement that changes rows, if it may run now without waiting."""
-        session = self._session
-        prepared, running = session.statements.get(name), session.transactions.running
-        if prepared is None or not _changes_at_once(prepared, in_block=running is not None):
+        """Return a prepared statement, if it `may_run`."""
+        prepared = self._session.statements.get(name)
+        if prepared is None or not self.may_run(prepared):
             return None
+        return prepared if self._session.planner.is_valid(prepared) else None
+
+    def may_run(self, prepared: Prepared) -> bool:
+        """Whether a statement, whose plan is valid, may run now without waiting."""
+        session, running = self._session, self._session.transactions.running
+        if not _runs_at_once(prepared, in_block=running is not None):
+            return False
         if running is not None and (
             not running.block
             or session.transactions.failed
@@ -120,38 +119,36 @@ class StatementsAtHand:
             or not session.portals.keys() <= {""}  # which a Bind replaces
             or not self._is_idle()
         ):
-            return None
-        if not session.planner.is_valid(prepared):
-            return None
+            return False
         if isinstance(prepared.plan, Update | Delete) and session.coordinator.locks.is_waited_for:
-            return None
+            return False
         if isinstance(prepared.plan, Insert | Update | Delete):
             state, table = session.coordinator.state, prepared.plan.table
-            if state.foreign_keys_of(table) or state.references_to(table):
-                return None
-        return prepared
+            return not state.foreign_keys_of(table) and not state.references_to(table)
+        return not isinstance(prepared.plan, Select) or is_unlimited(session.variables)
 
     def change(
-        self, prepared: Prepared, args: Sequence[Datum], landed: Callable[[str | None], None]
+        self, prepared: Prepared, args: Sequence[Datum], landed: Landed, text: str | None = None
     ) -> bool:
-        """Run a statement of `changes`; return whether it ran.
+        """Run a statement that `may_run`; return whether it ran.
 
-        `landed` is called, perhaps later: with its tag once that is certain, or with None if
-        nothing has happened, so that the statement is to run as any other.
+        `landed` is called, perhaps later: with its tag and rows once these are certain, or with
+        None if nothing has happened, so that the statement is to run as any other.
         """
         session, transactions = self._session, self._session.transactions
-        assert prepared.syntax is not None
-        session.activity.begin(prepared.syntax.text)
+        session.activity.begin(_shown(prepared, text))
         session.is_one_of_several = False
         session.portals.close("")
         is_alone = transactions.running is None
         transaction = transactions.begin()
         undo = transactions.before_statement()
 
+        rows: Sequence[Row] = ()
+
         def ended(tag: str | None) -> None:
             session.activity.end()
             session.told()
-            landed(tag)
+            landed(tag, rows)
 
         def committed(has_committed: bool) -> None:
             ended(tag if has_committed else None)
@@ -162,9 +159,9 @@ class StatementsAtHand:
                 tag = "COMMIT"
             else:
                 outcome = _at_once(dispatch.run(session, context))
-                if not isinstance(outcome, Completed) or session.notice.waiting:
+                if session.notice.waiting:
                     raise _Waits
-                tag = outcome.tag
+                tag, rows = _answer_of(outcome)
             if transaction.block and not isinstance(prepared.plan, Commit):
                 ended(tag)
                 return True
@@ -193,6 +190,17 @@ class StatementsAtHand:
             and not session.variables.has_reports
         )
 
+    def _is_found_valid(self, prepared: Prepared) -> bool:
+        """Whether the plan is valid, as is found once for each state."""
+        state, version = self._session.coordinator.catalog.state, self._session.variables.version
+        found_valid = prepared.found_valid
+        if found_valid[0] is state and found_valid[1] == version:
+            return True
+        if not self._is_valid(prepared):
+            return False
+        prepared.found_valid = state, version
+        return True
+
     def _is_valid(self, prepared: Prepared) -> bool:
         """Whether the plan is valid, also as to the inputs and what answers for them."""
         session, coordinator = self._session, self._session.coordinator
@@ -200,6 +208,8 @@ class StatementsAtHand:
         if not session.planner.is_valid(prepared) or not is_allowed(session.context(prepared)):
             return False
         if variables["cluster_replica"] or variables["emit_timestamp_notice"] == "on":
+            return False
+        if not is_unlimited(variables):
             return False
         altered = coordinator.state.altered_below(prepared.used)
         if max(altered.values(), default=0) > coordinator.oracle.read_ts():
@@ -228,10 +238,31 @@ def _at_once(work: Coroutine[Any, Any, R]) -> R:
     raise _Waits
 
 
-def _changes_at_once(prepared: Prepared, *, in_block: bool) -> bool:
+def _shown(prepared: Prepared, text: str | None) -> str:
+    """Return the text by which a statement is shown."""
+    if text is not None:
+        return text
+    assert prepared.syntax is not None
+    return prepared.syntax.text
+
+
+def _answer_of(outcome: Outcome) -> tuple[str, Sequence[Row]]:
+    """Return the tag of a statement that has run, and its rows; raises _Waits."""
+    match outcome:
+        case Completed(tag):
+            return tag, ()
+        case Selected(source=TupleSource() as source, verb=verb):
+            rows = source.at_once(ALL)
+            assert rows is not None
+            return f"{verb} {len(rows)}", rows
+        case _:
+            raise _Waits
+
+
+def _runs_at_once(prepared: Prepared, *, in_block: bool) -> bool:
     """Whether a statement changes rows of VALUES, or the row under a key, and returns none.
 
-    BEGIN outside of a block and COMMIT in one are such statements as well.
+    BEGIN outside of a block, and COMMIT and reads by a key within one, are such as well.
     """
     if prepared.takes_names:
         return False
@@ -249,5 +280,7 @@ def _changes_at_once(prepared: Prepared, *, in_block: bool) -> bool:
             )
         case Update(returning=None) | Delete(returning=None):
             return prepared.point is not None
+        case Select():
+            return in_block and isinstance(prepared.at_hand, TableRow | IndexRows)
         case _:
             return False

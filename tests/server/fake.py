@@ -20,6 +20,7 @@ from foreshore.adapter.client import (
     CopyOut,
     EmptyQuery,
     Execution,
+    Landed,
     Login,
     Notice,
     RanTogether,
@@ -71,16 +72,16 @@ class NothingAtHand:
         raise AssertionError("it cannot begin")
 
     def parse(self, sql: str, parameter_oids: Sequence[int]) -> None:
-        raise AssertionError("it cannot begin")
+        return None
 
     def unnamed(self) -> None:
-        raise AssertionError("it cannot begin")
+        return None
 
     def restore(self, unnamed: Any) -> None:
-        raise AssertionError("it cannot begin")
+        pass
 
     def query(self, sql: str) -> None:
-        raise AssertionError("it cannot begin")
+        return None
 
     def plan(self, statement: Any) -> None:
         raise AssertionError("it cannot begin")
@@ -91,14 +92,20 @@ class NothingAtHand:
     def rows(self, statement: Any, args: Sequence[Datum]) -> None:
         raise AssertionError("it cannot begin")
 
-    def end(self, last: Any) -> None:
+    def end(self, last: Any, text: str | None = None) -> None:
         raise AssertionError("it cannot begin")
 
     def changes(self, name: str) -> None:
+        return None
+
+    def may_run(self, statement: Any) -> bool:
+        raise AssertionError("it cannot begin")
+
+    def may_read(self, statement: Any) -> bool:
         raise AssertionError("it cannot begin")
 
     def change(
-        self, statement: Any, args: Sequence[Datum], landed: Callable[[str | None], None]
+        self, statement: Any, args: Sequence[Datum], landed: Landed, text: str | None = None
     ) -> bool:
         raise AssertionError("it cannot begin")
 

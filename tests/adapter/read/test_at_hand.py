@@ -365,6 +365,11 @@ async def test_changed_definitions_are_noticed(client: Client, env: TestEnvironm
 
 
 async def test_settings_of_the_session_count(client: Client) -> None:
+    await client.send(frame(b"Q", b"SET max_result_rows = 1\0"))
+    at_once, answered = await client.send(bind("view", [b"1"]) + execute() + SYNC)
+    assert at_once == b""
+    assert b"C53200\0" in answered
+    await client.send(frame(b"Q", b"RESET max_result_rows\0"))
     query = frame(b"Q", b"SET cluster_replica = 'absent'\0")
     await client.send(query)
     at_once, answered = await client.send(bind("view", [b"1"]) + execute() + SYNC)

@@ -11,7 +11,7 @@ from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.errors import AdminShutdown
 from foreshore.server.lease import Lease
 from tests.adapter.harness import Gate, TestEnvironment
-from tests.adapter.read.test_at_hand import DESCRIBE, SYNC, Client, bind, execute, parse
+from tests.adapter.read.test_at_hand import DESCRIBE, SYNC, Client, bind, execute, frame, parse
 
 TABLES = (
     "DROP TABLE IF EXISTS t, parent CASCADE",
@@ -39,6 +39,21 @@ def run(name: str, *args: int | None, describe: bool = False) -> bytes:
     """Return the messages that run a statement in a transaction of its own."""
     given = [None if arg is None else str(arg).encode() for arg in args]
     return bind(name, given) + (DESCRIBE if describe else b"") + execute() + SYNC
+
+
+def unnamed(name: str, *args: int | None) -> bytes:
+    """Return the messages that parse a statement's text and run it, described."""
+    return parse("", STATEMENTS[name]) + run("", *args, describe=True)
+
+
+def query(sql: str) -> bytes:
+    """Return a Query message."""
+    return frame(b"Q", sql.encode() + b"\0")
+
+
+def block(*texts: str) -> bytes:
+    """Return a block of Query messages."""
+    return b"".join(map(query, ("BEGIN", *texts, "END;")))
 
 
 @asynccontextmanager
@@ -92,6 +107,17 @@ REQUESTS = (
     run("insert", 61, 1) + run("commit") + run("look", 61),
     run("begin") + run("insert", 62, 1) + run("add", 62, 1) + run("delete", 62) + run("commit"),
     run("serial") + run("add", 7, 1) + run("commit"),
+    unnamed("insert", 70, 1) + unnamed("add", 70, 1) + unnamed("look", 70),
+    unnamed("insert", 70, 1) + unnamed("insert", 71, -1) + unnamed("look", 71),
+    unnamed("begin") + unnamed("add", 70, 1) + unnamed("look", 70) + unnamed("commit"),
+    unnamed("begin") + unnamed("look", 70) + unnamed("look", 2**31) + unnamed("commit"),
+    parse("", "SELECT 7") + unnamed("insert", 70, 1) + bind("") + execute() + SYNC,
+    *(query(f"INSERT INTO t VALUES ({k}, {k - 81})") for k in range(80, 84)),
+    *(query(f"UPDATE t SET v = v - {k}, s = 'it''s {k}' WHERE k = 83;") for k in (1, 1, 9, 1)),
+    *(block(f"SELECT v, s FROM t WHERE k = {k}", "SELECT 1") for k in (1, 2, 3, 99)),
+    *(block(f"UPDATE t SET v = v + {k} WHERE k = 5", "DELETE FROM t WHERE k = 6") for k in (1, -1)),
+    block("UPDATE t SET v = -1 WHERE k = 5", "SELECT v FROM t WHERE k = 5"),
+    query("BEGIN; SELECT v, s FROM t WHERE k = 1; COMMIT") + query("SELECT v FROM t WHERE k = 1"),
 )
 
 
@@ -113,19 +139,23 @@ async def test_answers_and_rows_are_those_of_the_task(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, ran: list[bool]
 ) -> None:
     outcomes = []
+    await env.ran("s", *TABLES)
     for at_once in (True, False):
-        await env.ran("s", *TABLES)
         if not at_once:
-            monkeypatch.setattr(StatementsAtHand, "changes", lambda self, name: None)
+            await env.ran("s", "DELETE FROM t", TABLES[-1])
+            monkeypatch.setattr(StatementsAtHand, "may_run", lambda self, prepared: False)
         async with clients(env, "one") as (client,):
             answers = []
             for request in REQUESTS:
                 client.wire.data_received(request)
-                answers.append(await client.ready(request.count(SYNC)))
+                answers.append(await client.ready(request.count(SYNC) + request.count(b"Q\0\0")))
                 env.environment.coordinator.check_consistency()
         outcomes.append((answers, await contents(env)))
-        assert ran.count(True) == 18
-    assert outcomes[0] == outcomes[1]
+        assert ran.count(True) == 42
+    (answers, rows), (answers_of_task, rows_of_task) = outcomes
+    for request, ours, theirs in zip(REQUESTS, answers, answers_of_task, strict=True):
+        assert ours == theirs, request
+    assert rows == rows_of_task
 
 
 async def test_changes_of_one_group_conflict_as_ever(env: TestEnvironment, ran: list[bool]) -> None:
