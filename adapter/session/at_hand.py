@@ -120,12 +120,16 @@ class StatementsAtHand:
             or not self._is_idle()
         ):
             return False
-        if isinstance(prepared.plan, Update | Delete) and session.coordinator.locks.is_waited_for:
-            return False
-        if isinstance(prepared.plan, Insert | Update | Delete):
-            state, table = session.coordinator.state, prepared.plan.table
-            return not state.foreign_keys_of(table) and not state.references_to(table)
-        return not isinstance(prepared.plan, Select) or is_unlimited(session.variables)
+        match prepared.plan:
+            case Insert(table=table) | Update(table=table) | Delete(table=table):
+                state, locks = session.coordinator.state, session.coordinator.locks
+                if state.foreign_keys_of(table) or state.references_to(table):
+                    return False
+                return isinstance(prepared.plan, Insert) or not locks.is_waited_for(table)
+            case Select():
+                return is_unlimited(session.variables)
+            case _:
+                return True
 
     def change(
         self, prepared: Prepared, args: Sequence[Datum], landed: Landed, text: str | None = None

@@ -110,10 +110,12 @@ class Locks(LockQueue[_Request]):
             self.altering[id] = owner
             self.held[owner].append(_Altering(id))
 
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether somebody waits for a lock, so that no others are had at once by key."""
-        return bool(self._waiting)
+    def is_waited_for(self, table: GlobalId) -> bool:
+        """Whether somebody waits for a lock of `table`, so that others are likely to wait, too."""
+        return any(
+            table in each.tables or any(table == place[0] for place in each.keys)
+            for each in self._waiting
+        )
 
     def is_taken(self, table: GlobalId, owner: Owner) -> bool:
         """Return whether an owner other than `owner` has locked all of `table`."""

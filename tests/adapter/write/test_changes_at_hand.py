@@ -24,6 +24,7 @@ STATEMENTS = {
     "both": "INSERT INTO t (v, k) VALUES ($2, $1), ($2, $1 + 100)",
     "add": "UPDATE t SET v = v + $2 WHERE k = $1",
     "delete": "DELETE FROM t WHERE k = $1",
+    "leave": "DELETE FROM parent WHERE k = $1",
     "look": "SELECT v, s FROM t WHERE k = $1",
     "begin": "BEGIN",
     "serial": "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
@@ -200,15 +201,23 @@ async def test_block_that_lost_a_race_fails_at_commit(
 
 
 async def test_change_waits_for_lock_of_a_block(env: TestEnvironment, ran: list[bool]) -> None:
-    await env.ran("s", *TABLES)
-    async with clients(env, "one") as (client,):
+    await env.ran("s", *TABLES, "INSERT INTO parent VALUES (1), (2)")
+    await env.ran("s", "DELETE FROM parent WHERE k = 2")  # its keys are read now
+    async with clients(env, "one", "two") as (client, other):
         await env.ran("s", "BEGIN", "UPDATE t SET v = 50 WHERE k = 1")
         client.wire.data_received(run("add", 1, 1))
         await asyncio.sleep(0.01)
         assert not client.transport.written
+        assert ran == [False]
+        # Others do not wait: of the same table in their tasks, of another one at once.
+        other.wire.data_received(run("add", 2, 1))
+        assert await other.ready() == bind_complete(b"UPDATE 1")
+        assert ran == [False]
+        other.wire.data_received(run("leave", 1))
+        assert await other.ready() == bind_complete(b"DELETE 1")
+        assert ran == [False, True]
         await env.ran("s", "COMMIT")
         assert await client.ready() == bind_complete(b"UPDATE 1")
-        assert ran == [False]
     assert "1|51|s" in await contents(env)
 
 
