@@ -301,10 +301,17 @@ def replica_command(listen: str) -> None:
 @click.argument("data_dir", type=click.Path(path_type=Path, resolve_path=True))
 @click.option("--verify", is_flag=True, help="Also read and check every batch.")
 @click.option("--json", "json_", is_flag=True, help="Show JSON.")
-def inspect_command(data_dir: Path, verify: bool, json_: bool) -> None:
+@click.option("--spark", "master", metavar="MASTER", help="Let Spark read the batches.")
+def inspect_command(data_dir: Path, verify: bool, json_: bool, master: str | None) -> None:
     """Show what DATA_DIR holds. The exit status is 1 if something is corrupt."""
     with _reporting():
-        found = inspect(data_dir, verify=verify)
+        if verify and master is not None:
+            from foreshore.compute.hydrate.verify_batches import on_spark
+
+            with on_spark(master) as run:
+                found = inspect(data_dir, verify=True, run=run)
+        else:
+            found = inspect(data_dir, verify=verify)
     names = names_of(data_dir, found)
     if json_:
         click.echo(json.dumps(as_json(found, names), indent=2))

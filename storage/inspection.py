@@ -7,7 +7,7 @@ the states again, because the compacter may have replaced the file.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ from foreshore.storage.record import Grant
 from foreshore.storage.replay import replay
 from foreshore.storage.segment import Contents, segment_name
 from foreshore.storage.shard import Shard
-from foreshore.storage.trace import Batch, TraceState
+from foreshore.storage.trace import Batch
 from foreshore.storage.wal import SegmentInfo, check_unlisted, unlisted_segments
 from foreshore.update import Timestamp, decode_schema, row_schema
 
@@ -95,8 +95,57 @@ _Times = tuple[Timestamp, Timestamp] | None
 ROUNDS = 20
 
 
-def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
+@dataclass(frozen=True, slots=True)
+class BatchCheck:
+    """The check of one batch file, in whatever process it runs; `verify` reads all of it."""
+
+    data_dir: str
+    batch: Batch
+    schema: bytes
+    verify: bool = True
+
+    def __call__(self) -> "Checked":
+        """Return what was found; never raises."""
+        batch, path = self.batch, Path(self.data_dir, "blob", self.batch.key)
+        try:
+            size = path.stat().st_size
+            if size != batch.bytes:
+                raise DataCorrupted(
+                    f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}',
+                    offset=min(size, batch.bytes),
+                )
+            if not self.verify:
+                return Checked(None)
+            files = batch_files(Path(self.data_dir))
+            return Checked(_range(read_batch(files, batch, decode_schema(self.schema))))
+        except FileNotFoundError:
+            return Checked(None, f'batch "{batch.key}" is missing')
+        except Exception as error:
+            offset = getattr(error, "offset", None) or corrupt_offset(path)
+            return Checked(None, _said(error), offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The times in a batch, or what is wrong with its file, and at which offset."""
+
+    times: _Times
+    error: str | None = None
+    offset: int | None = None
+
+
+Runner = Callable[[Sequence[BatchCheck]], Sequence[Checked]]
+
+
+def here(checks: Sequence[BatchCheck]) -> Sequence[Checked]:
+    """Run checks in this process."""
+    return [check() for check in checks]
+
+
+def inspect(data_dir: Path, *, verify: bool = False, run: Runner = here) -> Inspection:
     """Return what the data directory holds; `verify` also reads and sums up all updates.
+
+    `run` reads the batches, perhaps in several processes that see the directory.
 
     What a live server has replaced meanwhile is inspected again; if it never lasts long enough,
     corruption is what each round found. Raises UndefinedFile if there is no data directory. No
@@ -105,7 +154,7 @@ def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
     verified: dict[Batch, _Times] = {}
     rounds: list[set[Corruption]] = []
     for _ in range(ROUNDS):
-        found = _Inspector(data_dir, verify, verified).inspect()
+        found = _Inspector(data_dir, verify, verified, run).inspect()
         rounds.append(set(found.corruptions))
         if found.states is None or not found.corruptions:
             return found
@@ -121,7 +170,10 @@ def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
 
 
 class _Inspector:
-    def __init__(self, data_dir: Path, verify: bool, verified: dict[Batch, _Times]) -> None:
+    def __init__(
+        self, data_dir: Path, verify: bool, verified: dict[Batch, _Times], run: Runner
+    ) -> None:
+        self._run = run
         self._dir = data_dir
         self._batches = batch_files(data_dir)
         self._verify = verify
@@ -140,9 +192,7 @@ class _Inspector:
         self._fence(states)
         log = self._log(states)
         self._unlisted_segments(states)
-        for trace in states.traces.values():
-            for batch in trace.batches:
-                self._batch(batch, trace)
+        self._check_batches(states)
         if len(log) == len(states.log.segments):
             self._shards(states, log)
         found.unreferenced = sorted(self._files() - states.names())
@@ -150,10 +200,9 @@ class _Inspector:
         return found
 
     def _corruption(self, file: str, error: Exception, offset: int | None = None) -> None:
-        message = error.message if isinstance(error, DatabaseError) else str(error)
         if offset is None:
             offset = getattr(error, "offset", None)
-        self._found.corruptions.append(Corruption(file, offset, message))
+        self._found.corruptions.append(Corruption(file, offset, _said(error)))
 
     def _leases(self) -> None:
         now = SystemClock().now()
@@ -191,23 +240,20 @@ class _Inspector:
             except DataCorrupted as error:
                 self._corruption(f"log/{path.name}", error)
 
-    def _batch(self, batch: Batch, trace: TraceState) -> None:
-        file = f"blob/{batch.key}"
-        path = self._dir / file
-        try:
-            size = path.stat().st_size
-            if size != batch.bytes:
-                raise DataCorrupted(
-                    f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}',
-                    offset=min(size, batch.bytes),
-                )
-            if self._verify and batch not in self._verified:
-                pieces = read_batch(self._batches, batch, decode_schema(trace.schema))
-                self._verified[batch] = _range(pieces)
-        except FileNotFoundError:
-            self._corruption(file, DataCorrupted(f'batch "{batch.key}" is missing'))
-        except Exception as error:
-            self._corruption(file, error, getattr(error, "offset", None) or corrupt_offset(path))
+    def _check_batches(self, states: States) -> None:
+        checks = [
+            BatchCheck(
+                str(self._dir), batch, trace.schema, self._verify and batch not in self._verified
+            )
+            for trace in states.traces.values()
+            for batch in trace.batches
+        ]
+        for check, found in zip(checks, self._run(checks), strict=True):
+            if found.error is not None:
+                file = f"blob/{check.batch.key}"
+                self._found.corruptions.append(Corruption(file, found.offset, found.error))
+            elif check.verify:
+                self._verified[check.batch] = found.times
 
     def _shards(self, states: States, log: list[tuple[SegmentInfo, Contents]]) -> None:
         numbered = [(segment.number, contents) for segment, contents in log]
@@ -297,6 +343,10 @@ class _Inspector:
             for path in (self._dir / folder).rglob("*")
             if path.is_file() and path.name not in (FENCE, NAME) and ".scratch" not in path.parts
         }
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, DatabaseError) else str(error)
 
 
 def _range(updates: Iterable[pa.RecordBatch]) -> _Times:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from foreshore.server.main import main
 from foreshore.storage.directory import read_states
-from foreshore.storage.inspection import Inspection, inspect
+from foreshore.storage.inspection import BatchCheck, Checked, Inspection, inspect
 from tests.files.writing import busy, create, written
 from tests.harness import file_sizes, until
 from tests.storage.harness import ROWS, U1, U2, abandon, open_at, put, run, write
@@ -183,6 +184,29 @@ def test_inspect_notices_any_flipped_bit(filled: Path, tmp_path: Path, kind: str
         if not found.corruptions:  # SQLite's files have bytes that mean nothing
             assert kind == "consensus"
             assert summary(found) == right, offset
+
+
+def test_batches_are_checked_in_other_processes(filled: Path, tmp_path: Path) -> None:
+    """Checks are sent as Spark sends them; what they find is the same."""
+    directory = tmp_path / "copy"
+    shutil.copytree(filled, directory)
+
+    def sent(checks: Sequence[BatchCheck]) -> Sequence[Checked]:
+        asked.append(len(checks))
+        return [pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(each))())) for each in checks]
+
+    asked: list[int] = []
+    assert summary(inspect(directory, verify=True, run=sent)) == summary(
+        inspect(directory, verify=True)
+    )
+    batch = next((directory / "blob").rglob("*.parquet"))
+    content = bytearray(batch.read_bytes())
+    content[len(content) // 2] ^= 1
+    batch.write_bytes(content)
+    found = inspect(directory, verify=True, run=sent)
+    assert [each.file for each in found.corruptions] == [batch.relative_to(directory).as_posix()]
+    assert found.corruptions == inspect(directory, verify=True).corruptions
+    assert len(read_states(directory).batches) in asked
 
 
 def test_inspect_lists_orphan_without_calling_it_corrupt(filled: Path, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ ALL = pytest.mark.parametrize(
     ],
 )
 ON_SPARK = pytest.mark.parametrize(  # minutes
-    "name", [pytest.param(name, marks=pytest.mark.slow) for name in QUERIES]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow, pytest.mark.timeout(1800)]) for name in QUERIES],
 )
 
 
