@@ -51,7 +51,7 @@ _COUNT = Struct("!H").unpack_from
 _INT32 = Struct("!i").unpack_from
 _BIND, _PARSE, _QUERY = b"BPQ"
 # How texts begin that may be answered here.
-_WORDS = frozenset("select insert update delete begin commit end start".split())
+_WORDS = frozenset("select insert update delete begin start commit end rollback abort".split())
 _TAGS = tuple(message.command_complete(f"SELECT {count}") for count in range(65))
 _READY = message.READY["I"]
 

@@ -23,7 +23,7 @@ from foreshore.adapter.rights.authorize import is_allowed
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.transaction.commit import write_of
 from foreshore.result_limits import is_unlimited
-from foreshore.sql.plan import Begin, Commit, Delete, Insert, Select, Update
+from foreshore.sql.plan import Begin, Commit, Delete, Insert, Rollback, Select, Update
 from foreshore.sql.rewrite.values_template import MOST_IN_PASSING
 from foreshore.table_rows import Row
 from foreshore.types import Datum
@@ -166,7 +166,11 @@ class StatementsAtHand:
                 if session.notice.waiting:
                     raise _Waits
                 tag, rows = _answer_of(outcome)
-            if transaction.block and not isinstance(prepared.plan, Commit):
+                if transaction.block:
+                    ended(tag)
+                    return True
+            if not transaction.has_effects:
+                _at_once(transactions.commit())
                 ended(tag)
                 return True
             write = _at_once(write_of(context, {})) if transactions.may_submit() else None
@@ -266,14 +270,14 @@ def _answer_of(outcome: Outcome) -> tuple[str, Sequence[Row]]:
 def _runs_at_once(prepared: Prepared, *, in_block: bool) -> bool:
     """Whether a statement changes rows of VALUES, or the row under a key, and returns none.
 
-    BEGIN outside of a block, and COMMIT and reads by a key within one, are such as well.
+    BEGIN outside of a block, and reads by a key and the end of one within it, are such as well.
     """
     if prepared.takes_names:
         return False
     match prepared.plan:
         case Begin():
             return not in_block
-        case Commit(chain=False):
+        case Commit(chain=False) | Rollback(chain=False):
             return in_block
         case Insert(returning=None, as_of=None, on_conflict=None):
             template = prepared.template

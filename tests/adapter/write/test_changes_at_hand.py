@@ -118,6 +118,8 @@ REQUESTS = (
     *(block(f"SELECT v, s FROM t WHERE k = {k}", "SELECT 1") for k in (1, 2, 3, 99)),
     *(block(f"UPDATE t SET v = v + {k} WHERE k = 5", "DELETE FROM t WHERE k = 6") for k in (1, -1)),
     block("UPDATE t SET v = -1 WHERE k = 5", "SELECT v FROM t WHERE k = 5"),
+    run("begin") + run("look", 5) + run("rollback") + run("rollback"),
+    query("BEGIN") + query("UPDATE t SET v = 7 WHERE k = 5") + query("ABORT") + run("look", 5),
     query("BEGIN; SELECT v, s FROM t WHERE k = 1; COMMIT") + query("SELECT v FROM t WHERE k = 1"),
 )
 
@@ -152,7 +154,7 @@ async def test_answers_and_rows_are_those_of_the_task(
                 answers.append(await client.ready(request.count(SYNC) + request.count(b"Q\0\0")))
                 env.environment.coordinator.check_consistency()
         outcomes.append((answers, await contents(env)))
-        assert ran.count(True) == 42
+        assert ran.count(True) == 50
     (answers, rows), (answers_of_task, rows_of_task) = outcomes
     for request, ours, theirs in zip(REQUESTS, answers, answers_of_task, strict=True):
         assert ours == theirs, request
