@@ -87,7 +87,7 @@ class ChangesAtHand:
         bind = message.parse_message(_BIND, data[request.bind : request.bind_end])
         assert isinstance(bind, message.Bind), bind
         args = arguments(bind, statement.parameters, self._session.time_zone)
-        before = [message.BIND_COMPLETE]
+        before: list[message.Bytes] = [message.BIND_COMPLETE]
         if request.parsed is not None:
             before.insert(0, message.PARSE_COMPLETE)
         encoder, formats = None, bind.result_formats

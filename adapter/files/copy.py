@@ -85,6 +85,7 @@ def _converted(
     location: Location, files: list[str], options: FileOptions, given: RelationDesc, table: str
 ) -> Iterator[FileRows]:
     """Yield rows as the table has them. Tells file and row of a value that cannot be one."""
+    assert options.format != "found"  # it is known by now
     form = csv_form(options)
     types = [column.type for column in given.columns]
     for each in rows_of(location, files, options.format, form, given.names, types, options.version):
@@ -139,7 +140,8 @@ async def copy_to_files(
     session: "Session", context: StatementContext, plan: CopyToFiles
 ) -> Completed:
     """Run COPY query TO files."""
-    copies, options = context.coordinator.copies, plan.files
+    copies, options, format = context.coordinator.copies, plan.files, plan.files.format
+    assert format != "found"  # which is for COPY FROM
     find = partial(copies.places.find, options.url, is_pattern=False)
     location = await blocking.run(None, find)
     types = [column.type for column in plan.source.desc.columns]
@@ -149,7 +151,7 @@ async def copy_to_files(
         def begin() -> Export:
             return Export(
                 location,
-                options.format,
+                format,
                 csv_form(options),
                 plan.source.desc.names,
                 types,

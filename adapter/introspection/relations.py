@@ -12,7 +12,8 @@ from foreshore.adapter.ddl.definitions import definition_text
 from foreshore.adapter.introspection.live_relations import LIVE, frontiers
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.builtin.answers import Origin, Question
+from foreshore.catalog.builtin.answers import Question
+from foreshore.catalog.builtin.parts import Origin
 from foreshore.catalog.builtin.registry import BUILTINS, all_builtins
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.item import Item

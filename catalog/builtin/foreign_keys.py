@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from foreshore.catalog.builtin.definitions import quoted
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.builtin.shown import Shown
 from foreshore.catalog.item import Item
 from foreshore.constraint import Unique
+from foreshore.expr.functions.text import quote_ident as quoted
 from foreshore.foreign_key import ForeignKey, rule_text
 
 _ACTIONS = {"no action": "a", "restrict": "r", "cascade": "c", "set null": "n", "set default": "d"}

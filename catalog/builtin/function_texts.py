@@ -1,6 +1,6 @@
 """Signatures and definitions of users' functions, as PostgreSQL writes them."""
 
-from foreshore.catalog.builtin.definitions import quoted
+from foreshore.expr.functions.text import quote_ident as quoted
 from foreshore.sql_function import FunctionArgument, SqlFunction
 from foreshore.types import SqlType
 

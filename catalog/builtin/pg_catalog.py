@@ -34,6 +34,7 @@ from foreshore.catalog.builtin.settings import settings_rows
 from foreshore.catalog.builtin.user_functions import proc_rows
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
+from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Column
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
@@ -256,7 +257,7 @@ def _index_attributes(snapshot: IntrospectionSnapshot, index: Item) -> Iterator[
         name = desc.names[key.index] if isinstance(key, Column) else written.name
         tries = (name, *(f"{name}{n}" for n in range(1, number)))
         names.append(next(each for each in tries if each not in names))
-        column = desc.columns[key.index] if isinstance(key, Column) else ColumnType(key.type)
+        column = desc.columns[key.index] if isinstance(key, Column) else ColumnType(type_of(key))
         yield _attribute_of(index.oid, number, names[-1], column)
 
 

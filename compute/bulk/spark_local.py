@@ -7,6 +7,7 @@ statement may be computed by either.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import pyarrow as pa
 
@@ -52,9 +53,9 @@ class LocalSteps:
                 self._layouts[change_table(trace)] = layout_of(trace, session, timed=True)
         for id, columns in plan.inputs.items():
             self._layouts[input_table(id)] = row_layout(columns, session.dialect, timed=True)
-        columns = [c for trace in plan.traces for c in columns_of(trace.body)]
-        columns += [column for each in plan.inputs.values() for column in each]
-        types = {arrow_type(column.type) for column in columns}
+        bodies = [columns_of(trace.body) for trace in plan.traces]
+        every = chain.from_iterable((*bodies, *plan.inputs.values()))
+        types = {arrow_type(column.type) for column in every}
         self._is_possible = all(spark_form(type) == type for type in types)
 
     def takes(self, bytes: int) -> bool:

@@ -23,6 +23,7 @@ def progress_told(
         yield
         return
     loop, told = asyncio.get_running_loop(), ""
+    timer: asyncio.TimerHandle
 
     def look() -> None:
         nonlocal told, timer

@@ -89,10 +89,11 @@ def _estimated(scalar: Scalar) -> Datum:
     Arrays of type `shaped` are left out: their subscripts may be any numbers.
     """
     if isinstance(scalar, Literal):
-        return scalar.value
+        value: Datum = scalar.value
+        return value
     if isinstance(scalar, Call) and scalar.function in _COUNTS:
         array = operands_of(scalar)[0]
-        return cost_of(array).size if array.type.name == "array" else None
+        return cost_of(array).size if type_of(array).name == "array" else None
     return None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -37,9 +37,11 @@ class TableFormat(Protocol):
         """Make a version of a table that has the Parquet files of `place` alone."""
 
 
+Name = Literal["delta", "iceberg"]
+NAMES: tuple[Name, ...] = ("delta", "iceberg")
 TABLES: Mapping[str, TableFormat] = {"delta": delta, "iceberg": iceberg}
 
 
-def format_of(path: Path) -> str | None:
+def format_of(path: Path) -> Name | None:
     """Return the format of the table in a directory, None if there is none."""
-    return next((name for name, each in TABLES.items() if each.is_table(path)), None)
+    return next((name for name in NAMES if TABLES[name].is_table(path)), None)

@@ -7,6 +7,8 @@ cluster's engine from changes, the query is computed from scratch by the engine 
 or by the one that the statement names.
 """
 
+from typing import Literal as OneOf
+
 from foreshore.errors import FeatureNotSupported, WrongObjectType
 from foreshore.expr.columns import columns_of
 from foreshore.expr.functions.registry import resolve
@@ -40,9 +42,12 @@ def bind_verify(planning: Planning, statement: ast.VerifyViewStatement) -> Selec
         view = planning.catalog.resolve_item(statement.view.name)
         if view.kind != "materialized view":
             raise WrongObjectType(f'"{view.name.item}" is not a materialized view')
-    engine = statement.engine
-    if engine not in (None, "duckdb", "spark"):
-        raise FeatureNotSupported(f"VERIFY ON {engine}", hint="Engines are: duckdb, spark.")
+    engine: OneOf["duckdb", "spark"] | None
+    match statement.engine:
+        case None | "duckdb" | "spark" as engine:
+            pass
+        case other:
+            raise FeatureNotSupported(f"VERIFY ON {other}", hint="Engines are: duckdb, spark.")
     planning.needs.entry(view).read_all()
     as_of = None if statement.as_of is None else bind_as_of(planning, statement.as_of)
     definition = renumbered(planning, planning.catalog.definition_of(view.id))
