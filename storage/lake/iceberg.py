@@ -64,13 +64,12 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
     """
     package()
     from pyiceberg.exceptions import ValidationError
-    from pyiceberg.table import StaticTable
 
     last = _last_version(path)
     if last is None:
         raise UndefinedFile(f'"{path.name}" is no Iceberg table')
     try:
-        table = StaticTable.from_metadata(str(last[1]))
+        table = _opened(last[1])
         scan = table.scan(snapshot_id=version)
         if version is not None and scan.snapshot() is None:
             raise UndefinedFile(f'Iceberg table "{path.name}" has no snapshot {version}')
@@ -85,6 +84,21 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
     except (ValidationError, pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'Iceberg table "{path.name}": {said}') from None
+
+
+def _opened(metadata: Path) -> Any:
+    """Return a version of a table, whose files are read as local ones.
+
+    Its properties may name a class that reads files, which pyiceberg would import.
+    """
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+    from pyiceberg.serializers import FromInputFile
+    from pyiceberg.table import StaticTable
+
+    files, place = PyArrowFileIO(), str(metadata)
+    found = FromInputFile.table_metadata(files.new_input(place))
+    return StaticTable(("table",), found, place, files, NoopCatalog("none"))
 
 
 def _check_places(path: Path, table: Any, snapshot: Any) -> None:
@@ -122,11 +136,9 @@ def create(place: Path, target: Path, files: Sequence["Written"], schema: pa.Sch
 def replace(table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
     """Make a snapshot of a table that has the Parquet files of another directory alone."""
     package()
-    from pyiceberg.table import StaticTable
-
     last = _last_version(table)
     assert last is not None, table
-    found = StaticTable.from_metadata(str(last[1])).metadata
+    found = _opened(last[1]).metadata
     changed = _with_schema(found, schema)
     for file in files:
         os.rename(place / file.name, table / file.name)
