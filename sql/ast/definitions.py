@@ -166,6 +166,13 @@ class ValidateConstraint(Syntax):
     name: str
 
 
+class WithoutEffect(Syntax):
+    """A setting of PostgreSQL's storage or replication, of a table, a column, or by an index."""
+
+    column: str | None = None
+    index: str | None = None
+
+
 class AlterColumnType(Syntax):
     """ALTER COLUMN ... TYPE ... [USING ...]."""
 
@@ -230,6 +237,7 @@ TableAction: TypeAlias = (
     | SetDefault
     | AlterColumnType
     | ValidateConstraint
+    | WithoutEffect
     | AddIdentity
     | SetIdentity
     | DropIdentity

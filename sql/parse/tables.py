@@ -8,6 +8,7 @@ from foreshore.sql.parse.grammar.base import IS
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, add_option
 from foreshore.sql.parse.table_parts import TablePartParser
+from foreshore.sql.parse.tuning import column_tuning, table_tuning
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 
@@ -423,6 +424,8 @@ class TableParser(TablePartParser):
         if self.accept("alter"):
             self.accept("column")
             return self._column_action(self.name())
+        if (tuning := table_tuning(self)) is not None:
+            return tuning
         if self.token.kind != WORD:
             self.fail()
         self.unsupported(f"ALTER TABLE ... {self.token.value.upper()}")
@@ -456,6 +459,8 @@ class TableParser(TablePartParser):
             self.at_word("set") and self.peek(1).value in ("generated", *SET_OPTIONS)
         ):
             return self._set_identity(column)
+        if (tuning := column_tuning(self, column)) is not None:
+            return tuning
         self.unsupported(f"ALTER COLUMN ... {self.token.value.upper()}")
 
     def _set_identity(self, column: str) -> ast.SetIdentity:

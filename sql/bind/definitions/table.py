@@ -44,6 +44,7 @@ from foreshore.sql.bind.definitions.foreign_keys import bound_foreign_keys
 from foreshore.sql.bind.definitions.objects import retention
 from foreshore.sql.bind.definitions.sequence import altered_sequence, identity_sequence
 from foreshore.sql.bind.definitions.table_like import with_likes_expanded
+from foreshore.sql.bind.definitions.tuning import require_index
 from foreshore.sql.bind.domain_values import column_checks
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
@@ -374,6 +375,11 @@ class _TableEdit:
                         f'constraint "{name}" of relation "{self.name.item}" is not a foreign key'
                         " or check constraint"
                     )
+            case ast.WithoutEffect(column=str(column)):
+                self._column(column)
+            case ast.WithoutEffect(index=index):
+                if index is not None and self._find(index, is_index=True) is None:
+                    require_index(self._planning, self.name, index)
             case ast.AlterColumnType():
                 self._alter_type(action)
             case ast.AddIdentity():
