@@ -10,6 +10,7 @@ import logging
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from foreshore.activity import Activity
 from foreshore.adapter.client import ServerConfiguration
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.files.audit import Audit
@@ -86,6 +87,7 @@ class Coordinator:
         self.secrets = Secrets(lambda: self.state)
         self.configuration: ServerConfiguration | None = None  # of who serves it, if it has one
         self.catalog_answers = CatalogAnswers()
+        self.activity = Activity()
         self.decoded = DecodedFiles()
         self.loop_latency = LoopLatency(self.clock)
         self.changelogs = Changelogs(self)

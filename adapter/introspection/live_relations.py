@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
+from foreshore.activity import TableActivity
 from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.rights.roles import visible_settings
 from foreshore.adapter.session.context import StatementContext
@@ -330,11 +331,35 @@ def _prepared(context: StatementContext) -> Iterator[Row]:
             }
 
 
+def _table_activity(context: StatementContext) -> Iterator[Row]:
+    """Yield the counts of tables, by the names of their columns in pg_stat_all_tables."""
+    coordinator = context.coordinator
+    for item in context.planner.state.all(Item):
+        if item.id in coordinator.capabilities:
+            found = coordinator.activity.tables.get(item.id)
+            if found is None:
+                found = TableActivity(coordinator.storage.count_updates(item.id))
+            yield {
+                "id": item.id,
+                "n_tup_ins": found.inserted,
+                "n_tup_upd": found.updated,
+                "n_tup_del": found.deleted,
+                "n_live_tup": found.live,
+            }
+
+
+def _transaction_activity(context: StatementContext) -> Iterator[Row]:
+    activity = context.coordinator.activity
+    yield {"xact_commit": activity.commits, "xact_rollback": activity.rollbacks}
+
+
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
     "pg_hba_file_rules": _connection_rules,
     "pg_stat_activity": _activity,
     "pg_stat_ssl": _encryption,
+    "table_activity": _table_activity,
+    "transaction_activity": _transaction_activity,
     "pg_stat_progress_copy": _copies,
     "mz_view_audits": _audits,
     "pg_locks": _advisory_locks,

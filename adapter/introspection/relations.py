@@ -35,7 +35,8 @@ from foreshore.types import oid_of, without_modifiers, written_type
 # Relations that depend on more than the catalog.
 _MOVING = LIVE.keys() | frozenset(
     "mz_sessions mz_frontiers mz_wallclock_global_lag mz_materialization_lag mz_subscriptions"
-    " mz_recent_storage_usage pg_sequences pg_shown_settings".split()
+    " mz_recent_storage_usage pg_sequences pg_shown_settings"
+    " pg_stat_user_tables pg_stat_all_tables pg_stat_database".split()
 )
 # Relations that depend on the search path, as does the information schema: it shows temporary
 # objects only to their session, whose temporary schema is in the path.

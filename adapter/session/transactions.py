@@ -140,6 +140,7 @@ class Transactions:
         self._has_committed(transaction)
 
     def _has_committed(self, transaction: Transaction) -> None:
+        self._coordinator.activity.commits += 1
         self._send_signals(transaction)
         self._end(transaction)
         if self._variables.touched:
@@ -199,6 +200,7 @@ class Transactions:
     async def rollback(self) -> None:
         """Undo what the transaction did."""
         if self.running is not None:
+            self._coordinator.activity.rollbacks += 1
             self._end(self.running)
         self._variables.rollback()
         self._end_portals(committed=False)

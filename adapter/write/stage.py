@@ -243,6 +243,14 @@ async def stage_rows(
     committed = coordinator.catalog.planned.get(id)
     for part, by_constraint in zip(parts, keyed, strict=True):
         transaction.write(id, Written(part, by_constraint), committed)
+    gone, come = (0 if rows is None else rows.num_rows for rows in (deleted, inserted))
+    coordinator.activity.changed(id, gone, come, lambda: _estimated_rows(context, id))
+
+
+def _estimated_rows(context: StatementContext, id: GlobalId) -> int:
+    """Return about how many committed rows a table has."""
+    coordinator = context.coordinator
+    return coordinator.storage.count_updates(id) if id in coordinator.capabilities else 0
 
 
 def _parts(deleted: TableRows | None, inserted: TableRows | None) -> list[TableRows]:

@@ -43,6 +43,8 @@ async def truncate(context: StatementContext, plan: Truncate) -> Completed:
         if id in known or transaction.altered(id).contents is not None:
             rows = await committed_rows(context, id, target.desc, time)
             await stage_rows(context, target, deleted=TableRows.of_table(target.desc, rows))
+            if rows.num_rows:
+                context.coordinator.activity.truncated(id)
         if id in restarted:
             context.catalog_change().planned[id] = replace(target.planned)
             restart_identity(context, id)

@@ -5,7 +5,7 @@ Counters that Foreshore does not keep are 0, as in a PostgreSQL that was just st
 
 from collections.abc import Callable, Iterable, Iterator
 
-from foreshore.catalog.builtin import granted
+from foreshore.catalog.builtin import granted, statistics
 from foreshore.catalog.builtin.further_columns import STANDARD_VIEWS, SYSTEM_VIEWS
 from foreshore.catalog.builtin.policies import policy_view_rows
 from foreshore.catalog.builtin.relation import (
@@ -22,7 +22,7 @@ Rows = Callable[[IntrospectionSnapshot], Iterable[Row]]
 def system_relations() -> Iterator[Declaration]:
     """Yield the relations of `pg_catalog`."""
     rows: dict[str, Rows] = {
-        "pg_stat_all_tables": _tables_with("seq_scan", "seq_tup_read", "n_tup_ins"),
+        "pg_stat_all_tables": statistics.tables(system=True),
         "pg_stat_xact_all_tables": _tables_with(),
         "pg_stat_xact_user_tables": _tables_with(),
         "pg_statio_all_tables": _tables_with("heap_blks_read", "heap_blks_hit"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from foreshore.catalog.builtin import foreign_keys
+from foreshore.catalog.builtin import foreign_keys, statistics
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.dependencies import attrdef, depend, rewrite
 from foreshore.catalog.builtin.descriptions import descriptions
@@ -83,7 +83,8 @@ def relations() -> Iterator[Declaration]:
         "pg_settings": settings_rows,
         "pg_shdescription": _shdescription,
         "pg_stat_activity": _stat_activity,
-        "pg_stat_user_tables": _stat_user_tables,
+        "pg_stat_user_tables": statistics.tables(system=False),
+        "pg_stat_database": statistics.databases,
         "pg_tablespace": _tablespace,
         "pg_timezone_abbrevs": _timezone_abbrevs,
         "pg_timezone_names": lambda snapshot: snapshot.live("pg_timezone_names"),
@@ -463,16 +464,6 @@ def _language(_: IntrospectionSnapshot) -> Iterator[Row]:
 def _tablespace(_: IntrospectionSnapshot) -> Iterator[Row]:
     for oid, name in ((1663, "pg_default"), (1664, "pg_global")):
         yield {"oid": oid, "spcname": name, "spcowner": SUPERUSER_OID}
-
-
-def _stat_user_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for item in snapshot.items:
-        if item.type == "table":
-            yield {
-                "relid": item.oid,
-                "schemaname": snapshot.name(item.schema),
-                "relname": item.name,
-            }
 
 
 def _locks(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -38,6 +38,10 @@ _COUNTERS = (
     "ins_since_vacuum", "blocks_fetched", "blocks_hit", "vacuum_count", "autovacuum_count",
     "analyze_count", "autoanalyze_count",
 )  # fmt: skip
+_COUNTED = {
+    "tuples_inserted": "n_tup_ins", "tuples_updated": "n_tup_upd", "tuples_deleted": "n_tup_del",
+    "live_tuples": "n_live_tup",
+}  # fmt: skip
 _MOMENTS = (
     "last_vacuum_time", "last_autovacuum_time", "last_analyze_time", "last_autoanalyze_time",
 )  # fmt: skip
@@ -57,7 +61,11 @@ def server_functions() -> Iterator[Definition]:
     body = "(SELECT p.prosqlbody FROM pg_catalog.pg_proc p WHERE p.oid = $1)"
     yield "pg_get_function_sqlbody", "oid", TEXT, body
     for name in _COUNTERS:
-        yield f"pg_stat_get_{name}", "oid", INT8, _for_relation("$1", "0::int8")
+        zero = _for_relation("$1", "0::int8")
+        if (column := _COUNTED.get(name)) is not None:
+            found = f"SELECT s.{column} FROM pg_catalog.pg_stat_all_tables s WHERE s.relid = $1"
+            zero = f"coalesce(({found}), {zero})"
+        yield f"pg_stat_get_{name}", "oid", INT8, zero
     for name in _MOMENTS:
         yield f"pg_stat_get_{name}", "oid", TIMESTAMPTZ, "NULL::timestamptz"
     yield "pg_jit_available", "", BOOL, "false"
