@@ -15,7 +15,7 @@ from foreshore.compute.bulk.duckdb import DuckDbSession, faults
 from foreshore.compute.bulk.spark_dialect import spark_form
 from foreshore.compute.delta.changes import change_table, input_table, state_table
 from foreshore.compute.delta.differentiate import TickPlan
-from foreshore.compute.delta.tables import Layout, row_layout
+from foreshore.compute.delta.tables import Layout, consolidate_select, row_layout
 from foreshore.compute.delta.tick import layout_of
 from foreshore.errors import OutOfDisk, OutOfMemory
 from foreshore.expr.columns import columns_of
@@ -92,6 +92,11 @@ class LocalSteps:
         except (OutOfMemory, OutOfDisk):
             self.most_bytes = 0  # the step is repeated, on Spark
             raise
+
+    def consolidated(self, name: str, paths: Sequence[str], tail: pa.Table) -> pa.Table:
+        """Return the entries of contents, one for each row."""
+        select = consolidate_select(name, self._layouts[name], self.session.dialect)
+        return self.fetch(select, {name: (paths, tail)}, {})
 
     def close(self) -> None:
         """Free the session."""

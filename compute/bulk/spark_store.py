@@ -54,6 +54,11 @@ REST_STEPS = 10
 # So many changed rows for each bucket touch all buckets, as good as surely.
 ROWS_FOR_ALL = 16
 
+# A tail is kept in fewer pieces than this.
+MOST_CHUNKS = 100
+# Rows in memory take so many times the space of their files.
+IN_MEMORY = 4
+
 _NONE = pa.table({})
 _NAMES = re.compile(r"\b(?:[sd]\d+|u_\w+)\b")
 AllOrSome = Mapping[str, tuple[Touch, ...] | None]
@@ -237,10 +242,19 @@ class SparkStore(SparkSqlSession):
 
     def _consolidate(self, name: str) -> None:
         contents = self._contents[name]
-        self.tune(self._bulk)
-        self._touched = {}
-        select = consolidate_select(name, contents.layout, self.dialect)
-        contents.files = self._write(select, contents.clustering)
+        paths = contents.paths(None)
+        if (
+            contents.clustering is None
+            and self.local is not None
+            and self.local.takes(IN_MEMORY * contents.bytes(None))
+        ):
+            rows = self.local.consolidated(name, paths, self._tail(contents))
+            contents.files = [self._write_here(rows, contents)]
+        else:
+            self.tune(self._bulk)
+            self._touched = {}
+            select = consolidate_select(name, contents.layout, self.dialect)
+            contents.files = self._write(select, contents.clustering)
         contents.added, contents.tail, contents.shown = [], [], None
 
     def _worst(self) -> str | None:
@@ -357,8 +371,11 @@ class SparkStore(SparkSqlSession):
             return _empty(schema)
         if len(contents.tail) == 1 and contents.tail[0].schema == schema:
             return contents.tail[0]
-        contents.tail = [pa.concat_tables([table.cast(schema) for table in contents.tail])]
-        return contents.tail[0]
+        tail = pa.concat_tables([table.cast(schema) for table in contents.tail])
+        if tail.column(0).num_chunks > MOST_CHUNKS:
+            tail = tail.combine_chunks()
+        contents.tail = [tail]
+        return tail
 
     # --- files
 
@@ -385,13 +402,18 @@ class SparkStore(SparkSqlSession):
         schema = arrow_schema(tuple(contents.columns))
         tables = [pq.read_table(file.path).cast(schema) for file in merged]
         table = pa.concat_tables([*tables, self._tail(contents)])
+        kept = [] if merged else contents.added
+        contents.added = [*kept, self._write_here(table, contents)]
+        contents.tail, contents.shown = [], None
+
+    def _write_here(self, table: pa.Table, contents: Contents) -> StateFile:
+        """Write entries to a file, which has those of all buckets."""
         directory = self._directory()
         directory.mkdir()
         path = directory / "part-0.parquet"
+        table = table.cast(arrow_schema(tuple(contents.columns)))
         pq.write_table(table, str(path), compression="lz4", store_schema=False)
-        kept = [] if merged else contents.added
-        contents.added = [*kept, StateFile(KeptFile(path), None, table.num_rows)]
-        contents.tail, contents.shown = [], None
+        return StateFile(KeptFile(path), None, table.num_rows)
 
 
 @lru_cache(1024)
