@@ -5,7 +5,7 @@ Its dataflows are saved in checkpoints (`checkpoint/engine.py`), file by file, a
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -42,9 +42,11 @@ class SparkEngine(BulkEngine):
 
     name = "spark"
 
-    def __init__(self, options: SparkOptions) -> None:
+    def __init__(self, options: SparkOptions, directories: Sequence[str] = ()) -> None:
+        """Make an engine, which reads little below `directories` without Spark."""
         super().__init__()
         self._options = options
+        self._directories = directories
         self._step_bytes = options.step_bytes
         self._work = "views"
         self.service = SparkService(options)
@@ -127,12 +129,14 @@ class SparkEngine(BulkEngine):
             if self._here is None:
                 spilled = str(scratch / "duckdb")
                 self._here = DuckDbEngine(
-                    directories=[str(scratch)], memory_limit=LOCAL_MEMORY, scratch=spilled
+                    directories=[str(scratch), *self._directories],
+                    memory_limit=LOCAL_MEMORY,
+                    scratch=spilled,
                 )
             return self._here.session()
 
     def _dataflow(self, plan: TickPlan, as_of: int) -> TickDataflow:
-        steps = LocalSteps(self._local, self._step_bytes)
+        steps = LocalSteps(self._local, self._step_bytes, self._directories)
         return SparkDataflow(plan, self._store(next(self._numbers)), as_of, steps)
 
     # --- checkpoints

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from foreshore.compute.bulk.spark_contents import Clustering, clustering_of
+from foreshore.compute.bulk.spark_hydration import LocalHydration
 from foreshore.compute.bulk.spark_local import LocalSteps
 from foreshore.compute.bulk.spark_store import AllOrSome, SparkStore
 from foreshore.compute.checkpoint.state import Reader, Writer
@@ -16,7 +17,7 @@ from foreshore.compute.delta.changes import change_table, state_table
 from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.linear import changes_of, linear_traces
 from foreshore.compute.delta.tables import Layout
-from foreshore.compute.delta.tick import TickDataflow, layout_of
+from foreshore.compute.delta.tick import Hydrating, TickDataflow, layout_of
 from foreshore.compute.delta.touched import keys_of, touched
 from foreshore.compute.engine import ArrangementSize, Input
 from foreshore.compute.output import Output
@@ -38,6 +39,7 @@ class SparkDataflow(TickDataflow):
         super().__init__(plan, store, as_of)
         self._spark_store = store
         self._local = local
+        self._hydration: LocalHydration | None = None  # under way
         self._local_statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
         self._keys = keys_of(plan, is_hashable)
         self._linear = linear_traces(plan)
@@ -53,10 +55,28 @@ class SparkDataflow(TickDataflow):
             found += sum(self._bytes[n.number] for n in nodes if isinstance(n, LocalGet))
             self._bytes[trace.number] = found
         tails = sum(table.nbytes for id in sizes for table in inputs[id].tail)
-        self._spark_store.tune_for(sum(sizes.values()) + tails)
-        return super().hydrate(inputs)
+        total = sum(sizes.values()) + tails
+        self._local.prepare(self._plan)
+        files = [file for id in sizes for file in inputs[id].files]
+        if self._local.hydrates(files, total):
+            self._spark_store.local = self._local
+            self._hydration = LocalHydration(self._spark_store, self._local)
+        else:
+            self._spark_store.tune_for(total)
+        try:
+            return super().hydrate(inputs)
+        finally:
+            self._hydration = None
+
+    @property
+    def _hydrating(self) -> Hydrating:
+        return self._hydration or self._spark_store
 
     def _hold(self, trace: Trace, layout: Layout, select: str) -> None:
+        if self._hydration is not None:
+            layout = layout_of(trace, self._spark_store, timed=False)
+            self._hydration.hold(state_table(trace), layout, select)
+            return
         clustering = None
         if trace.kept:
             size = self._bytes[trace.number]

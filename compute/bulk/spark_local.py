@@ -6,7 +6,7 @@ plan, and reads the same files and tails. What it gives is put into Spark's form
 statement may be computed by either.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ from foreshore.errors import OutOfDisk, OutOfMemory
 from foreshore.expr.columns import columns_of
 from foreshore.types import arrow_type
 
+HYDRATE_BYTES = 1 << 20  # of inputs, below which hydration by jobs is but their overhead
+
 
 class LocalSteps:
     """The statements of one dataflow that are computed here; of one thread at a time.
@@ -29,8 +31,12 @@ class LocalSteps:
     taken too much memory.
     """
 
-    def __init__(self, open: Callable[[], DuckDbSession], most_bytes: int) -> None:
+    def __init__(
+        self, open: Callable[[], DuckDbSession], most_bytes: int, directories: Sequence[str] = ()
+    ) -> None:
+        """Make one, whose session can read inputs below `directories`."""
         self.most_bytes = most_bytes
+        self._directories = tuple(f"{directory}/" for directory in directories)
         self._open = open
         self._session: DuckDbSession | None = None
         self._layouts: dict[str, Layout] = {}
@@ -58,6 +64,11 @@ class LocalSteps:
         types = {arrow_type(column.type) for column in every}
         self._is_possible = all(spark_form(type) == type for type in types)
 
+    def hydrates(self, files: Iterable[str], bytes: int) -> bool:
+        """Whether a dataflow is hydrated here, whose inputs have so many bytes, in files or not."""
+        little = self.takes(bytes) and bytes < HYDRATE_BYTES
+        return little and all(file.startswith(self._directories) for file in files)
+
     def takes(self, bytes: int) -> bool:
         """Whether a statement that reads so many bytes of files is computed here."""
         return self._is_possible and bytes < self.most_bytes
@@ -79,8 +90,8 @@ class LocalSteps:
             if paths:
                 parts.append(f"SELECT {items} FROM {session.files(name, paths, ())}")
             if tail.num_rows or not paths:
-                session.show(f"tail_{name}", tail, ())
-                parts.append(f"SELECT {items} FROM tail_{name}")
+                session.show(f"added_{name}", tail, ())
+                parts.append(f"SELECT {items} FROM added_{name}")
             self._show(name, " UNION ALL ".join(parts), shown)
         for name, table in changes.items():
             if not self._is_shown(name, table):
@@ -97,6 +108,11 @@ class LocalSteps:
         """Return the entries of contents, one for each row."""
         select = consolidate_select(name, self._layouts[name], self.session.dialect)
         return self.fetch(select, {name: (paths, tail)}, {})
+
+    def release(self) -> None:
+        """Drop inputs and constants; contents and changes are shown again when they are read."""
+        self.session.release()
+        self._shown.clear()
 
     def close(self) -> None:
         """Free the session."""

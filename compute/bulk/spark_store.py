@@ -100,6 +100,16 @@ class SparkStore(SparkSqlSession):
         contents.files = self._write(select, clustering)
         self._contents[name] = contents
 
+    def hold_here(self, name: str, layout: Layout, rows: pa.Table) -> None:
+        """Create the contents `name` from its rows, which are few."""
+        contents = Contents(layout)
+        if rows.num_rows:
+            contents.tail = [rows.cast(arrow_schema(tuple(contents.columns)))]
+        if contents.tail_rows > TAIL_ENTRIES:
+            self._write_tail(contents)
+            contents.files, contents.added = contents.added, []
+        self._contents[name] = contents
+
     def forget(self, name: str) -> None:
         """Drop the contents `name`."""
         del self._contents[name]
@@ -152,14 +162,15 @@ class SparkStore(SparkSqlSession):
         """Return the result of `select` over the current tables."""
         if self._is_local:
             self._is_local = False
-            return self._fetch_here(select)
+            return self.fetch_here(select)
         self.tune(Tuning())
         self._show_used(select)
         self.jobs += 1
         with faults(None):
             return super().fetch(select, max_bytes)
 
-    def _fetch_here(self, select: str) -> pa.Table:
+    def fetch_here(self, select: str) -> pa.Table:
+        """Return the result of a statement of `local` over the current tables."""
         assert self.local is not None
         touched, self._touched = self._touched, {}
         contents = {}

@@ -64,15 +64,8 @@ class Spoken(Protocol):
     idioms: Idioms
 
 
-class Store(Spoken, Protocol):
-    """Named tables on an engine, and SELECTs over them.
-
-    Contents (`s` tables) are permanent; changes (`u` and `d` tables) are for one step.
-    """
-
-    def batch_sizing(self) -> BatchSizing:
-        """Return the initial number of times in a step, and its target duration."""
-        ...
+class Hydrating(Spoken, Protocol):
+    """What hydration asks of a store."""
 
     def sources(
         self,
@@ -99,6 +92,21 @@ class Store(Spoken, Protocol):
         """Drop the contents `name`."""
         ...
 
+    def read(self, select: str, schema: pa.Schema) -> pa.Table:
+        """Return the result of `select` as a table of `schema`, column by column."""
+        ...
+
+
+class Store(Hydrating, Protocol):
+    """Named tables on an engine, and SELECTs over them.
+
+    Contents (`s` tables) are permanent; changes (`u` and `d` tables) are for one step.
+    """
+
+    def batch_sizing(self) -> BatchSizing:
+        """Return the initial number of times in a step, and its target duration."""
+        ...
+
     def prepare(self, name: str, layout: Layout) -> None:
         """Create the empty table of changes `name`; the layout's rows end with t."""
         ...
@@ -113,10 +121,6 @@ class Store(Spoken, Protocol):
 
     def fill(self, name: str, select: str) -> bool:
         """Set the changes `name` to the result of `select`; return whether there are any."""
-        ...
-
-    def read(self, select: str, schema: pa.Schema) -> pa.Table:
-        """Return the result of `select` as a table of `schema`, column by column."""
         ...
 
     def absorb(self, contents: str, changes: str) -> None:
@@ -156,7 +160,7 @@ class TickDataflow(WindowedDataflow):
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute the output as of the dataflow's as_of."""
-        plan, store = self._plan, self._store
+        plan, store = self._plan, self._hydrating
         sources = store.sources(inputs, plan.inputs, self._as_of)
         for trace in plan.traces:
             renderer = self._renderer(sources)
@@ -172,6 +176,10 @@ class TickDataflow(WindowedDataflow):
                 store.forget(state_table(trace))
         self._prepare()
         return TableOutput(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors())
+
+    @property
+    def _hydrating(self) -> Hydrating:
+        return self._store
 
     def _hold(self, trace: Trace, layout: Layout, select: str) -> None:
         self._store.hold(state_table(trace), layout, select)
@@ -211,7 +219,7 @@ class TickDataflow(WindowedDataflow):
         self._store.close()
 
     def _renderer(self, sources: Mapping[GlobalId, str]) -> TraceRenderer:
-        store = self._store
+        store = self._hydrating
         return TraceRenderer(
             store.dialect, store.idioms, sources, self._plan.traces, (), store.constant
         )

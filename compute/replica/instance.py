@@ -90,7 +90,7 @@ def _duckdb(options: Mapping[str, str]) -> Engine:
     from foreshore.compute.bulk.duckdb import DuckDbEngine
 
     return DuckDbEngine(
-        directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
+        directories=_directories(options),
         memory_limit=options.get("memory_limit", "2GB"),
         threads=int(options.get("threads", "2")),
         scratch=str(Path(options["scratch"]) / "duckdb"),
@@ -98,12 +98,17 @@ def _duckdb(options: Mapping[str, str]) -> Engine:
     )
 
 
+def _directories(options: Mapping[str, str]) -> list[str]:
+    return [each for each in options.get("directories", "").split(os.pathsep) if each]
+
+
 def spark_engine(options: Mapping[str, str]) -> Engine:
-    """Return the Spark engine once its session is running; `spark.…` options configure it."""
+    """Return the Spark engine, whose session starts; `spark.…` options configure it."""
     from foreshore.compute.bulk.spark import SparkEngine
     from foreshore.compute.spark.options import SparkOptions
 
-    return SparkEngine(SparkOptions.of(options, Path(options["scratch"]) / "spark"))
+    spark = SparkOptions.of(options, Path(options["scratch"]) / "spark")
+    return SparkEngine(spark, _directories(options))
 
 
 ENGINES: dict[str, EngineFactory] = {

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk import spark_contents, spark_store
 from foreshore.compute.bulk.spark import SparkEngine
-from foreshore.compute.bulk.spark_dataflow import SparkDataflow
 from foreshore.compute.bulk.spark_local import LocalSteps
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.protocol import DataflowDescription
@@ -80,12 +79,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     """Yield one Spark for all cases; skip if there is no Java.
 
     Its dataflows have buckets, write their tails to files, and are saved and loaded now and then.
-    Half of the statements of steps are jobs, DuckDB computes the others.
+    Jobs hydrate them and are half of the statements of steps; DuckDB computes the others.
     """
     java()
     options = SparkOptions(tmp_path_factory.mktemp("spark"), "local[2]", 1024)
     random = Random(2)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalSteps, "hydrates", lambda *of: False)
         patch.setattr(LocalSteps, "takes", lambda *of: TAKES(*of) and random.random() < 0.5)
         patch.setattr(spark_contents, "LEAST_BYTES", 0)
         patch.setattr(spark_contents, "BUCKET_BYTES", 1)
@@ -162,8 +162,7 @@ def test_contents_of_every_type_are_read_beside_spark(
         before = updates(table.columns, [(row, START, 1) for row in rows])
         description = DataflowDescription(GlobalId("t1"), Threshold(table), (table.id,), (), START)
         schema = schema_of(table.columns)
-        dataflow = SparkEngine.create(engine, description, {table.id: schema})
-        assert isinstance(dataflow, SparkDataflow)
+        dataflow = engine.plain(description, {table.id: schema})
         dataflow.hydrate({table.id: Input(schema, (), (before,))})
         after = updates(table.columns, [(row, START + 1, -2) for row in rows])
         output = dataflow.step(START + 1, START + 2, {table.id: after})

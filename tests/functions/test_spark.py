@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.spark_dialect import SparkDialect, register_spark, spark_form
+from foreshore.compute.bulk.spark_sql import Tuning
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.session import start_spark, stop_spark
 from foreshore.expr.columns import type_of
@@ -29,6 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     java()
     scratch: Path = tmp_path_factory.mktemp("spark")
     session = start_spark(SparkOptions(scratch / "s", master="local[2]"))
+    Tuning(interpreted=True).apply(session)  # as for all statements that run once over few rows
     yield session
     stop_spark()
 

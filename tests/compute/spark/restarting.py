@@ -39,6 +39,14 @@ class RestartingSpark(SparkEngine):
         found = super().create(description, schemas)
         return Restarted(self, description, found) if isinstance(found, SparkDataflow) else found
 
+    def plain(
+        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
+    ) -> SparkDataflow:
+        """Return a dataflow that does not restart."""
+        found = super().create(description, schemas)
+        assert isinstance(found, SparkDataflow)
+        return found
+
     def again(self, dataflow: SparkDataflow, description: DataflowDescription) -> SparkDataflow:
         """Return what is loaded of a dataflow that was saved."""
         self.restarts += 1
