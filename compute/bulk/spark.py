@@ -45,6 +45,8 @@ class SparkEngine(BulkEngine):
     def __init__(self, options: SparkOptions, directories: Sequence[str] = ()) -> None:
         """Make an engine, which reads little below `directories` without Spark."""
         super().__init__()
+        import pyspark.sql  # noqa: F401 - threads that import it at once would see half of it
+
         self._options = options
         self._directories = directories
         self._step_bytes = options.step_bytes
