@@ -69,9 +69,11 @@ def run(spark: Any, batch: Sequence[Group]) -> list[str]:
     return found
 
 
-def test_spark_gives_postgresql_answers(spark: Any) -> None:
-    every = groups()
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_spark_gives_postgresql_answers(spark: Any, every: int) -> None:
+    """Spark takes a minute of CPU for all functions; a quarter of them is a sample."""
+    chosen = groups()[::every]
     found: list[str] = []
-    for start in range(0, len(every), PACKED):
-        found += run(spark, every[start : start + PACKED])
+    for start in range(0, len(chosen), PACKED):
+        found += run(spark, chosen[start : start + PACKED])
     assert not found, "\n".join(found)

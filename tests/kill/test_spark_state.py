@@ -74,10 +74,11 @@ def of_spark(server: Server) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 * KILLS)
-def test_views_are_right_after_kills_at_random(data_dir: Path) -> None:
+@pytest.mark.parametrize("least", ["1B", "256MiB"])  # that jobs of Spark read
+def test_views_are_right_after_kills_at_random(data_dir: Path, least: str) -> None:
     java()
     random = Random(KILLS)
-    server = Server(data_dir, OFTEN)
+    server = Server(data_dir, (*OFTEN, "--spark-conf", f"spark.foreshore.step.bytes={least}"))
     server.start()
     try:
         with server.connect() as connection:

@@ -95,6 +95,7 @@ def test_rows_of_tasks_are_read_once_and_their_files_removed(
     assert not list(lender.scratch.glob("results*"))
 
 
+@pytest.mark.slow  # another JVM
 def test_an_engine_that_ended_is_started_again(lender: SparkLender, engine: FlowEngine) -> None:
     with lender.lent("a test") as lent:
         process = lent.service.session().sparkContext._gateway.proc
