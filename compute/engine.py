@@ -11,6 +11,7 @@ Columns are addressed by position. Input updates have a collection's row columns
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -33,6 +34,7 @@ from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
+from foreshore.sizes import shown
 from foreshore.storage.batch import column_names
 from foreshore.types import TEXT, ColumnType, arrow_type
 from foreshore.update import DIFF_FIELD, TIME_FIELD, Timestamp, update_schema
@@ -89,6 +91,14 @@ def check_size(size: int, max_bytes: int) -> None:
     """Raise OutOfMemory if a result of `size` bytes is too large."""
     if size > max_bytes:
         raise OutOfMemory(f"The result is larger than {max_bytes >> 20} MB.")
+
+
+def check_memory(size: int, memory: int | None) -> None:
+    """Raise OutOfMemory if what a query keeps takes more than the `memory` that it may."""
+    if memory is not None and size > memory:
+        raise OutOfMemory(
+            f"The query may take {shown(memory)}.", hint="Raise max_query_memory of the role."
+        )
 
 
 class Cancellation:
@@ -294,6 +304,13 @@ class Evaluator(Protocol):
 
         They are computed as they are asked for where the engine can. One thread asks for all.
         Rows that are equal may come apart. Errors are not looked for unless the plan `may_fail`.
+        """
+        ...
+
+    def limited(self, memory: int) -> AbstractContextManager["Evaluator"]:
+        """Yield an engine for one query that takes `memory` bytes at most, or raises OutOfMemory.
+
+        Where an engine cannot tell how much a query takes, the query has its usual share.
         """
         ...
 

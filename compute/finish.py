@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.engine import check_size
+from foreshore.compute.engine import check_memory, check_size
 from foreshore.compute.result import one_batch, sized
 from foreshore.errors import InternalError
 from foreshore.expr.columns import type_of
@@ -29,11 +29,13 @@ ORDERED_AT_ONCE = 1 << 18  # rows from which the first ones in order are chosen
 _PLAIN = PLAIN | {"numeric"}
 
 
-def expanded(result: pa.Table, finishing: Finishing | None = None) -> pa.RecordBatch:
+def expanded(
+    result: pa.Table, finishing: Finishing | None = None, memory: int | None = None
+) -> pa.RecordBatch:
     """Return each row of `result` as often as its last column, the multiplicity, says.
 
     Returns no more copies than `finishing` needs. Raises OutOfMemory if the rows would exceed
-    MAX_RESULT_BYTES.
+    MAX_RESULT_BYTES, or the `memory` of the query.
     """
     whole = result.combine_chunks()
     last = whole.num_columns - 1
@@ -45,7 +47,9 @@ def expanded(result: pa.Table, finishing: Finishing | None = None) -> pa.RecordB
     if finishing is not None and finishing.limit is not None:
         diffs = np.minimum(diffs, finishing.offset + finishing.limit)
     columns = [_one(column) for column in whole.columns[:last]]
-    check_size(sum(_weight(column, diffs) for column in columns), MAX_RESULT_BYTES)
+    size = sum(_weight(column, diffs) for column in columns)
+    check_memory(size, memory)
+    check_size(size, MAX_RESULT_BYTES)
     if not columns:
         return empty_rows(int(diffs.sum()))
     fields = [field for field in result.schema][:-1]
@@ -109,21 +113,22 @@ def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
 
 
 def finished_parts(
-    parts: Iterable[pa.Table], finishing: Finishing | None
+    parts: Iterable[pa.Table], finishing: Finishing | None, memory: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the finished rows of a result with multiplicities, part by part.
 
     At least one part is yielded, possibly empty. Rows to be ordered are collected first, with LIMIT
     only those that may be among the first. Raises OutOfMemory if the rows would exceed
-    MAX_RESULT_BYTES.
+    MAX_RESULT_BYTES, or what is collected the `memory` of the query.
     """
     if finishing is None:
-        return sized([expanded(whole(parts))])
+        return sized([expanded(whole(parts, memory=memory), None, memory)])
     if not finishing.order_by:
-        return sized(_finished_as_they_come(parts, finishing))
+        return sized(_finished_as_they_come(parts, finishing, memory))
     if finishing.limit is None:
-        return sized([finish(expanded(whole(parts), finishing), finishing)])
-    return sized([finish(_first_in_order(parts, finishing), finishing)])
+        rows = expanded(whole(parts, memory=memory), finishing, memory)
+        return sized([finish(rows, finishing)])
+    return sized([finish(_first_in_order(parts, finishing, memory), finishing)])
 
 
 def engine_order(finishing: Finishing) -> tuple[OrderKey, ...]:
@@ -134,19 +139,27 @@ def engine_order(finishing: Finishing) -> tuple[OrderKey, ...]:
     return keys if all(type_of(key.expr).name in _PLAIN for key in keys) else ()
 
 
-def whole(parts: Iterable[pa.Table], max_bytes: int | None = MAX_RESULT_BYTES) -> pa.Table:
-    """Return at least one part as one table; raises OutOfMemory beyond `max_bytes`."""
+def whole(
+    parts: Iterable[pa.Table],
+    max_bytes: int | None = MAX_RESULT_BYTES,
+    *,
+    memory: int | None = None,
+) -> pa.Table:
+    """Return at least one part as one table; raises OutOfMemory beyond `max_bytes` or `memory`."""
     kept: list[pa.Table] = []
     size = 0
     for part in parts:
         size += part.nbytes
+        check_memory(size, memory)
         if max_bytes is not None:
             check_size(size, max_bytes)
         kept.append(part)
     return pa.concat_tables(kept)
 
 
-def _first_in_order(parts: Iterable[pa.Table], finishing: Finishing) -> pa.RecordBatch:
+def _first_in_order(
+    parts: Iterable[pa.Table], finishing: Finishing, memory: int | None
+) -> pa.RecordBatch:
     """Return rows among which are the first ones in order, as many as LIMIT and OFFSET need.
 
     Whenever there are twice as many rows, all others are dropped. Equal rows stay in their order.
@@ -156,7 +169,7 @@ def _first_in_order(parts: Iterable[pa.Table], finishing: Finishing) -> pa.Recor
     kept: list[pa.RecordBatch] = []
     count = size = 0
     for part in parts:
-        rows = expanded(part, finishing)
+        rows = expanded(part, finishing, memory)
         kept.append(rows)
         count, size = count + rows.num_rows, size + rows.nbytes
         if count > 2 * wanted + ORDERED_AT_ONCE:
@@ -164,18 +177,19 @@ def _first_in_order(parts: Iterable[pa.Table], finishing: Finishing) -> pa.Recor
             first = places_in_order(rows, finishing.order_by)[:wanted]
             kept = [rows.take(pa.array(first))]
             count, size = wanted, kept[0].nbytes
+        check_memory(size, memory)
         check_size(size, MAX_RESULT_BYTES)
     return pa.concat_batches(kept)
 
 
 def _finished_as_they_come(
-    parts: Iterable[pa.Table], finishing: Finishing
+    parts: Iterable[pa.Table], finishing: Finishing, memory: int | None
 ) -> Iterator[pa.RecordBatch]:
     size = 0
     skip, limit = finishing.offset, finishing.limit
     for part in parts:
         rest = Finishing((), limit, skip, finishing.project)
-        rows = expanded(part, rest)
+        rows = expanded(part, rest, memory)
         finished = finish(rows, rest)
         size += finished.nbytes
         check_size(size, MAX_RESULT_BYTES)

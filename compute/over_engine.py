@@ -1,6 +1,7 @@
 """An engine over another one, which evaluates for it."""
 
 from collections.abc import Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -43,6 +44,10 @@ class OverEngine(Generic[E]):
         return self._engine.evaluate_parts(
             relation, inputs, as_of, cancellation, max_bytes, may_fail=may_fail
         )
+
+    def limited(self, memory: int) -> AbstractContextManager[Evaluator]:
+        """Yield an engine for one query that takes `memory` bytes at most."""
+        return self._engine.limited(memory)
 
     def cancel(self) -> None:
         """Stop all running evaluations."""

@@ -22,7 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
-from foreshore.compute.engine import Cancellation, ChoosingQueries, Engine, Input
+from foreshore.compute.engine import (
+    Cancellation,
+    ChoosingQueries,
+    Engine,
+    Evaluator,
+    Input,
+    check_memory,
+)
 from foreshore.compute.finish import MAX_RESULT_BYTES, empty_rows, finish, finished_parts
 from foreshore.compute.linear import Rows, apply, flat
 from foreshore.compute.local.small.evaluate import evaluate_small, is_known_small_plan
@@ -152,6 +159,8 @@ def answer_by_engine(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the parts of the answer of a peek that the engine evaluates on the caller's thread."""
     inputs: dict[GlobalId, Input] = {}
+    chosen: Evaluator = engine
+    check_memory(sum(index.rows.size[2] for index in indexes.values()), peek.memory)
     for id, index in indexes.items():
         index.check(peek.as_of)
         rows = pa.Table.from_batches([index.rows.scan(peek.as_of)])
@@ -166,13 +175,15 @@ def answer_by_engine(
             inputs[id] = reading.enter_context(contents.input())
         if cancellation.cancelled:
             raise QueryCanceled
-        if peek.bulk is not None and isinstance(engine, ChoosingQueries):
-            engine = engine.for_query(peek.bulk)
-        parts = engine.evaluate_parts(
+        if peek.memory is not None and not for_spark:
+            chosen = reading.enter_context(engine.limited(peek.memory))
+        elif peek.bulk is not None and isinstance(engine, ChoosingQueries):
+            chosen = engine.for_query(peek.bulk)
+        parts = chosen.evaluate_parts(
             peek.relation, inputs, peek.as_of, cancellation, MAX_RESULT_BYTES
         )
         with closing(parts):
-            yield from finished_parts(parts, peek.finishing)
+            yield from finished_parts(parts, peek.finishing, peek.memory)
 
 
 def _of_few(

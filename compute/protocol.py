@@ -226,7 +226,8 @@ class Peek(Message, frozen=True):
     With `index`, `relation` is Map, Filter and Project over the Get of the indexed collection; the
     rows are those whose key is in `keys`, or if that is None those in `span`, or all. Without, the
     engine evaluates `relation` over the snapshots, and over the local index `indexes[id]` for each
-    `id` that has one; with `bulk` the replica chooses between its engines.
+    `id` that has one; with `bulk` the replica chooses between its engines. The evaluation takes
+    `memory` bytes at most.
     """
 
     number: int
@@ -239,6 +240,7 @@ class Peek(Message, frozen=True):
     indexes: dict[GlobalId, GlobalId] = {}
     span: Span | None = None
     bulk: BulkChoice | None = None
+    memory: int | None = None
 
 
 class CancelPeek(Message, frozen=True):

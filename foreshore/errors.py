@@ -472,8 +472,8 @@ class OutOfDisk(Unavailable):
 class OutOfMemory(Unavailable):
     sqlstate = "53200"
 
-    def __init__(self, detail: str) -> None:
-        super().__init__("out of memory", detail=detail)
+    def __init__(self, detail: str, hint: str | None = None) -> None:
+        super().__init__("out of memory", detail=detail, hint=hint)
 
 
 class QueryCanceled(Unavailable):

@@ -6,8 +6,10 @@ large as its largest query made it.
 
 import ctypes
 import os
+import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -18,6 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MUCH = 16 << 20
+OWN = 32 << 20  # for threads, and what a process takes for itself
 
 
 def give_back() -> None:
@@ -61,6 +64,29 @@ def own_bytes(process: int | None = None) -> int:
     except (OSError, ValueError):
         return 0
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def at_most_more(memory: int) -> Iterator[None]:
+    """Let allocations fail that would have this process take `memory` bytes more than it has.
+
+    The system counts what may be written, stacks of new threads included, and nothing where it has
+    no such limit.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        yield
+        return
+    (has,) = (line.split()[1] for line in status.read_text().splitlines() if "VmData:" in line)
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = (int(has) << 10) + memory + OWN
+    if most != resource.RLIM_INFINITY:
+        limit = min(limit, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
 
 
 @cache

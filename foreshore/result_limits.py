@@ -1,4 +1,4 @@
-"""The limits of what queries read and return: those of the session, and those of superusers.
+"""The limits of what queries read, keep and return: those of the session, and of superusers.
 
 `max_query_result_size` is the session's own. `max_result_size` and `max_result_rows` are set for a
 role, a database or the system, so a session cannot exceed them.
@@ -66,6 +66,12 @@ def result_limits(variables: Variables) -> ResultLimits:
         return NO_LIMITS
     sizes = [_bytes(each) for each in (own, most) if each != "0"]
     return ResultLimits(min(sizes, default=0), int(rows))
+
+
+def memory_limit(variables: Variables) -> int | None:
+    """Return the most bytes of memory that a query may take, None if nothing was said."""
+    most = variables["max_query_memory"]
+    return None if most == "0" else _bytes(most)
 
 
 def is_unlimited(variables: Variables) -> bool:

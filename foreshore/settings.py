@@ -325,6 +325,13 @@ _ALL = (
         "Sets how large the result of a query may be; 0 is no limit.",
     ),
     Variable(
+        "max_query_memory",
+        byte_size,
+        "0",
+        "Sets how much memory a query or the changes of a transaction may take; 0 is no limit.",
+        superuser=True,
+    ),
+    Variable(
         "max_result_rows",
         integer(0, 2**31 - 1),
         "0",

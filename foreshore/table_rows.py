@@ -77,6 +77,17 @@ class TableRows:
         return sum(self.diffs) if self._table is None else count(self._table)
 
     @property
+    def size_bytes(self) -> int:
+        """About how many bytes they take as columns."""
+        if self._table is not None:
+            return int(self._table.nbytes)
+        return sum(
+            len(datum) if isinstance(datum, str | bytes) else 8
+            for row in self.tuples
+            for datum in row
+        )
+
+    @property
     def are_tuples(self) -> bool:
         """Whether no columns have been made."""
         return self._table is None

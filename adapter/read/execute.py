@@ -31,15 +31,22 @@ from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.controller.query_progress import progress_told
-from foreshore.compute.engine import output_schema, rows_schema
-from foreshore.compute.finish import finish
+from foreshore.compute.engine import check_memory, output_schema, rows_schema
+from foreshore.compute.finish import finish, finished_parts
 from foreshore.compute.keys.bound_keys import literal_keys
 from foreshore.compute.keys.bound_spans import bound_span
-from foreshore.compute.local.linear import evaluated, literal_rows
+from foreshore.compute.local.linear import (
+    evaluate_linear,
+    evaluated,
+    is_light_relation,
+    literal_rows,
+)
 from foreshore.compute.protocol import BulkChoice
 from foreshore.compute.replica.inputs import conform
-from foreshore.compute.result import Result, empty_batch
+from foreshore.compute.result import LARGE_RESULT, Result, collected, empty_batch
 from foreshore.errors import InvalidParameterValue, UndefinedObject
+from foreshore.memory import give_back
+from foreshore.result_limits import memory_limit
 from foreshore.rows import counted
 from foreshore.sizes import bytes_of
 from foreshore.sql.plan import Changes
@@ -84,7 +91,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
             rows = literal_rows(bound.block.relation)
             if rows is not None:
                 return Result.of(finish(rows, finishing))
-            return await finished(await _constant(context, bound), finishing)
+            return await _finished_constant(context, bound)
         case KeyLookup() | IndexLookups() as path:
             return await _by_key(context, bound, path)
         case InProcess():
@@ -105,6 +112,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 span,
                 replica=replica,
                 is_repeated=not bound.plan.is_open,
+                memory=memory_limit(context.variables),
             )
             part = "whole" if span is None else "in part"
             how = part if literals is None else f"{len(literals)} keys"
@@ -128,6 +136,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 tables=bound.given,
                 replica=pinned_replica(context),
                 bulk=_bulk_choice(context, engine),
+                memory=memory_limit(context.variables),
             )
             stages = context.coordinator.compute.clusters.stages
             with progress_told(request.bulk, stages, partial(context.notice, now=True)):
@@ -158,7 +167,10 @@ async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.
             return None if given is None else await rows_over(context, replace(bound, given=given))
         case _:
             result = await _finished_rows(context, bound)
-            return None if result is None else counted(await all_rows(result))
+            if result is None:
+                return None
+            check_memory(result.size_bytes, memory_limit(context.variables))
+            return counted(await all_rows(result))
 
 
 async def _given(
@@ -195,13 +207,40 @@ def _are_many(given: Given) -> bool:
     return rows > FEW_GIVEN
 
 
+async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Result:
+    """Return the finished rows of a relation that the kernels compute.
+
+    Many are finished on the thread that has computed them: only there the allocator gives their
+    memory back, which else would be kept for as long as the client reads.
+    """
+    relation, finishing = bound.block.relation, bound.finishing
+    is_light = is_light_relation(relation) and not _is_large(bound)
+    if is_light or memory_limit(context.variables) is not None:
+        return await finished(await _constant(context, bound), finishing)
+    given = counted_each(bound.given)
+
+    def compute() -> Result:
+        result = collected(finished_parts([evaluate_linear(relation, given)], finishing))
+        if result.spilled_bytes > LARGE_RESULT:
+            give_back()
+        return result
+
+    return await blocking.run(context.coordinator.executor, compute)
+
+
+def _is_large(bound: BoundPeek) -> bool:
+    return bound.plan.is_large or bound.has_long_values or _are_many(bound.given)
+
+
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows, with `__diff`, of a relation that the kernels compute."""
+    relation = bound.block.relation
+    is_large = _is_large(bound)
+    is_limited = memory_limit(context.variables) is not None
+    if is_limited and (is_large or not is_light_relation(relation)):
+        return await rows_in_process(context, bound)
     return await evaluated(
-        context.coordinator.executor,
-        bound.block.relation,
-        counted_each(bound.given),
-        is_large=bound.plan.is_large or bound.has_long_values or _are_many(bound.given),
+        context.coordinator.executor, relation, counted_each(bound.given), is_large=is_large
     )
 
 

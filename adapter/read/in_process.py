@@ -2,8 +2,8 @@
 
 An engine on a thread evaluates a block over stored collections as of a time, over the rows that the
 transaction has written, and over rows that are only known here. If it may take long without a
-chance to stop it, it runs in a process of its own. The answers to queries of the catalog alone are
-kept for all sessions (`catalog/builtin/answers.py`).
+chance to stop it, or its memory is limited, it runs in a process of its own. The answers to queries
+of the catalog alone are kept for all sessions (`catalog/builtin/answers.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +32,7 @@ from foreshore.expr.cost import LONG, has_growing_call, has_long_step, is_heavy
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
+from foreshore.result_limits import memory_limit
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import at_time, insertions_at
 
@@ -53,8 +54,10 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
         order = engine_order(finishing)
         finishing = msgspec.structs.replace(finishing, order_by=()) if order else finishing
 
+    memory = memory_limit(context.variables)
+
     def finish(parts: Iterator[pa.Table]) -> Result:
-        return collected(finished_parts(parts, finishing))
+        return collected(finished_parts(parts, finishing, memory))
 
     result = await _evaluate(context, bound, finish, order)
     if result.spilled_bytes > LARGE_RESULT:
@@ -65,7 +68,8 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
 async def rows_in_process(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows of `bound` with `__diff`, not finished."""
     question = None if bound.given else question_of(context, bound.block)
-    evaluate = partial(_evaluate, context, bound, whole)
+    take = partial(whole, memory=memory_limit(context.variables))
+    evaluate = partial(_evaluate, context, bound, take)
     if question is None:
         return await evaluate()
     coordinator = context.coordinator
@@ -86,14 +90,14 @@ async def _evaluate(
     await coordinator.compute.maintained.check_errors(stored, time)
     inputs: dict[GlobalId, Input] = {}
     snapshots: list[Snapshot] = []
-    cancellation = Cancellation()
+    cancellation, memory = Cancellation(), memory_limit(context.variables)
 
     def steps() -> Steps[T]:
         evaluations: Evaluations
         heavy = _is_heavy(bound)
         engine: AbstractContextManager[Evaluations] = (
-            coordinator.isolated.evaluations(cancellation)
-            if heavy
+            coordinator.isolated.evaluations(cancellation, memory)
+            if heavy or memory is not None
             else coordinator.engine.evaluations(cancellation)
         )
         with ExitStack() as stack:
@@ -104,7 +108,7 @@ async def _evaluate(
             for each in snapshots:  # whose files stay until the evaluation has ended
                 files = stack.enter_context(each.paths())
                 inputs[each.id] = replace(inputs[each.id], files=files)
-            evaluation = Evaluation(inputs, time, evaluations, cancellation.check)
+            evaluation = Evaluation(inputs, time, evaluations, cancellation.check, memory)
             parts = yield from evaluation.parts(block, order)
             return take(cancellation.checked(parts))
 

@@ -52,6 +52,7 @@ class Source:
     inputs: frozenset[GlobalId]
     cluster: str | None = None
     index: GlobalId | None = None
+    memory: int | None = None  # the most bytes that the query's state may take
 
     @property
     def is_shard(self) -> bool:
@@ -232,7 +233,9 @@ class Changelogs:
             else:
                 assert source.cluster is not None
                 imports, exports = tuple(sorted(source.inputs)), (SubscribeExport(id),)
-                dataflow = DataflowDescription(id, source.relation, imports, exports, as_of)
+                dataflow = DataflowDescription(
+                    id, source.relation, imports, exports, as_of, source.memory
+                )
                 output = await compute.subscribe(source.cluster, dataflow)
             async for batch in output:
                 hold.release()

@@ -27,6 +27,7 @@ from foreshore.expr.ir import Get, Literal, Relation, single_input
 from foreshore.expr.recursion import may_fail
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
+from foreshore.result_limits import memory_limit
 from foreshore.sql.plan import AsOf, Subscribe
 from foreshore.storage.selection import ALL, pushed_down
 from foreshore.types import MZ_TIMESTAMP
@@ -142,7 +143,8 @@ def _source(
     if below is not None and peek.index is not None:
         index = peek.index.index
         return Source(below, frozenset({index}), cluster, index), relation
-    return Source(relation, sources_of(relation), cluster), None
+    memory = memory_limit(context.variables)
+    return Source(relation, sources_of(relation), cluster, memory=memory), None
 
 
 def _infallible_input(relation: Relation) -> Get | None:

@@ -63,6 +63,11 @@ class WrittenRows:
         longer._length = self._length + 1
         return longer
 
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of the rows."""
+        return self._storage.size(self._length)
+
     def by_key(self, layout: KeyLayout) -> OwnRows:
         """Return the rows by a key of their table."""
         if not self._length:
@@ -73,11 +78,18 @@ class WrittenRows:
 
 
 class _Storage:
-    """An append-only list of parts, and their rows by key as far as they were asked for."""
+    """An append-only list of parts, their rows by key and their sizes as far as asked for."""
 
     def __init__(self, parts: list[Written]) -> None:
         self.parts = parts
         self._by_key: dict[str, tuple[OwnRows, int]] = {}
+        self._sizes = [0]  # of the first parts, as far as they were asked for
+
+    def size(self, count: int) -> int:
+        """Return the bytes of the first `count` parts."""
+        for part in self.parts[len(self._sizes) - 1 : count]:
+            self._sizes.append(self._sizes[-1] + part.rows.size_bytes)
+        return self._sizes[count]
 
     def by_key(self, layout: KeyLayout) -> OwnRows:
         name = layout.constraint.name
@@ -214,6 +226,11 @@ class Transaction:
     def made(self, id: GlobalId) -> bool:
         """Whether a user's item was created in this transaction."""
         return self.catalog is not None and self.catalog.base.get(id) is None
+
+    @property
+    def written_bytes(self) -> int:
+        """Return the bytes of all rows that it has written."""
+        return sum(rows.size_bytes for rows in self.staged.rows.values())
 
     # --- staging -------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.source import with_row_outputs
 from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import Target, lock_shared_against_ddl, target_of
+from foreshore.compute.engine import check_memory
 from foreshore.errors import (
     DatabaseError,
     DatatypeMismatch,
@@ -24,7 +25,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column, Scalar
 from foreshore.ids import GlobalId
-from foreshore.result_limits import result_limits
+from foreshore.result_limits import memory_limit, result_limits
 from foreshore.rows import counted
 from foreshore.sql.plan import CopyFrom, CopyOptions, CopyTo, Select
 from foreshore.table_rows import TableRows
@@ -63,6 +64,7 @@ class _Rows:
         """Take more rows."""
         self._context.interrupts.check()
         self._rows.add(batch)
+        check_memory(self._rows.received_bytes, memory_limit(self._context.variables))
 
     async def finish(self, *, last: bool) -> str:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""
@@ -99,14 +101,17 @@ class GivenRows:
         self._received: list[pa.Table] = []
         self._filter = _Filter()
         self.count = 0  # rows that were staged
+        self.received_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
         self._received.append(counted(batch))
+        self.received_bytes += batch.nbytes
 
     def forget(self) -> None:
         """Forget all rows."""
         self._received = []
+        self.received_bytes = 0
 
     async def stage(
         self,

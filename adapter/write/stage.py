@@ -21,6 +21,7 @@ from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.adapter.write.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.catalog.catalog import Planned
+from foreshore.compute.engine import check_memory
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import MANY, KeyedRows
 from foreshore.compute.keys.own_rows import OwnRows
@@ -31,6 +32,7 @@ from foreshore.expr.ir import Scalar
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import bind_scalar
 from foreshore.ids import GlobalId
+from foreshore.result_limits import memory_limit
 from foreshore.rows import split_diffs
 from foreshore.sql.rewrite.bind_parameters import is_open_scalar, parameter_bindings
 from foreshore.table_rows import Row, TableRows
@@ -214,7 +216,8 @@ async def stage_rows(
 
     A key may go from a deleted row to an inserted one. Raises UniqueViolation if two rows would
     have the same key, CollectionCorrupted if the table is corrupt, TableAltered if its definition
-    has changed, InternalError if more rows would be deleted than there are.
+    has changed, OutOfMemory if the transaction has written more than its role may keep,
+    InternalError if more rows would be deleted than there are.
     """
     coordinator, transaction, id = context.coordinator, context.transaction, target.id
     require_unaltered(context, target)
@@ -243,6 +246,9 @@ async def stage_rows(
     committed = coordinator.catalog.planned.get(id)
     for part, by_constraint in zip(parts, keyed, strict=True):
         transaction.write(id, Written(part, by_constraint), committed)
+    memory = memory_limit(context.variables)
+    if memory is not None:
+        check_memory(transaction.written_bytes, memory)
     gone, come = (0 if rows is None else rows.num_rows for rows in (deleted, inserted))
     coordinator.activity.changed(id, gone, come, lambda: _estimated_rows(context, id))
 

@@ -11,7 +11,10 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 
 import duckdb
@@ -35,6 +38,7 @@ from foreshore.errors import (
     StatementTooComplex,
     Unavailable,
 )
+from foreshore.sizes import bytes_of
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +71,11 @@ class DuckDbEngine(BulkEngine):
         spill_limit: str = "16GB",
     ) -> None:
         super().__init__()
+        self._made = partial(
+            DuckDbEngine, directories=directories, threads=threads, spill_limit=spill_limit
+        )
+        self._memory, self._scratch = bytes_of(memory_limit), scratch
+        self._limited: set[DuckDbEngine] = set()
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -113,6 +122,35 @@ class DuckDbEngine(BulkEngine):
         self._connection.execute("SET GLOBAL enable_external_access = false")
         self._connection.execute("SET GLOBAL lock_configuration = true")
         self._functions = Functions(self._connection)
+
+    @contextmanager
+    def limited(self, memory: int) -> "Iterator[DuckDbEngine]":
+        """Yield a database of its own for one query, some 15 ms of the processor.
+
+        What a query takes is not known in a database that others share.
+        """
+        with ExitStack() as stack:
+            scratch = self._scratch
+            if scratch is not None:
+                Path(scratch).mkdir(parents=True, exist_ok=True)
+                scratch = stack.enter_context(TemporaryDirectory(dir=scratch, prefix="query"))
+            engine = self._made(memory_limit=f"{min(memory, self._memory)}B", scratch=scratch)
+            stack.callback(engine.close)
+            with self._lock:
+                self._limited.add(engine)
+            try:
+                yield engine
+            finally:
+                with self._lock:
+                    self._limited.discard(engine)
+
+    def cancel(self) -> None:
+        """Stop all running evaluations."""
+        super().cancel()
+        with self._lock:
+            limited = list(self._limited)
+        for engine in limited:
+            engine.cancel()
 
     def close(self) -> None:
         """Stop running work and free the database, at the latest when the process ends."""
@@ -383,6 +421,7 @@ _STREAMED = {
     "INTERRUPT Error": duckdb.InterruptException,
     "IO Error": duckdb.IOException,
     "Out of Memory Error": duckdb.OutOfMemoryException,
+    "Invalid Input Error": duckdb.InvalidInputException,
     "Out of Range Error": duckdb.OutOfRangeException,
     "Conversion Error": duckdb.ConversionException,
 }
@@ -403,6 +442,10 @@ def faults() -> Iterator[None]:
         if "Input/output error" in str(error):
             raise Unavailable(str(error).partition("\n")[0], sqlstate="58030") from error
         raise
+    except duckdb.InvalidInputException as error:
+        if "MemoryError: " not in str(error):  # of a kernel
+            raise
+        raise OutOfMemory("A function needs more memory than there is for the query.") from error
     except (duckdb.ParserException, duckdb.BinderException) as error:
         if "depth" not in str(error):
             raise

@@ -22,7 +22,7 @@ from foreshore.compute.controller.cluster import Cluster, Replica
 from foreshore.compute.controller.history import Entry
 from foreshore.compute.controller.index_streams import Stream
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.protocol import DataflowDescription, DataflowStatus
 from foreshore.errors import CollectionCorrupted, DatabaseError, DataError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability, WriteCapability
@@ -71,6 +71,14 @@ class Dataflow:
     def since(self) -> Timestamp:
         """Return the time from which its inputs have to be readable."""
         return min(entry.since for entry in self.entries)
+
+    @property
+    def stalled(self) -> DataflowStatus | None:
+        """Its status, if it has exceeded a limit of memory on all replicas; else None."""
+        found = [each.failing.get(self.description.id) for each in self.replicas]
+        first = found[0] if found else None
+        is_stalled = all(each is not None and each.state == "stalled" for each in found)
+        return first if is_stalled else None
 
     def stream(self, id: GlobalId) -> Stream | None:
         """Return the subscription `id`; None: it is not one."""

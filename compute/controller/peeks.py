@@ -57,6 +57,7 @@ class PeekRequest:
     replica: str | None = None
     is_repeated: bool = False
     bulk: BulkChoice | None = None
+    memory: int | None = None  # the most bytes that its evaluation may take
 
     @property
     def reads(self) -> tuple[GlobalId, ...]:
@@ -165,6 +166,7 @@ class Peeks:
                 dict(request.indexes),
                 request.span,
                 request.bulk,
+                request.memory,
             )
             if request.replica is not None and request.replica not in cluster.replicas:
                 raise _dropped(cluster, request.replica)

@@ -155,3 +155,12 @@ class Responses:
             for id, writer in dataflow.writers.items():
                 if (error := self._maintained.failing([id])) is not None:
                     writer.errors.fail(error)
+            if dataflow.subscriptions and (status := dataflow.stalled) is not None:
+                for subscription in dataflow.subscriptions.values():
+                    subscription.fail(
+                        OutOfMemory(
+                            f"What SUBSCRIBE keeps exceeds its limit: {status.failure}.",
+                            hint="Raise max_query_memory of the role, or MEMORY LIMIT of the"
+                            " cluster.",
+                        )
+                    )

@@ -2,7 +2,8 @@
 
 While a Python kernel processes a single long value (a text of many megabytes, a large document), no
 other thread of its process runs: neither the event loop nor the timer of statement_timeout. So
-constants in statements that may become that expensive are evaluated here.
+constants in statements that may become that expensive are evaluated here, and what may take only
+so much memory.
 
 A process is started on demand and reused. Cancellation kills it. It ends when its standard input
 does.
@@ -41,17 +42,30 @@ class IsolatedEngine:
     Thread-safe.
     """
 
-    def __init__(self, directories: Sequence[str] = (), command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self,
+        directories: Sequence[str] = (),
+        command: Sequence[str] = COMMAND,
+        *,
+        low_priority: bool = True,
+    ) -> None:
         self._command, self._directories = command, directories
+        self._low_priority = low_priority
         self._lock = Lock()
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._closed = False
 
     @contextmanager
-    def evaluations(self, cancellation: Cancellation) -> Iterator["_Worker"]:
-        """Yield evaluations in one process; `cancellation` kills it."""
+    def evaluations(
+        self, cancellation: Cancellation, memory: int | None = None
+    ) -> Iterator["_Worker"]:
+        """Yield evaluations in one process; `cancellation` kills it.
+
+        Each may take `memory` bytes more than the process has, or fails with OutOfMemory.
+        """
         worker = self._take()
+        worker.memory = memory
         try:
             cancellation.arm(worker.kill)
             try:
@@ -63,6 +77,13 @@ class IsolatedEngine:
                 cancellation.disarm()
         finally:
             self._give_back(worker)
+
+    def cancel(self) -> None:
+        """Stop all running evaluations."""
+        with self._lock:
+            workers = list(self._all)
+        for worker in workers:
+            worker.kill()
 
     def close(self) -> None:
         """End all processes; their evaluations fail."""
@@ -83,6 +104,8 @@ class IsolatedEngine:
                 self._all.discard(worker)
                 worker.end()
             worker = _Worker(self._command, self._directories)
+            if self._low_priority:
+                blocking.lower_priority(worker.pid)
             self._all.add(worker)
             return worker
 
@@ -108,8 +131,10 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            # What is reserved in advance would count as what a query takes.
+            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"},
         )
-        blocking.lower_priority(self._process.pid)
+        self.memory: int | None = None  # of each evaluation
         self._at_rest = True  # neither evaluating nor killed
         self._is_answering = False  # an answer has more parts
 
@@ -151,7 +176,7 @@ class _Worker:
         Raises Unavailable if the process ends.
         """
         question = _Pieces()
-        asked = (relation, dict(inputs), as_of, max_bytes, tuple(order))
+        asked = (relation, dict(inputs), as_of, max_bytes, tuple(order), self.memory)
         pickle.Pickler(question, protocol=5).dump(asked)
         kind, answer = self._ask(QUESTION, *question.pieces)
         while kind == PART:

@@ -5,7 +5,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -26,7 +26,7 @@ from foreshore.compute.isolated.engine import (
 )
 from foreshore.compute.local.linear import evaluate_linear, is_linear, multiplies_rows
 from foreshore.errors import DatabaseError, InternalError, OutOfMemory, StatementTooComplex
-from foreshore.memory import give_back
+from foreshore.memory import at_most_more, give_back
 
 MEMORY_LIMIT = "512MB"  # what needs more is spilled where DuckDB can
 
@@ -69,12 +69,16 @@ def _listen(requests: "SimpleQueue[tuple[bytes, bytearray]]") -> None:
 
 def _parts(engine: DuckDbEngine, question: bytearray) -> Iterator[pa.Table]:
     """Yield the rows that a question asks for, in parts."""
-    relation, inputs, as_of, max_bytes, order = pickle.loads(question)
-    if inputs or order or not is_linear(relation) or multiplies_rows(relation):
-        with engine.evaluations(Cancellation()) as evaluations:
-            yield from evaluations.parts(relation, inputs, as_of, max_bytes, order)
-    else:  # without an engine, which is given constants as SQL
-        yield evaluate_linear(relation)
+    relation, inputs, as_of, max_bytes, order, memory = pickle.loads(question)
+    with ExitStack() as limits:
+        if memory is not None:
+            engine = limits.enter_context(engine.limited(memory))
+            limits.enter_context(at_most_more(memory))
+        if inputs or order or not is_linear(relation) or multiplies_rows(relation):
+            with engine.evaluations(Cancellation()) as evaluations:
+                yield from evaluations.parts(relation, inputs, as_of, max_bytes, order)
+        else:  # without an engine, which is given constants as SQL
+            yield evaluate_linear(relation)
 
 
 def _next_answer(parts: Iterator[pa.Table]) -> "tuple[bytes, bytes | pa.Buffer]":

@@ -77,6 +77,11 @@ def literal_rows(relation: Relation) -> pa.RecordBatch | None:
     return rows if rows.get_total_buffer_size() <= KEPT_BYTES else None
 
 
+def is_light_relation(relation: Relation) -> bool:
+    """Whether `evaluate_linear` takes little, by the estimated cost."""
+    return cost_of_relation(relation)[1] <= LIGHT
+
+
 async def evaluated(
     executor: Executor, relation: Relation, collections: Collections, *, is_large: bool
 ) -> pa.Table:
@@ -84,7 +89,7 @@ async def evaluated(
 
     It may if the relation `is_large`, or by its estimated cost.
     """
-    if not is_large and cost_of_relation(relation)[1] <= LIGHT:
+    if not is_large and is_light_relation(relation):
         return evaluate_linear(relation, collections)
     return await blocking.run(executor, evaluate_linear, relation, collections)
 

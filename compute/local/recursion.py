@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 from foreshore import blocking
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.bulk.evaluate import Plans, plans_of, raise_least
-from foreshore.compute.engine import Evaluations, Input, check_size, result_schema
+from foreshore.compute.engine import Evaluations, Input, check_memory, check_size, result_schema
 from foreshore.compute.finish import MAX_RESULT_BYTES
-from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
+from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear, multiplies_rows
 from foreshore.compute.local.row_goal import RowGoals, row_goals
 from foreshore.errors import DatabaseError, not_converged
 from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
@@ -66,7 +66,10 @@ async def in_slices(executor: Executor, steps: Steps[T]) -> T:
 
 
 class Evaluation:
-    """The evaluation of blocks over `inputs` as of a time; `check` raises if it is cancelled."""
+    """The evaluation of blocks over `inputs` as of a time; `check` raises if it is cancelled.
+
+    Results of recursions take `memory` bytes at most.
+    """
 
     def __init__(
         self,
@@ -74,7 +77,9 @@ class Evaluation:
         time: Timestamp,
         engine: Evaluations,
         check: Callable[[], None],
+        memory: int | None = None,
     ) -> None:
+        self._memory = memory
         self._inputs = inputs
         self._time = time
         self._engine = engine
@@ -89,7 +94,7 @@ class Evaluation:
         They come in `order` (see `finish.engine_order`).
         """
         found = yield from self._results(block, {})
-        if not order and self._is_linear(block.relation):
+        if not order and self._memory is None and self._is_linear(block.relation):
             return iter([_evaluate_linear(block.relation, found)])
         inputs = self._inputs_with(found)
         return self._engine.parts(block.relation, inputs, self._time, MAX_RESULT_BYTES, order)
@@ -107,7 +112,7 @@ class Evaluation:
 
     def _result(self, recursion: Recursion, found: Found, goals: RowGoals) -> Steps[pa.Table]:
         columns = columns_of(recursion.base.relation)
-        result = _Result(result_schema(columns))
+        result = _Result(result_schema(columns), self._memory)
         new_rows = _NewRows([column.type for column in columns]) if recursion.distinct else None
         missing = {each: each.count for each in goals or ()}
         if goals is not None and not any(count > 0 for count in missing.values()):
@@ -150,6 +155,7 @@ class Evaluation:
                 settled &= _are_equal(rows, found[id], columns)
                 found = {**found, id: rows}
                 size += rows.nbytes
+            check_memory(size, self._memory)
             check_size(size, MOST_BYTES)
             rounds += 1
             yield
@@ -185,6 +191,8 @@ class Evaluation:
         if linear is None:
             reads_stored = bool(sources_of(relation) & self._inputs.keys())
             linear = not reads_stored and can_evaluate_locally(relation)
+            if self._memory is not None:  # which this process does not count
+                linear = linear and not multiplies_rows(relation)
             self._linear[id(relation)] = linear
         return linear
 
@@ -248,8 +256,9 @@ def _counted(rows: pa.Table, columns: Sequence[ColumnType]) -> tuple[np.ndarray,
 class _Result:
     """The rows found by a recursion, up to what a server can hold."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, memory: int | None) -> None:
         self.schema = schema
+        self._memory = memory
         self._parts: list[pa.Table] = []  # each of many steps
         self._small: list[pa.Table] = []
         self._count = 0
@@ -265,6 +274,7 @@ class _Result:
                 sqlstate="54000",
                 detail=f"There are more than {MOST_ROWS}, and the recursion goes on.",
             )
+        check_memory(self._size, self._memory)
         check_size(self._size, MOST_BYTES)
         self._small.append(rows)
         if len(self._small) == SMALL_PARTS:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from foreshore import blocking
 from foreshore.compute.engine import Engine, SpreadEngine
 from foreshore.compute.hydrate.policy import Machines, bulk_memory, mode_of
+from foreshore.compute.isolated.apart import LimitedApart
 from foreshore.compute.protocol import CreateInstance
 from foreshore.compute.replica.linear import LinearFirst
 from foreshore.errors import InvalidParameterValue
@@ -83,7 +84,11 @@ def _bulk_engines(local: Engine, options: Mapping[str, str]) -> "BulkEngines":
 
 def duckdb_engine(options: Mapping[str, str]) -> Engine:
     """Return DuckDB, which may read files below `directories`."""
-    return LinearFirst(_duckdb(options))
+    return LimitedApart(LinearFirst(_duckdb(options)), _directories(options))
+
+
+def _directories(options: Mapping[str, str]) -> list[str]:
+    return [each for each in options.get("directories", "").split(os.pathsep) if each]
 
 
 def _duckdb(options: Mapping[str, str]) -> Engine:

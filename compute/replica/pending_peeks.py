@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.arrange.arrangement import TooManyRows
-from foreshore.compute.engine import Cancellation
+from foreshore.compute.engine import Cancellation, check_memory
 from foreshore.compute.peek import (
     LocalIndex,
     answer_by_engine,
@@ -214,6 +214,8 @@ class _Evaluation:
 
 
 def _parts_from_index(peek: Peek, index: LocalIndex) -> Iterator[pa.RecordBatch]:
+    if peek.keys is None and peek.span is None:
+        check_memory(index.rows.size[2], peek.memory)
     yield from sized([answer_from_index(peek, index)])
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from foreshore.compute.engine import Cancellation
 from foreshore.compute.isolated.engine import IsolatedEngine
 from tests.adapter.harness import TestEnvironment
 
@@ -24,9 +23,9 @@ def isolated(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     begun: list[None] = []
     evaluations = IsolatedEngine.evaluations
 
-    def counting(engine: IsolatedEngine, cancellation: Cancellation) -> Any:
+    def counting(engine: IsolatedEngine, *args: Any) -> Any:
         begun.append(None)
-        return evaluations(engine, cancellation)
+        return evaluations(engine, *args)
 
     monkeypatch.setattr(IsolatedEngine, "evaluations", counting)
     return begun

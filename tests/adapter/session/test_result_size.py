@@ -6,6 +6,7 @@ import pytest
 
 from foreshore.adapter.client import Rows, Startup
 from foreshore.errors import InsufficientPrivilege
+from foreshore.memory import resident_bytes
 from foreshore.result_limits import ResultTooLarge
 from tests.adapter.harness import TestEnvironment, in_environment
 
@@ -123,3 +124,15 @@ async def test_portal_that_suspends_counts_all_its_rows(own_env: TestEnvironment
     with pytest.raises(ResultTooLarge):
         await ten()
     assert sum(taken) == 20
+
+
+async def test_large_result_that_is_read_slowly_takes_no_memory(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("s", "SELECT 1")
+    session, before = env.sessions["s"], resident_bytes()
+    await session.parse("", "SELECT i, repeat('z', 1000) FROM generate_series(1, 150000) AS i", ())
+    await session.bind("", "", (), ())
+    execution = await session.execute("", 10)
+    assert isinstance(execution, Rows)
+    assert sum([batch.num_rows async for batch in execution.batches]) == 10
+    assert resident_bytes() - before < 100 << 20  # of 150 MB, on their way to the client
