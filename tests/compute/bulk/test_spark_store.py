@@ -57,7 +57,7 @@ class StoreWithoutSpark(SparkStore):
         self._resting = 0
         self._generations = count()
 
-    def hold_here(self, name: str, contents: Contents, *tables: pa.Table) -> None:
+    def hold_files(self, name: str, contents: Contents, *tables: pa.Table) -> None:
         """Hold contents with a file, in a bucket, for each table."""
         directory = self._directory()
         for table in tables:
@@ -83,7 +83,7 @@ def test_step_succeeds_when_contents_cannot_be_written(
     monkeypatch.setattr(spark_store, "TAIL_ENTRIES", 1)
     contents = Contents(LAYOUT)
     store = StoreOfAFullDisk(tmp_path)
-    store.hold_here("s0", contents)
+    store.hold_files("s0", contents)
     store._changes["d0"] = entries(1, 2)
     store.absorb("s0", "d0")
     store.commit()  # a repeated step would add its changes twice
@@ -94,7 +94,7 @@ def test_step_succeeds_when_contents_cannot_be_written(
 def test_consolidation_that_fails_is_tried_again_some_steps_later(tmp_path: Path) -> None:
     contents = Contents(LAYOUT)
     store = StoreOfAFullDisk(tmp_path)
-    store.hold_here("s0", contents)
+    store.hold_files("s0", contents)
     contents.added = [StateFile(KeptFile(tmp_path / "added.parquet"), None, 1 << 20)]
     assert store.maintenance_due
     assert not store.maintain()
@@ -110,7 +110,7 @@ def test_a_large_tail_is_written_and_many_small_files_become_one(
     monkeypatch.setattr(spark_store, "TAIL_ENTRIES", 1)
     contents = Contents(LAYOUT)
     store = StoreWithoutSpark(tmp_path)
-    store.hold_here("s0", contents)
+    store.hold_files("s0", contents)
     for number in range(spark_store.TAIL_FILES + 1):
         store._changes["d0"] = entries(2 * number, 2 * number + 1)
         store.absorb("s0", "d0")
@@ -123,7 +123,7 @@ def test_a_large_tail_is_written_and_many_small_files_become_one(
 
 def test_changes_touch_the_files_of_their_buckets_and_those_without(tmp_path: Path) -> None:
     store, contents = StoreWithoutSpark(tmp_path), Contents(LAYOUT, BY_NUMBER)
-    store.hold_here("s0", contents, entries(1), entries(2), entries(3))
+    store.hold_files("s0", contents, entries(1), entries(2), entries(3))
     contents.added = [StateFile(KeptFile(tmp_path / "added.parquet"), None, 1)]
     store._changes["d0"] = pa.table({"c0": [7], "c1": pa.array([2], pa.int64())})
     assert len(contents.paths(None)) == 4
@@ -151,7 +151,7 @@ def test_contents_are_saved_and_taken_over(tmp_path: Path) -> None:
     local = LocalFiles(blob, tmp_path / "scratch" / "batches")
     checkpoints = CheckpointStore(blob, local, tmp_path / "scratch", "c", "r")
     store, contents = StoreWithoutSpark(tmp_path / "one"), Contents(LAYOUT, BY_NUMBER)
-    store.hold_here("s0", contents, entries(1), entries(2))
+    store.hold_files("s0", contents, entries(1), entries(2))
     contents.tail = [entries(3)]
     saved = checkpoints.write(captured(store))
     assert checkpoints.write(captured(store)).kept == saved.kept  # files are stored once
@@ -184,7 +184,7 @@ def captured(store: SparkStore) -> Captured:
 
 def test_a_captured_file_outlives_its_contents(tmp_path: Path) -> None:
     store, contents = StoreWithoutSpark(tmp_path), Contents(LAYOUT, BY_NUMBER)
-    store.hold_here("s0", contents, entries(1))
+    store.hold_files("s0", contents, entries(1))
     taken = captured(store)
     (path,) = contents.paths(None)
     contents.files = []  # consolidated
