@@ -22,22 +22,32 @@ def progress_told(
     if choice is None or choice.engine == "duckdb":
         yield
         return
-    loop, told = asyncio.get_running_loop(), ""
-    timer: asyncio.TimerHandle
-
-    def look() -> None:
-        nonlocal told, timer
-        timer = loop.call_later(TOLD_SECONDS, look)
-        found = shown([each for _, each in stages() if each.work == choice.work])
-        if found not in ("", told):
-            told = found
-            tell(found)
-
-    timer = loop.call_later(TOLD_SECONDS, look)
+    telling = _Telling(choice.work, stages, tell)
     try:
         yield
     finally:
-        timer.cancel()
+        telling.timer.cancel()
+
+
+class _Telling:
+    def __init__(
+        self,
+        work: str,
+        stages: Callable[[], Iterable[tuple[str, StageStatus]]],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._work = work
+        self._stages = stages
+        self._tell = tell
+        self._told = ""
+        self.timer = asyncio.get_running_loop().call_later(TOLD_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self.timer = asyncio.get_running_loop().call_later(TOLD_SECONDS, self._look)
+        found = shown([each for _, each in self._stages() if each.work == self._work])
+        if found not in ("", self._told):
+            self._told = found
+            self._tell(found)
 
 
 def shown(stages: list[StageStatus]) -> str:
