@@ -517,7 +517,7 @@ class Session:
         """Run all statements of `sql` one after the other, up to the first that fails."""
         self._begin_statement(sql)
         args: Sequence[Datum] = ()
-        known = None
+        known: Prepared | None = None
         if not self.transactions.failed and (found := self.planner.known_text(sql)) is not None:
             known, args = found
             assert known.syntax is not None

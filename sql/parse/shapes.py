@@ -159,8 +159,8 @@ def _places(statement: ast.StatementSyntax) -> list[ast.ParameterRef]:
     match statement:
         case ast.UpdateStatement(from_=(), returning=(), ctes=()):
             for each in statement.assignments:
-                if not each.multiple and not each.subscripts and not _value(each.value, found):
-                    return []
+                if not each.multiple and not each.subscripts:
+                    _value(each.value, found)
             _condition(statement.where, found)
         case ast.DeleteStatement(using=(), returning=(), ctes=()):
             _condition(statement.where, found)
@@ -186,23 +186,22 @@ def _condition(expr: ast.Expression | None, found: list[ast.ParameterRef]) -> No
                 _condition(each, found)
         case ast.Operation(operator=operator, left=left, right=right) if operator in _COMPARISONS:
             match left, right:
-                case (ast.ColumnRef(), ast.ParameterRef()):
-                    found.append(right)
-                case (ast.ParameterRef(), ast.ColumnRef()):
-                    found.append(left)
+                case (ast.ColumnRef(), ast.ParameterRef() as parameter):
+                    found.append(parameter)
+                case (ast.ParameterRef() as parameter, ast.ColumnRef()):
+                    found.append(parameter)
                 case _:
                     pass
         case _:
             pass
 
 
-def _value(expr: ast.Expression, found: list[ast.ParameterRef]) -> bool:
+def _value(expr: ast.Expression, found: list[ast.ParameterRef]) -> None:
     """Add the parameter that a column is set to, or those in a sum with a column."""
     if isinstance(expr, ast.ParameterRef):
         found.append(expr)
     else:
         _sum(expr, found)
-    return True
 
 
 def _sum(expr: ast.Expression | None, found: list[ast.ParameterRef]) -> None:
