@@ -63,7 +63,9 @@ def jvms():
     return [int(line.split()[0]) for line in shown.stdout.splitlines() if line.endswith(" java")]
 
 def start(master):
-    return SparkEngine(SparkOptions(Path(sys.argv[1]), master, 512))
+    engine = SparkEngine(SparkOptions(Path(sys.argv[1]), master, 512))
+    engine.service.session()  # which starts in the background
+    return engine
 
 def ended(engine):
     try:
