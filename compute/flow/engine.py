@@ -14,6 +14,7 @@ from foreshore.compute.engine import ArrangementSize, Dataflow, Engine, Evaluato
 from foreshore.compute.flow.build import columns_imported
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.errors import may_be_negative
 from foreshore.compute.flow.forgetting import Forgetting
 from foreshore.compute.flow.index import index_key
 from foreshore.compute.flow.intern import Interner
@@ -69,7 +70,9 @@ class FlowEngine(OverEngine[Engine]):
         """
         engine = self._hydrator(description)
         if is_linear(description.relation) and not _has_own_indexes(description):
-            linear = None if self._choice is None else linear_dataflow(description, engine)
+            linear = None
+            if self._choice is not None and not may_be_negative(description.relation, {}):
+                linear = linear_dataflow(description, engine)
             return linear or self._engine.create(description, schemas)
         try:
             return FlowDataflow(description, engine, self._collections)

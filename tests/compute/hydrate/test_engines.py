@@ -20,7 +20,7 @@ from foreshore.compute.hydrate.engines import BulkEngines, Lender
 from foreshore.compute.hydrate.policy import Machines
 from foreshore.compute.protocol import BulkChoice
 from foreshore.errors import DataError, QueryCanceled
-from foreshore.expr.ir import Call, Filter, Get, Join, Literal, Map, Reduce, count_all
+from foreshore.expr.ir import Call, Filter, Get, Join, Literal, Map, Negate, Reduce, count_all
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, ColumnType
@@ -70,6 +70,11 @@ def test_a_dataflow_is_exact_at_every_time(duckdb: Engine, case: Case) -> None:
         check_maintained(hydrated(duckdb, Lent(duckdb)), case)
     except Unsupported:
         reject()
+
+
+def test_a_plan_with_negative_multiplicities_is_exact(duckdb: Engine) -> None:
+    case = Case(Negate(PLANS["all of a table"]), random_history(Random(1)))
+    check_maintained(hydrated(duckdb, Lent(duckdb)), case)
 
 
 @pytest.mark.parametrize("name", ["all of a table", "join", "count and sum by key"])
