@@ -53,6 +53,11 @@ def resident_bytes() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+def physical_bytes() -> int:
+    """Return the memory of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def own_bytes(process: int | None = None) -> int:
     """Return the memory that a process has without mapped files, which can be dropped.
 

@@ -28,9 +28,12 @@ from foreshore.compute.scratch import Scratch
 from foreshore.errors import DatabaseError, QueryCanceled, Unavailable
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
+from foreshore.memory import physical_bytes
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.isolated.worker")
 MOST_IDLE = 1
+SHARE = 8  # of the machine's memory, which each of so many evaluations may take
+LEAST_BYTES = 1 << 30
 LENGTH = struct.Struct(">Q")
 QUESTION, NEXT, FORGET = b"Q", b"N", b"F"  # kinds of requests
 PART, DONE, FAILED = b"P", b"D", b"E"  # kinds of answers
@@ -48,8 +51,11 @@ class IsolatedEngine:
         command: Sequence[str] = COMMAND,
         *,
         low_priority: bool = True,
+        memory: int | None = None,
     ) -> None:
+        """`memory` is what an evaluation may take that has no limit; by default an eighth."""
         self._command, self._directories = command, directories
+        self._memory = memory or max(LEAST_BYTES, physical_bytes() // SHARE)
         self._low_priority = low_priority
         self._lock = Lock()
         self._idle: list[_Worker] = []
@@ -62,10 +68,11 @@ class IsolatedEngine:
     ) -> Iterator["_Worker"]:
         """Yield evaluations in one process; `cancellation` kills it.
 
-        Each may take `memory` bytes more than the process has, or fails with OutOfMemory.
+        Each may take `memory` bytes more than the process has, or fails with OutOfMemory; DuckDB
+        keeps to such a limit by spilling.
         """
         worker = self._take()
-        worker.memory = memory
+        worker.memory, worker.most = memory, self._memory
         try:
             cancellation.arm(worker.kill)
             try:
@@ -135,6 +142,7 @@ class _Worker:
             env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"},
         )
         self.memory: int | None = None  # of each evaluation
+        self.most = 0  # where that is None
         self._at_rest = True  # neither evaluating nor killed
         self._is_answering = False  # an answer has more parts
 
@@ -176,7 +184,8 @@ class _Worker:
         Raises Unavailable if the process ends.
         """
         question = _Pieces()
-        asked = (relation, dict(inputs), as_of, max_bytes, tuple(order), self.memory)
+        limits = (max_bytes, tuple(order), self.memory, self.most)
+        asked = (relation, dict(inputs), as_of, *limits)
         pickle.Pickler(question, protocol=5).dump(asked)
         kind, answer = self._ask(QUESTION, *question.pieces)
         while kind == PART:

@@ -69,11 +69,11 @@ def _listen(requests: "SimpleQueue[tuple[bytes, bytearray]]") -> None:
 
 def _parts(engine: DuckDbEngine, question: bytearray) -> Iterator[pa.Table]:
     """Yield the rows that a question asks for, in parts."""
-    relation, inputs, as_of, max_bytes, order, memory = pickle.loads(question)
+    relation, inputs, as_of, max_bytes, order, memory, most = pickle.loads(question)
     with ExitStack() as limits:
         if memory is not None:
             engine = limits.enter_context(engine.limited(memory))
-            limits.enter_context(at_most_more(memory))
+        limits.enter_context(at_most_more(most if memory is None else memory))
         if inputs or order or not is_linear(relation) or multiplies_rows(relation):
             with engine.evaluations(Cancellation()) as evaluations:
                 yield from evaluations.parts(relation, inputs, as_of, max_bytes, order)

@@ -10,7 +10,7 @@ import pytest
 
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.isolated.engine import IsolatedEngine
-from foreshore.errors import DataError, QueryCanceled, Unavailable
+from foreshore.errors import DatabaseError, DataError, QueryCanceled, Unavailable
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -83,6 +83,18 @@ def test_cancelled_evaluation_ends_and_the_next_one_has_another_process(
         value(engine, ENDLESS, cancellation)
     timer.join()
     assert value(engine, Call("chr(int4)", (Literal(98, INT4),), TEXT)) == "b"
+
+
+def test_evaluation_without_a_limit_does_not_take_all_memory() -> None:
+    engine = IsolatedEngine(memory=100 << 20)
+    text = Call("repeat(text,int4)", (Literal("a", TEXT), Literal(1000, INT4)), TEXT)
+    many = Call("repeat(text,int4)", (text, Literal(400_000, INT4)), TEXT)
+    long = Call("length(text)", (many,), INT4)
+    with pytest.raises(DatabaseError, match="out of memory") as caught:
+        value(engine, long)
+    assert caught.value.sqlstate == "53200"
+    assert value(engine, Call("length(text)", (text,), INT4)) == 1000
+    engine.close()
 
 
 def test_process_that_ends_by_itself_fails_its_evaluation() -> None:
