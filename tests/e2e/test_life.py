@@ -48,6 +48,7 @@ def test_a_view_changes_by_itself_and_survives_a_kill(data_dir: Path) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.full
 def test_take_over_on_the_addresses_of_the_live_server(data_dir: Path) -> None:
     first = Server(data_dir).start()
     second = Server(data_dir, ("--take-over",), port=first.port, http_port=first.http_port)
@@ -68,6 +69,7 @@ def test_take_over_on_the_addresses_of_the_live_server(data_dir: Path) -> None:
         assert second.stop() == 0
 
 
+@pytest.mark.full
 def test_take_over_fails_if_another_program_keeps_an_address(data_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         second = Server(data_dir, ("--take-over",), port=taken.getsockname()[1])
@@ -373,6 +375,7 @@ def test_sizes_are_those_of_what_is_stored(server: Server) -> None:
     assert re.search(r"^foreshore\|.*\|\d+ [kM]B\|", psql(server, r"\l+"), re.M)
 
 
+@pytest.mark.full
 def test_comments_are_shown_and_survive_a_kill(data_dir: Path) -> None:
     with serving(data_dir) as server:
         with server.connect() as connection:

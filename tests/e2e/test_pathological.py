@@ -66,6 +66,7 @@ def sqlstate_of(connection: psycopg.Connection[tuple[object, ...]], sql: str) ->
     return "00000"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("count", [FEW, pytest.param(COUNT, marks=pytest.mark.slow)])
 def test_costly_statements_hold_up_no_other_session(data_dir: Path, count: int) -> None:

@@ -117,6 +117,7 @@ def test_no_seed_of_many_gives_an_anomaly(tmp_path: Path, name: str) -> None:
             assert not found, f"seed {seed}: " + "\n".join(found[:5])
 
 
+@pytest.mark.full
 def test_a_seed_is_always_the_same_life(tmp_path: Path) -> None:
     lives = [simulate(tmp_path / str(i), "bank", 7) for i in range(2)]
     assert lives[0][0].points == lives[1][0].points

@@ -32,6 +32,8 @@ from tests.sqllogic.random_script import (
 )
 from tests.sqllogic.runner import Database
 
+pytestmark = pytest.mark.full  # random input
+
 SEEDS = {Script: examples(10), Numbers: 1, Copies: 1, Temporary: 1, Cursors: 1, References: 2}
 MORE_SEEDS = 500
 STATEMENTS = 120

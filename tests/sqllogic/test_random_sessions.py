@@ -22,6 +22,8 @@ from tests.sqllogic.history import Order, Statement, Transaction
 from tests.sqllogic.random_script import SCHEMA, Script, connected, prepare
 from tests.sqllogic.runner import Database, Failed, rows_of
 
+pytestmark = pytest.mark.full  # random input
+
 SEEDS = 3  # in make test
 MORE_SEEDS = 500
 STATEMENTS = 80

@@ -121,6 +121,7 @@ def test_unsorted_pieces_raise_data_corrupted(tmp_path: Path) -> None:
         list(merge([iter(pieces)], update_schema(ROWS), 0, tmp_path))
 
 
+@pytest.mark.full
 def test_a_merge_needs_little_memory_however_much_is_merged(tmp_path: Path) -> None:
     """`python -m tests.bench.compaction` does the same with 2 GiB."""
     (tmp_path / "small").mkdir()

@@ -25,6 +25,8 @@ from foreshore.storage.snapshot import Snapshot
 from foreshore.update import Timestamp
 from tests.adapter.harness import TestEnvironment, until
 
+pytestmark = pytest.mark.full  # replicas are killed, environments opened anew
+
 ERRORS = "mz_internal.mz_materialized_view_errors"
 DIVISION = "ERROR 22012: division by zero"
 SETUP = (

@@ -21,6 +21,8 @@ from foreshore.ids import GlobalId
 from tests.adapter.harness import TestEnvironment, until
 from tests.storage.test_corrupt_shard import DAMAGES
 
+pytestmark = pytest.mark.full  # each case opens an environment several times
+
 SETUP = """
 CREATE TABLE t (k int PRIMARY KEY, v text);
 CREATE TABLE plain (a int);

@@ -8,6 +8,8 @@ import pytest
 from foreshore.adapter.client import CopyIn
 from tests.adapter.harness import TestEnvironment, until
 
+pytestmark = pytest.mark.full  # sessions that wait for each other
+
 SETUP = """CREATE TABLE t (k serial PRIMARY KEY, v int); CREATE TABLE u (v int);
     INSERT INTO u VALUES (7); INSERT INTO t (v) SELECT 1 FROM generate_series(1, 5)"""
 MANY = "SELECT 7 FROM generate_series(1, 5000)"

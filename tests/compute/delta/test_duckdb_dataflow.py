@@ -30,6 +30,8 @@ from tests.compute.plans import PLANS, U1, U2, column
 from tests.effort import examples
 from tests.relations import histories, lowered_relations
 
+pytestmark = pytest.mark.full  # random input, to an engine that is the second opinion
+
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DuckDbEngine]:

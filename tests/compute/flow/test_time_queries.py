@@ -24,6 +24,8 @@ from tests.effort import examples
 from tests.model import Row, Rows, evaluate
 from tests.sql.catalog import TestCatalog
 
+pytestmark = pytest.mark.full  # random input
+
 CATALOG = TestCatalog(
     "CREATE TABLE t (k int, ts timestamp, v int)", "CREATE TABLE q (k int, ts timestamp, v int)"
 )

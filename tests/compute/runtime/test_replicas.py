@@ -175,6 +175,7 @@ def test_replicas_are_not_read_while_their_updates_cannot_be_written(
     run(scenario)
 
 
+@pytest.mark.full
 def test_either_of_two_replicas_may_be_killed_under_load(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
@@ -318,6 +319,7 @@ def test_subscription_gets_each_change_once_from_any_replica(tmp_path: Path) -> 
     run(scenario)
 
 
+@pytest.mark.full
 def test_index_subscription_needs_no_computation(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
