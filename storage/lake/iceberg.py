@@ -15,6 +15,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,11 +103,16 @@ def _opened(metadata: Path) -> Any:
 
 
 def _check_places(path: Path, table: Any, snapshot: Any) -> None:
-    """Raise if a snapshot names a file that is not below the table's directory."""
+    """Raise if a snapshot names a file that is not below the table's directory.
+
+    A URL may have more than a path; what counts is the path at which pyiceberg will open it.
+    """
+    from pyiceberg.io.pyarrow import PyArrowFileIO
 
     def check(place: str) -> None:
-        real = Path(os.path.realpath(place.removeprefix("file://")))
-        if not real.is_relative_to(os.path.realpath(path)):
+        scheme, _, opened = PyArrowFileIO.parse_location(place)
+        real = Path(os.path.realpath(opened))
+        if scheme != "file" or not real.is_relative_to(os.path.realpath(path)):
             raise BadCopyFileFormat(f'Iceberg table "{path.name}" has files at another place')
 
     check(snapshot.manifest_list)
@@ -131,6 +137,7 @@ def create(place: Path, target: Path, files: Sequence["Written"], schema: pa.Sch
         {"format-version": str(FORMAT)},
     )  # fmt: skip
     _commit(empty, 1, place, target, files)
+    _hint(place / METADATA, 1)
 
 
 def replace(table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
@@ -143,12 +150,14 @@ def replace(table: Path, place: Path, files: Sequence["Written"], schema: pa.Sch
     for file in files:
         os.rename(place / file.name, table / file.name)
     sync_directory(table)
+    number = last[0] + 1
     try:
-        _commit(changed, last[0] + 1, table, table, files)
+        _commit(changed, number, table, table, files)
     except BaseException:
         for file in files:
             (table / file.name).unlink(missing_ok=True)
         raise
+    _hint(table / METADATA, number)  # the version exists, and needs its files, if this fails
 
 
 def _with_schema(found: Any, schema: pa.Schema) -> Any:
@@ -299,8 +308,13 @@ def _publish(directory: Path, number: int, metadata: bytes, id: int) -> None:
     except FileExistsError:
         raise Conflict("the Iceberg table was changed meanwhile") from None
     finally:
-        draft.unlink()
-    hint = directory / f".{id}.hint"
+        with suppress(OSError):  # a version that exists has not failed
+            draft.unlink()
+
+
+def _hint(directory: Path, number: int) -> None:
+    """Say which version is the last one, and make it durable."""
+    hint = directory / f".{uuid.uuid4().hex}.hint"
     hint.write_text(str(number))
     os.replace(hint, directory / HINT)
     sync_directory(directory)
