@@ -103,10 +103,6 @@ def _duckdb(options: Mapping[str, str]) -> Engine:
     )
 
 
-def _directories(options: Mapping[str, str]) -> list[str]:
-    return [each for each in options.get("directories", "").split(os.pathsep) if each]
-
-
 def spark_engine(options: Mapping[str, str]) -> Engine:
     """Return the Spark engine, whose session starts; `spark.…` options configure it."""
     from foreshore.compute.bulk.spark import SparkEngine
