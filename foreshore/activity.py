@@ -10,19 +10,14 @@ from foreshore.ids import GlobalId
 class TableActivity:
     """The rows that statements have changed in a table, committed or not, as PostgreSQL counts.
 
-    `before` estimates the rows that it had when the first of them ran.
+    `live` estimates the committed rows.
     """
 
-    before: int
+    live: int
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
     last: int = 0  # rows that the last change deleted
-
-    @property
-    def live(self) -> int:
-        """Return the estimated number of rows."""
-        return max(self.before + self.inserted - self.deleted, 0)
 
 
 @dataclass(slots=True)
@@ -34,7 +29,7 @@ class Activity:
     tables: dict[GlobalId, TableActivity] = field(default_factory=dict)
 
     def changed(self, id: GlobalId, deleted: int, inserted: int, rows: Callable[[], int]) -> None:
-        """Count a change of a table; `rows` estimates how many it had.
+        """Count a change of a table; `rows` estimates how many committed rows it has.
 
         Rows that a change both deletes and inserts count as updated.
         """
@@ -47,9 +42,14 @@ class Activity:
         found.last = deleted - updated
         found.inserted += inserted - updated
 
+    def committed(self, id: GlobalId, added: int) -> None:
+        """Count the rows that a transaction has added to a table, less those that it deleted."""
+        found = self.tables.get(id)
+        if found is not None:
+            found.live = max(found.live + added, 0)
+
     def truncated(self, id: GlobalId) -> None:
         """Count the last change of a table, which deleted all its rows, as none."""
         found = self.tables.get(id)
         if found is not None:
             found.deleted -= found.last
-            found.before = found.deleted - found.inserted

@@ -140,7 +140,10 @@ class Transactions:
         self._has_committed(transaction)
 
     def _has_committed(self, transaction: Transaction) -> None:
-        self._coordinator.activity.commits += 1
+        activity = self._coordinator.activity
+        activity.commits += 1
+        for id, rows in transaction.staged.rows.items():
+            activity.committed(id, rows.count)
         self._send_signals(transaction)
         self._end(transaction)
         if self._variables.touched:

@@ -246,6 +246,7 @@ class CatalogCommits:
                 if each.type == "table":
                     name = None if is_altered else name_key(each)
                     coordinator.group.retire(each.id, name, time)
+                coordinator.activity.tables.pop(each.id, None)
                 coordinator.holds.remove(each.id)
                 coordinator.keys.drop(each.id)
                 coordinator.subscriptions.forget(each.id)

@@ -64,6 +64,11 @@ class WrittenRows:
         return longer
 
     @property
+    def count(self) -> int:
+        """Return how many rows they add to the table, less those that they delete."""
+        return sum(part.rows.count for part in self)
+
+    @property
     def size_bytes(self) -> int:
         """Return the bytes of the rows."""
         return self._storage.size(self._length)

@@ -249,7 +249,7 @@ async def stage_rows(
     memory = memory_limit(context.variables)
     if memory is not None:
         check_memory(transaction.written_bytes, memory)
-    gone, come = (0 if rows is None else rows.num_rows for rows in (deleted, inserted))
+    gone, come = (0 if rows is None else abs(rows.count) for rows in (deleted, inserted))
     coordinator.activity.changed(id, gone, come, lambda: _estimated_rows(context, id))
 
 

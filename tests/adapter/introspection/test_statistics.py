@@ -24,6 +24,21 @@ def test_changed_rows_are_counted_as_in_postgresql(tmp_path: Path) -> None:
         assert (await env.query("a", COUNTS)).splitlines()[0] == "101|10|5|1"
         function = "SELECT pg_stat_get_tuples_inserted('t'::regclass)"
         assert (await env.query("a", function)).splitlines()[0] == "101"
+        await env.ran(
+            "a",
+            "BEGIN",
+            "INSERT INTO t SELECT g, 'x' FROM generate_series(10, 19) AS g",
+            "SAVEPOINT a",
+            "DELETE FROM t",
+            "ROLLBACK TO a",
+            "DELETE FROM t WHERE id = 19",
+        )
+        assert (await env.query("b", COUNTS)).splitlines()[0] == "111|10|17|1"
+        await env.ran("a", "COMMIT", "BEGIN", "DELETE FROM t", "ROLLBACK")
+        assert (await env.query("a", COUNTS)).splitlines()[0] == "111|10|27|10"
+        await env.ran("a", "CREATE TABLE same (a int)")
+        await env.ran("a", "INSERT INTO same SELECT 1 FROM generate_series(1, 100)")
+        assert (await env.query("a", COUNTS.replace("'t'", "'same'"))).startswith("100|0|0|100\n")
         await env.reopen()
         assert (await env.query("b", COUNTS)).splitlines()[0].startswith("0|0|0|")
 
