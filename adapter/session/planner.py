@@ -474,9 +474,14 @@ class SessionPlanner:
         return known, ()
 
     def _arguments(self, prepared: Prepared, shape: Shape) -> Sequence[Datum] | None:
-        """Return the literals as arguments; None if one is no value of its place's type."""
+        """Return the literals as arguments; None if one is no value of its place's type.
+
+        The plan may be one that a client has prepared with the shape as its text.
+        """
         if 0 not in shape.oids:
             return shape.values
+        if not _are_certain(prepared, shape):
+            return None
         zone = self._session.time_zone
         try:
             return [
@@ -515,12 +520,7 @@ class SessionPlanner:
         declared = tuple(type_of_oid(oid) if oid else None for oid in shape.oids)
         prepared = Prepared("", own, declared)
         await self.ready(prepared)
-        if not _is_by_values(prepared):
-            return False
-        if any(
-            oid == 0 and type.name not in CERTAIN
-            for oid, type in zip(shape.oids, prepared.parameters, strict=True)
-        ):
+        if not _is_by_values(prepared) or not _are_certain(prepared, shape):
             return False
         self.remember(prepared, shape.text, shape.oids)
         return self.known(shape.text, shape.oids) is not None
@@ -543,6 +543,14 @@ def _is_by_values(prepared: Prepared) -> bool:
     """Whether a statement inserts values, or is about the rows under a key that it names."""
     compiled = (prepared.template, prepared.point, prepared.index_point)
     return any(each is not None for each in compiled)
+
+
+def _are_certain(prepared: Prepared, shape: Shape) -> bool:
+    """Whether the strings of a text with this shape mean what they mean as arguments of a plan."""
+    return all(
+        oid or type.name in CERTAIN
+        for oid, type in zip(shape.oids, prepared.parameters, strict=True)
+    )
 
 
 def _uses_indexes(peek: PeekPlan | None, subscribes: bool) -> bool:

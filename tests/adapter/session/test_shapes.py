@@ -93,6 +93,22 @@ async def test_shapes_stand_for_their_texts(
         assert ours == theirs, text
 
 
+async def test_plans_that_clients_prepare_stand_for_no_uncertain_strings(
+    env: TestEnvironment,
+) -> None:
+    changed = "UPDATE certain SET v = '{}' WHERE k = 1"
+    await env.ran("one", "CREATE SCHEMA one", "CREATE SCHEMA two", "SET search_path = one")
+    await env.ran("one", "CREATE TABLE certain (k int PRIMARY KEY, v text)")
+    await env.ran("one", *(changed.format(each) for each in "ab"))  # the shape stands here
+    await env.ran("two", "SET search_path = two")
+    await env.ran("two", "CREATE TABLE certain (k int PRIMARY KEY, v numeric(6, 2))")
+    await env.ran("two", "INSERT INTO certain VALUES (1, 1)")
+    session = await env.session("two")
+    await session.parse("", "UPDATE certain SET v = $1 WHERE k = $2", (0, 23))
+    answer = await env.query("two", changed.format(12345678))
+    assert "DETAIL: A field with precision 6, scale 2" in answer
+
+
 def test_texts_of_one_shape_are_planned_once(
     runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
