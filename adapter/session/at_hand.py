@@ -98,6 +98,7 @@ class StatementsAtHand:
         """Note that statements were answered, of which this is the last one."""
         session = self._session
         session.activity.ran(_shown(last, text))
+        session.coordinator.activity.commits += 1
         session.told()
 
     def changes(self, name: str) -> Prepared | None:
@@ -181,7 +182,7 @@ class StatementsAtHand:
             logger.debug("not at once: %s", error)
             session.notice.drain()
             if is_alone:
-                _at_once(transactions.rollback())
+                _at_once(transactions.rollback(is_counted=False))
             else:
                 undo()
             session.activity.end()

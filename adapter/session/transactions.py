@@ -200,10 +200,10 @@ class Transactions:
     def _send_signals(self, transaction: Transaction) -> None:
         transaction.send_signals(self._coordinator.channels, self._inbox)
 
-    async def rollback(self) -> None:
-        """Undo what the transaction did."""
+    async def rollback(self, *, is_counted: bool = True) -> None:
+        """Undo what the transaction did; it is not counted if it runs again."""
         if self.running is not None:
-            self._coordinator.activity.rollbacks += 1
+            self._coordinator.activity.rollbacks += is_counted
             self._end(self.running)
         self._variables.rollback()
         self._end_portals(committed=False)

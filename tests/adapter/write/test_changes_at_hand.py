@@ -177,6 +177,23 @@ async def test_changes_of_one_group_conflict_as_ever(env: TestEnvironment, ran: 
     assert "1|3|s" in await contents(env)
 
 
+async def test_transactions_are_counted_once(env: TestEnvironment, ran: list[bool]) -> None:
+    await env.ran("s", *TABLES)
+    async with clients(env, "one") as (client,):
+        await client.send(run("look", 1))
+        activity = env.environment.coordinator.activity
+
+        async def counted(request: bytes) -> tuple[int, int]:
+            before = activity.commits, activity.rollbacks
+            await client.send(request)
+            return activity.commits - before[0], activity.rollbacks - before[1]
+
+        assert await counted(run("look", 1)) == (1, 0)
+        assert await counted(run("insert", 50, 1)) == (1, 0)
+        assert await counted(run("insert", 50, 1)) == (0, 1)  # at once, then in the task
+        assert ran == [True, False]
+
+
 def bind_complete(tag: bytes) -> bytes:
     """Return the whole answer to a change."""
     size = (len(tag) + 5).to_bytes(4)
