@@ -66,8 +66,10 @@ class _View:
         groups = dict(self.groups)
         for id in items:
             group, known = _group_of(id), frozenset((GlobalId(id),))
-            ids = groups.get(group, frozenset())
-            groups[group] = ids | known if id in new else ids - known
+            ids = groups.pop(group, frozenset())
+            ids = ids | known if id in new else ids - known
+            if ids:
+                groups[group] = ids
         near = {each for state in (self.state, state) for each in _near(state, items)}
         stale = {*map(_group_of, near)}
         if items != changed:
@@ -95,6 +97,7 @@ def _near(state: State, changed: set[str]) -> set[str]:
             found |= set() if same is None else {same.id}
     for id in tuple(found):
         found |= state.above(id)
+        found |= {table for table, _ in state.references_to(GlobalId(id))}
     return found.union(*(_used(state, id) for id in found))
 
 
@@ -139,8 +142,8 @@ class Parts:
     ) -> pa.Table:
         """Return the rows of a relation in `state`, which `snapshot` shows.
 
-        The state may be that of a
-        transaction: where it differs from the newest one, its rows are not kept.
+        The state may be that of a transaction: where it differs from the newest one, its rows are
+        not kept.
         """
         own = state is not self._view.state
         view = self._view.at(state) if own else self._view

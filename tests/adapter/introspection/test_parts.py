@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from foreshore.adapter.introspection.relations import snapshot_of
 from foreshore.adapter.session.session import Session
@@ -81,12 +82,17 @@ def _counted(rows: pa.Table) -> Counter[str]:
     return Counter(map(repr, rows.to_pylist()))
 
 
-def test_kept_parts_are_as_if_made_anew_after_each_statement(tmp_path: Path) -> None:
+def test_kept_parts_are_as_if_made_anew_after_each_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foreshore.catalog.builtin.parts.GROUP", 1)
+
     async def play(env: TestEnvironment) -> None:
         sessions = [(await env.session(name), Parts()) for name in ("main", "other")]
         for statement in STATEMENTS.strip().splitlines():
             answer = await env.query("main", statement)
             assert "ERROR" not in answer, (statement, answer)
             assert [differing(*each) for each in sessions] == [[], []], statement
+            assert all(all(parts._view.groups.values()) for _, parts in sessions)
 
     in_environment(tmp_path, play)
