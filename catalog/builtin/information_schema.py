@@ -167,14 +167,18 @@ def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _type_columns(snapshot: IntrospectionSnapshot, column: ColumnType) -> Row:
-    type = column.type
+    type, named = column.type, column.type.element or column.type
+    item = None if named.defined is None else snapshot.state.item_with(named.defined.oid)
+    schema = "pg_catalog" if item is None else snapshot.name(item.schema)
+    name = named.name if item is None else item.name
+    kind = str(type) if item is None else "USER-DEFINED"
     return {
         "is_nullable": "YES" if column.nullable else "NO",
-        "data_type": "ARRAY" if type.element else str(type),
+        "data_type": "ARRAY" if type.element else kind,
         **_precision(type),
         "udt_catalog": snapshot.database,
-        "udt_schema": "pg_catalog",
-        "udt_name": f"_{type.element.name}" if type.element else type.name,
+        "udt_schema": schema,
+        "udt_name": f"_{name}" if type.element else name,
     }
 
 
