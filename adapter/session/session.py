@@ -538,6 +538,7 @@ class Session:
             if single and known is None:
                 self.planner.remember(prepared, sql)
                 await self.planner.learn_shape(sql, prepared)
+                await self.planner.ready(prepared)  # others may have run meanwhile
             outcome = await self._run(prepared, args, alone=single)
             if number == len(syntaxes) and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()

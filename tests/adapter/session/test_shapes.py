@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.planner import plan_statement
 from tests.adapter.harness import TestEnvironment
@@ -107,6 +108,23 @@ async def test_plans_that_clients_prepare_stand_for_no_uncertain_strings(
     await session.parse("", "UPDATE certain SET v = $1 WHERE k = $2", (0, 23))
     answer = await env.query("two", changed.format(12345678))
     assert "DETAIL: A field with precision 6, scale 2" in answer
+
+
+async def test_what_others_do_while_a_shape_is_planned_counts(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await env.ran("a", "CREATE TABLE hidden (k int PRIMARY KEY)", "INSERT INTO hidden VALUES (1)")
+    await env.ran("a", "CREATE ROLE shy", "GRANT SELECT ON hidden TO shy")
+    await env.ran("b", "SET ROLE shy")
+    learn = SessionPlanner.learn_shape
+
+    async def slowly(self: SessionPlanner, *args: Any) -> None:
+        await learn(self, *args)
+        monkeypatch.undo()
+        await env.query("a", "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY", alone=False)
+
+    monkeypatch.setattr(SessionPlanner, "learn_shape", slowly)
+    assert await env.query("b", "SELECT k FROM hidden WHERE k = 1") == "SELECT 0"
 
 
 def test_texts_of_one_shape_are_planned_once(
