@@ -30,18 +30,27 @@ Report = Callable[[str, float], None]
 
 
 class Collections:
-    """The processor time that collections of garbage have taken, which no statement asks for."""
+    """The processor time that collections of garbage have taken, which no statement asks for.
+
+    They run on the thread that happens to set one off.
+    """
 
     def __init__(self) -> None:
-        self.total = 0.0
+        self._totals: dict[int, float] = {}  # by thread
         self._began = 0.0
         gc.callbacks.append(self._note)
+
+    @property
+    def total(self) -> float:
+        """What the caller's thread has spent."""
+        return self._totals.get(get_ident(), 0.0)
 
     def _note(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
             self._began = thread_time()
         else:
-            self.total += thread_time() - self._began
+            thread = get_ident()
+            self._totals[thread] = self._totals.get(thread, 0.0) + thread_time() - self._began
 
 
 class SlowCallbacks:
