@@ -107,7 +107,7 @@ def _set_characteristics(session: "Session", read_only: bool | None, isolation: 
     """Set how the running transaction reads and whether it writes; None leaves it as it is."""
     transaction = session.transactions.begin()
     variables = session.variables
-    if isolation is not None:
+    if isolation is not None and isolation.lower() != variables["transaction_isolation"]:
         if transaction.settled:
             raise ActiveSqlTransaction(
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query"
