@@ -7,7 +7,8 @@ result whose columns then differ is refused, as clients rely on the columns that
 
 Clients of the simple protocol, and drivers that prepare nothing by name, send the same text again
 and again. So the cache returns plans by text, types of parameters, and what they depend on of the
-session: the database, search path and cluster, and the time zone if the plan depends on it.
+session: the database, search path and cluster, and the time zone and the role, with its
+row_security, if the plan depends on these.
 """
 
 from collections import OrderedDict

@@ -21,7 +21,7 @@ from foreshore.errors import OutOfDisk, OutOfMemory
 from foreshore.expr.columns import columns_of
 from foreshore.types import arrow_type
 
-HYDRATE_BYTES = 1 << 20  # of inputs, below which hydration by jobs is but their overhead
+HYDRATE_BYTES = 1 << 20  # of inputs; to hydrate from less, jobs would cost more than the work
 
 
 class LocalSteps:
