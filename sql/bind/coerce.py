@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from foreshore.bits import fitted, parse_bits
-from foreshore.errors import CannotCoerce, DataError, DatatypeMismatch, FeatureNotSupported
+from foreshore.errors import (
+    CannotCoerce,
+    DatabaseError,
+    DataError,
+    DatatypeMismatch,
+    FeatureNotSupported,
+)
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.casting import array_of_text, is_of_sized_strings
 from foreshore.expr.functions.registry import (
@@ -200,8 +206,12 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
                 return Literal(array_of_text(text, target), target)
     elif target == NUMERIC and context == "implicit":
         target = numeric_of_text(text)
-    with located(at):
+    try:
         return Literal(planning.zone.read(text, target), target)
+    except DatabaseError:
+        with located(at):
+            planning.zone.read(text, without_modifiers(target))
+        raise  # of what is longer than declared PostgreSQL says no position
 
 
 def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
