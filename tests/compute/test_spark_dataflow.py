@@ -213,6 +213,7 @@ def test_evaluation_matches_model(engine: SparkEngine, relation: Relation, rando
         assert rows_of(result, columns_of(relation)) == rows
 
 
+@pytest.mark.slow
 def test_rows_of_a_temporal_filter_leave_at_their_times(engine: SparkEngine) -> None:
     ends = CaseWhen(
         ((Call("eq", (column(1), Literal(1, INT4)), BOOL), Literal(START + 2, MZ_TIMESTAMP)),),

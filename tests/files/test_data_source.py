@@ -273,7 +273,7 @@ def test_spark_skips_row_groups_by_filters_and_agrees(spark: Any, filled: Server
         ).load()
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_stream_holds_each_change_once(spark: Any, filled: Server, tmp_path: Path) -> None:
     options = {"path": str(filled.data_dir), "collection": "account", "changes": "true"}
     seen: list[Counter[Any]] = []

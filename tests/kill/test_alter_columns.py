@@ -139,6 +139,7 @@ def test_table_after_kill_during_alter_is_old_or_new(data_dir: Path) -> None:
         server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_view_history_survives_alter_and_kills(data_dir: Path) -> None:
     known: list[tuple[int, int]] = []  # times, and how many rows there were

@@ -15,6 +15,7 @@ from foreshore import failpoint
 from tests.harness import Server, until
 
 POINTS = sorted(point for point in failpoint.POINTS if point.startswith("checkpoint."))
+LANDING = ("checkpoint.named", "checkpoint.deleted")  # a kill takes 20 s of processor time
 OFTEN = ("--checkpoint-interval", "0.1", "--checkpoint-size", "0")
 QUERIES = {
     "named": "SELECT k.name, count(*) AS n, sum(f.amount) AS amount"
@@ -66,7 +67,10 @@ def replica(server: Server) -> set[int]:
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point",
+    [each if each in LANDING else pytest.param(each, marks=pytest.mark.slow) for each in POINTS],
+)
 def test_replica_killed_while_it_writes_a_checkpoint(data_dir: Path, point: str) -> None:
     server = Server(data_dir, OFTEN)
     server.environment = {failpoint.VARIABLE: f"{point}:2"}
@@ -107,7 +111,7 @@ def test_replica_killed_while_it_writes_a_checkpoint(data_dir: Path, point: str)
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.parametrize("idle", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_restarted_server_resumes_from_an_old_checkpoint(data_dir: Path, idle: bool) -> None:
     """Without changes since, the checkpoint is ahead of what is logged of materialized views."""
     interval = "1" if idle else "600"

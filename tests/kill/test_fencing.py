@@ -97,6 +97,7 @@ def test_idle_server_that_is_taken_over_from_ends(data_dir: Path) -> None:
         second.stop()
 
 
+@pytest.mark.slow
 def test_take_over_from_server_that_stands_still_starts(data_dir: Path) -> None:
     first, second = Server(data_dir).start(), Server(data_dir, ("--take-over",))
     assert first.process is not None

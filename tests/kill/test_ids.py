@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from foreshore.ids import parse_global_id
 from foreshore.storage.backup import back_up, restore
@@ -76,6 +77,7 @@ def restored(place: Path, data_dir: Path) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.slow
 def test_restored_databases_give_out_distinct_ids(tmp_path: Path) -> None:
     source, place = tmp_path / "data", tmp_path / "backup"
     bound: Bound = {}

@@ -83,6 +83,7 @@ ENDINGS = [
 ]
 
 
+@pytest.mark.slow
 def test_server_ended_while_spark_starts_leaves_no_process(spark_server: Server) -> None:
     server = spark_server
     try:

@@ -372,6 +372,7 @@ def test_compaction_resumes_when_there_is_room(disk: SmallDisk, server: Server) 
         check(connection, *numbers)
 
 
+@pytest.mark.slow
 def test_backup_to_full_disk_keeps_previous_backup(disk: SmallDisk, tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
 
