@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 from collections import Counter
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -22,34 +21,9 @@ from foreshore.storage.lake.columns import WrongValue, cast, from_file
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.lake.writing import Writer
 from foreshore.types import DATE, TEXT, TIMESTAMP, TIMESTAMPTZ, SqlType
+from tests.adapter.files.tables import COLUMNS, SETTLED, filled, settled
 from tests.adapter.harness import TestEnvironment, until
 from tests.harness import object_store
-
-COLUMNS = (
-    "k int, b bool, i2 smallint, i8 bigint, f8 float8, n numeric(12,3), nn numeric, t text, "
-    "v varchar(9), c char(4), by bytea, u uuid, j jsonb, d date, ti time, ts timestamp, "
-    "tz timestamptz, iv interval, a int[], ta text[]"
-)
-ROWS = (
-    "(1, true, -3, 9223372036854775807, 1.5, 12.345, 1.50, E'a,\"b\"\\nc', 'v', 'ab', '\\x00ff', "
-    "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{\"a\": [1, null]}', '2024-02-29', '23:59:59.5', "
-    "'2024-01-02 03:04:05.000006', '2024-01-02 03:04:05+00', '1 mon 2 days', '{1,NULL,3}', '{x,\"y z\"}')",
-    "(2" + ", NULL" * 19 + ")",
-    "(3, false, 0, 0, 'NaN', 0, -7, '', '', '', '', NULL, 'null', '1999-12-31', '00:00', NULL, "
-    "NULL, '-1 us', '{}', '{}')",
-)
-
-
-@pytest.fixture
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory beside the data."""
-    return tmp_path_factory.mktemp("outside")
-
-
-async def _filled(env: TestEnvironment, place: Path) -> None:
-    place.mkdir(exist_ok=True)  # noqa: ASYNC240
-    env.environment.let_copy([str(place)], env.data_dir)
-    await env.ran("a", f"CREATE TABLE t ({COLUMNS})", f"INSERT INTO t VALUES {', '.join(ROWS)}")
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
@@ -57,7 +31,7 @@ async def test_rows_that_went_out_come_in_again(
     own_env: TestEnvironment, outside: Path, format: str
 ) -> None:
     env, place = own_env, outside / "out"
-    await _filled(env, place)
+    await filled(env, place)
     columns = [column.split()[0] for column in COLUMNS.split(", ")]
     if format == "json":  # arrays of JSON are no arrays of PostgreSQL
         columns = [name for name in columns if name not in ("a", "ta")]
@@ -88,7 +62,7 @@ async def test_a_query_goes_to_one_file_or_to_many_of_a_size(
     own_env: TestEnvironment, outside: Path
 ) -> None:
     env, place = own_env, outside / "out"
-    await _filled(env, place)
+    await filled(env, place)
     query = "SELECT x, repeat(x::text, 20) AS y FROM generate_series(1, 100000) AS g (x) ORDER BY x DESC"
     await env.ran("a", f"COPY ({query}) TO '{place}/rows.parquet'")
     table = pq.read_table(place / "rows.parquet")
@@ -115,7 +89,7 @@ async def test_a_wrong_row_is_told_by_file_and_row_and_leaves_nothing(
     own_env: TestEnvironment, outside: Path
 ) -> None:
     env, place = own_env, outside / "in"
-    await _filled(env, place)
+    await filled(env, place)
     await env.ran("a", "CREATE TABLE s (x int CHECK (x < 100), y text NOT NULL)")
     (place / "1.csv").write_text("1,a\n2,b\n")
     (place / "2.csv").write_text("3,c\nfour,d\n")
@@ -233,7 +207,7 @@ async def test_a_cancelled_export_leaves_nothing_and_is_shown_while_it_runs(
     own_env: TestEnvironment, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env, place = own_env, outside / "out"
-    await _filled(env, place)
+    await filled(env, place)
     go_on = Event()
     write = Writer.write
 
@@ -286,7 +260,7 @@ async def test_a_delta_table_has_versions_that_come_in_again(
     own_env: TestEnvironment, outside: Path
 ) -> None:
     env = own_env
-    await _filled(env, outside)
+    await filled(env, outside)
     place = outside / "delta"
     names = ", ".join(name for name in (c.split()[0] for c in COLUMNS.split(", ")) if name != "ti")
     assert await env.query("a", f"COPY t ({names}) TO '{place}' (FORMAT delta)") == "COPY 3"
@@ -320,7 +294,7 @@ async def test_columns_that_a_format_cannot_have_are_refused(
     own_env: TestEnvironment, outside: Path
 ) -> None:
     env = own_env
-    await _filled(env, outside)
+    await filled(env, outside)
     for columns in ("ti", "ARRAY[ti] AS tis"):
         asked = f"COPY (SELECT k, {columns} FROM t) TO '{outside}/times' (FORMAT delta)"
         assert "0A000" in await env.query("a", asked)
@@ -338,14 +312,7 @@ async def test_a_delta_table_of_inserted_rows_links_batches_and_copies_none(
     own_env: TestEnvironment, outside: Path
 ) -> None:
     env = own_env
-    env.environment.let_copy([str(outside)], env.data_dir)
-    await env.ran(
-        "a",
-        "CREATE TABLE s (x int, y text, z numeric(9,2))",
-        "INSERT INTO s SELECT x, 'row ' || x, x / 4.0 FROM generate_series(1, 1000) AS g (x)",
-    )
-    await env.storage.settle()
-    await env.ran("a", "INSERT INTO s VALUES (-1, NULL, 0), (-1, NULL, 0)")
+    await settled(env, outside)
     place = outside / "linked"
     assert await env.query("a", f"COPY s TO '{place}' (FORMAT delta)") == "COPY 1002"
     files = sorted(place.glob("*.parquet"))
@@ -355,8 +322,7 @@ async def test_a_delta_table_of_inserted_rows_links_batches_and_copies_none(
     table = DeltaTable(str(place))
     assert table.to_pyarrow_table().column_names == ["x", "y", "z"]
     rows = Counter(map(tuple, (row.values() for row in table.to_pyarrow_table().to_pylist())))
-    several = ((x, f"row {x}", Decimal(x) / 4) for x in range(1, 1001))
-    assert rows == Counter([*several, *(2 * [(-1, None, Decimal(0))])])
+    assert rows == SETTLED
     connection = duckdb.connect()  # of its own: others may be in the middle of a result
     read = connection.read_parquet([str(path) for path in files], union_by_name=True)
     assert read.aggregate("sum(x)").fetchall() == [(500498,)]

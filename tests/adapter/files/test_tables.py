@@ -6,13 +6,12 @@ import errno
 import json
 import os
 from collections import Counter
-from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from tests.adapter.files.test_copy import COLUMNS, _filled
+from tests.adapter.files.tables import COLUMNS, SETTLED, filled, settled
 from tests.adapter.harness import TestEnvironment
 from tests.harness import NOT_INSTALLED
 
@@ -21,17 +20,11 @@ table_of = pytest.importorskip(
 ).StaticTable.from_metadata
 
 
-@pytest.fixture
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory beside the data."""
-    return tmp_path_factory.mktemp("outside")
-
-
 async def test_an_iceberg_table_has_snapshots_that_come_in_again(
     own_env: TestEnvironment, outside: Path
 ) -> None:
     env = own_env
-    await _filled(env, outside)
+    await filled(env, outside)
     place = outside / "ice"
     names = ", ".join(column.split()[0] for column in COLUMNS.split(", "))
     assert await env.query("a", f"COPY t TO '{place}' (FORMAT iceberg)") == "COPY 3"
@@ -64,7 +57,7 @@ async def test_columns_come_and_go_and_keep_what_old_snapshots_have(
     own_env: TestEnvironment, outside: Path
 ) -> None:
     env = own_env
-    await _filled(env, outside)
+    await filled(env, outside)
     place = outside / "ice"
     copied = f"TO '{place}' (FORMAT iceberg)"
     assert await env.query("a", f"COPY (SELECT k, a, t FROM t) {copied}") == "COPY 3"
@@ -85,14 +78,7 @@ async def test_an_iceberg_table_of_inserted_rows_links_batches_and_copies_none(
     own_env: TestEnvironment, outside: Path
 ) -> None:
     env = own_env
-    env.environment.let_copy([str(outside)], env.data_dir)
-    await env.ran(
-        "a",
-        "CREATE TABLE s (x int, y text, z numeric(9,2))",
-        "INSERT INTO s SELECT x, 'row ' || x, x / 4.0 FROM generate_series(1, 1000) AS g (x)",
-    )
-    await env.storage.settle()
-    await env.ran("a", "INSERT INTO s VALUES (-1, NULL, 0), (-1, NULL, 0)")
+    await settled(env, outside)
     place = outside / "linked"
     assert await env.query("a", f"COPY s TO '{place}' (FORMAT iceberg)") == "COPY 1002"
     files = sorted(place.glob("*.parquet"))
@@ -100,8 +86,7 @@ async def test_an_iceberg_table_of_inserted_rows_links_batches_and_copies_none(
     found = table_of(str(place)).scan().to_arrow()
     assert found.column_names == ["x", "y", "z"]
     rows = Counter(tuple(row.values()) for row in found.to_pylist())
-    several = ((x, f"row {x}", Decimal(x) / 4) for x in range(1, 1001))
-    assert rows == Counter([*several, *(2 * [(-1, None, Decimal(0))])])
+    assert rows == SETTLED
 
 
 async def test_files_at_another_place_are_not_read(own_env: TestEnvironment, outside: Path) -> None:
