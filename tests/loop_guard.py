@@ -42,7 +42,7 @@ class Collections:
 
     @property
     def total(self) -> float:
-        """What the caller's thread has spent."""
+        """Return the processor time, in seconds, that collections have taken on this thread."""
         return self._totals.get(get_ident(), 0.0)
 
     def _note(self, phase: str, _: dict[str, int]) -> None:

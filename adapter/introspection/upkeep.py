@@ -1,4 +1,4 @@
-"""What the environment writes to tables of its own, in the background."""
+"""Background work that keeps up the system's own tables, step by step."""
 
 import logging
 from collections.abc import Awaitable, Callable

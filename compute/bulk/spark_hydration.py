@@ -14,7 +14,7 @@ from foreshore.types import ColumnType
 
 
 class LocalHydration:
-    """What hydration uses of a store, over the contents of a Spark store."""
+    """The store of a hydration that DuckDB computes: it writes to the contents of a Spark store."""
 
     def __init__(self, store: SparkStore, local: LocalSteps) -> None:
         self.dialect = local.session.dialect

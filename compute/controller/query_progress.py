@@ -17,7 +17,7 @@ def progress_told(
 ) -> Iterator[None]:
     """Tell of the stages, by replica, of the work that `choice` names, for as long as a block runs.
 
-    Nothing is told if nothing has changed, or if the work has no stages.
+    A report that says what the last one said is left out, as is one of work without stages.
     """
     if choice is None or choice.engine == "duckdb":
         yield

@@ -57,15 +57,15 @@ from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, TIME_FIELD
 
 
-class Spoken(Protocol):
-    """What statements of an engine are made of."""
+class Language(Protocol):
+    """The dialect and the idioms in which the statements of an engine are written."""
 
     dialect: Dialect
     idioms: Idioms
 
 
-class Hydrating(Spoken, Protocol):
-    """What hydration asks of a store."""
+class Hydrating(Language, Protocol):
+    """The store of a dataflow while it is hydrated."""
 
     def sources(
         self,
@@ -263,7 +263,9 @@ class TickDataflow(WindowedDataflow):
             self._statements[case] = self._rendered(self._store, kind, number, relevant)
         return self._statements[case]
 
-    def _rendered(self, by: Spoken, kind: str, number: int, changed: frozenset[str]) -> str | None:
+    def _rendered(
+        self, by: Language, kind: str, number: int, changed: frozenset[str]
+    ) -> str | None:
         renderer = ChangeRenderer(by.dialect, by.idioms, self._plan.traces, changed)
         if kind == "trace":
             return renderer.trace_changes(self._plan.traces[number])
@@ -295,7 +297,7 @@ def tables_of(relation: Relation, traces: Sequence[Trace]) -> frozenset[str]:
     return frozenset(tables)
 
 
-def layout_of(trace: Trace, by: Spoken, *, timed: bool) -> Layout:
+def layout_of(trace: Trace, by: Language, *, timed: bool) -> Layout:
     """Return the layout of a trace's contents, or of its changes if `timed`."""
     rows = row_layout(trace.columns, by.dialect, timed=timed)
     if trace.sums is None:

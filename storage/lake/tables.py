@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TableFormat(Protocol):
-    """What a module does for its format."""
+    """A module that reads and writes the tables of one format."""
 
     def package(self) -> Any:
         """Return the optional package; raises FeatureNotSupported if it is not installed."""

@@ -1,4 +1,4 @@
-"""What exports leave when a kill ends them goes at the next start, and nothing else goes."""
+"""The next start removes the files of exports that a kill ended, and no other files."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The session of a large query is told how far it is, when there is something new."""
+"""Notices of the progress of a large query, which its session gets when there is progress."""
 
 import asyncio
 
