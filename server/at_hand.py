@@ -126,7 +126,7 @@ class AnswersAtHand:
         It is 0 if they are left to the task.
         """
         code, at_hand = data[at], self._at_hand
-        if self._changes.was_refused():
+        if self._changes.take_refusal():
             return 0
         if code == _QUERY:
             return self._query(data, at)

@@ -48,8 +48,8 @@ class ChangesAtHand:
             self._landed = asyncio.get_running_loop().create_future()
             await self._landed
 
-    def was_refused(self) -> bool:
-        """Whether what comes next was refused by its group, so that it is left to the task."""
+    def take_refusal(self) -> bool:
+        """Return, once, whether its group refused what comes next, which is left to the task then."""
         refused, self._refused = self._refused, False
         return refused
 
