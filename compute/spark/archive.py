@@ -11,9 +11,11 @@ import fcntl
 import hashlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from foreshore.compute.spark.java import find_java, jars, version_text
@@ -23,7 +25,10 @@ from foreshore.tied_process import start_tied
 logger = logging.getLogger(__name__)
 
 YIELDING = "--yielding"  # to other processes
+WAIT_SECONDS = 180.0  # in which the views of a first start are filled
+ABANDONED_SECONDS = 3600.0  # after which a directory is of a process that was killed
 MOST_ARCHIVES = 4  # of several environments of Python; the newest are kept
+BEGUN = "begun-"  # of names of directories
 FORMAT = 1  # counted up when other classes are loaded by `_train`
 
 
@@ -49,7 +54,7 @@ def archive_flags(java: str, spark_home: str) -> list[str]:
 
 
 def make_archive_later(spark_home: str) -> None:
-    """Make the archive in a process of low priority, if there is none."""
+    """Make the archive in a process of low priority, some minutes from now, if there is none."""
     if archive_path(find_java(), spark_home).is_file():
         return
     command = [sys.executable, "-m", "foreshore.compute.spark.archive", YIELDING]
@@ -60,6 +65,8 @@ def main() -> None:
     """Make the archive, unless it is there, another process makes it, or there is no Java."""
     from pyspark.find_spark_home import _find_spark_home
 
+    if YIELDING in sys.argv:
+        time.sleep(WAIT_SECONDS)
     try:
         path = archive_path(find_java(), _find_spark_home())
     except Unavailable as error:
@@ -83,7 +90,7 @@ def _make(path: Path) -> None:
     from foreshore.compute.spark.options import SparkOptions
     from foreshore.compute.spark.session import DUMP_SECONDS, start_spark, stop_spark
 
-    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+    with tempfile.TemporaryDirectory(prefix=BEGUN, dir=path.parent) as directory:
         made = Path(directory, "archive")
         options = SparkOptions(Path(directory, "spark"), "local[2]", 512)
         _train(start_spark(options, made), Path(directory))
@@ -93,6 +100,14 @@ def _make(path: Path) -> None:
     archives = sorted(path.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime)
     for old in archives[:-MOST_ARCHIVES]:
         old.unlink(missing_ok=True)
+    remove_abandoned(path.parent, time.time() - ABANDONED_SECONDS)
+
+
+def remove_abandoned(cache: Path, before: float) -> None:
+    """Remove the directories of archives that were begun before a time and not ended."""
+    for directory in cache.glob(f"{BEGUN}*"):
+        if directory.stat().st_mtime < before:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _train(spark: object, directory: Path) -> None:

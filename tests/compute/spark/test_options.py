@@ -1,12 +1,13 @@
 """What Spark is started with: masters, memory, the package of executors. No JVM runs here."""
 
+import os
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from foreshore.compute.hydrate.shards import merger_of
-from foreshore.compute.spark.archive import archive_flags, archive_path
+from foreshore.compute.spark.archive import archive_flags, archive_path, remove_abandoned
 from foreshore.compute.spark.java import version_text
 from foreshore.compute.spark.options import SparkOptions, driver_host
 from foreshore.compute.spark.package import write_package
@@ -52,6 +53,16 @@ def test_executors_get_every_module(tmp_path: Path) -> None:
     for module in ("__init__", "errors", "expr/functions/text", "compute/bulk/exact"):
         assert f"foreshore/{module}.py" in names
     assert not [name for name in names if name.startswith("foreshore/tests")]
+
+
+def test_directories_of_archives_that_were_not_ended_are_removed(tmp_path: Path) -> None:
+    for name in ("begun-old", "begun-new"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "spark-x.jsa").touch()
+    os.utime(tmp_path / "begun-old", (1000, 1000))
+    os.utime(tmp_path / "spark-x.jsa", (1000, 1000))
+    remove_abandoned(tmp_path, 2000)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["begun-new", "spark-x.jsa"]
 
 
 def test_an_archive_is_of_one_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
