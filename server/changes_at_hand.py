@@ -49,7 +49,7 @@ class ChangesAtHand:
             await self._landed
 
     def take_refusal(self) -> bool:
-        """Return, once, whether its group refused what comes next, which is left to the task then."""
+        """Return, once, whether a group has refused what comes next, so that the task runs it."""
         refused, self._refused = self._refused, False
         return refused
 
