@@ -51,6 +51,8 @@ class Disk:
             sync(descriptor)
             found = os.fstat(descriptor)
             path = Path(f"/proc/self/fd/{descriptor}")
+            if not path.resolve().is_relative_to(self.root):  # other tests have files beside it
+                return
             with self._lock:
                 if stat.S_ISDIR(found.st_mode):
                     self._list(found.st_ino, path.resolve())

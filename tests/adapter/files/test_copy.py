@@ -257,7 +257,7 @@ async def test_a_bucket_takes_and_gives_files(own_env: TestEnvironment) -> None:
 
 
 async def test_a_delta_table_has_versions_that_come_in_again(
-    own_env: TestEnvironment, outside: Path
+    own_env: TestEnvironment, outside: Path, tmp_path: Path
 ) -> None:
     env = own_env
     await filled(env, outside)
@@ -283,9 +283,9 @@ async def test_a_delta_table_has_versions_that_come_in_again(
     assert "58P01" in await env.query("a", f"COPY again FROM '{outside}/none' (FORMAT delta)")
     assert "22P04" in await env.query("a", f"COPY again FROM '{place}' (FORMAT delta)")  # ti
     (part,) = (place / each.rpartition("/")[2] for each in table.file_uris())
-    part.rename(outside.parent / "moved.parquet")
+    part.rename(tmp_path / "moved.parquet")
     assert "22P04" in await env.query("a", f"{copied})")
-    part.symlink_to(outside.parent / "moved.parquet")
+    part.symlink_to(tmp_path / "moved.parquet")
     for statement in (f"{copied})", f"COPY t ({names}) TO '{place}' (FORMAT delta)"):
         assert "ERROR 42501: COPY may not use" in await env.query("a", statement), statement
 
