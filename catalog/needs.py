@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
-from foreshore.catalog.rights import FOR_SUPERUSERS, holds, holds_on_columns
+from foreshore.catalog.rights import (
+    FOR_STATISTICS,
+    FOR_SUPERUSERS,
+    holds,
+    holds_on_columns,
+    may_act_as,
+)
 from foreshore.catalog.state import State
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
@@ -47,7 +53,7 @@ def require_all(
             assert isinstance(owner, Role), need
             holder = owner
         if not isinstance(each, Item | Schema | Database | Cluster):
-            _require_builtin(holder, need)
+            _require_builtin(state, holder, need)
             continue
         if not _has(state, planned, holder, each, need):
             raise permission_denied(each)
@@ -59,10 +65,15 @@ def require_all(
                 waiting += _to_lock(state, need, below)
 
 
-def _require_builtin(role: Role, need: Need) -> None:
-    """Raise if a relation of the system is for superusers only."""
+def _require_builtin(state: State, role: Role, need: Need) -> None:
+    """Raise if a relation of the system is not for `role`."""
     builtin = BUILTINS.get(GlobalId(need.object))
-    if builtin is not None and builtin.name in FOR_SUPERUSERS and not role.superuser:
+    if builtin is None or role.superuser:
+        return
+    for_statistics = builtin.name in FOR_STATISTICS
+    if builtin.name in FOR_SUPERUSERS or (
+        for_statistics and not may_act_as(state, role, "pg_read_all_stats")
+    ):
         kind = "table" if builtin.name in _SYSTEM_TABLES else "view"
         raise InsufficientPrivilege(f"permission denied for {kind} {builtin.name}")
 

@@ -30,6 +30,8 @@ FOR_SUPERUSERS = frozenset(
     "pg_authid pg_shadow pg_statistic pg_user_mapping pg_largeobject pg_hba_file_rules"
     " pg_ident_file_mappings pg_file_settings pg_config".split()
 )
+# Those that members of pg_read_all_stats may read as well.
+FOR_STATISTICS = frozenset(("pg_backend_memory_contexts", "pg_shmem_allocations"))
 
 
 def kind_of(each: Object) -> str:

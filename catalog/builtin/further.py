@@ -5,7 +5,8 @@ Counters that Foreshore does not keep are 0, as in a PostgreSQL that was just st
 
 from collections.abc import Callable, Iterable, Iterator
 
-from foreshore.catalog.builtin import granted, statistics
+from foreshore.catalog.builtin import information_schema, statistics
+from foreshore.catalog.builtin.conformance import CONFORMANCE, build_settings
 from foreshore.catalog.builtin.further_columns import STANDARD_VIEWS, SYSTEM_VIEWS
 from foreshore.catalog.builtin.policies import policy_view_rows
 from foreshore.catalog.builtin.relation import (
@@ -14,6 +15,7 @@ from foreshore.catalog.builtin.relation import (
     Row,
     nothing,
 )
+from foreshore.catalog.builtin.usage import described_types
 from foreshore.constraint import Unique
 
 Rows = Callable[[IntrospectionSnapshot], Iterable[Row]]
@@ -35,6 +37,7 @@ def system_relations() -> Iterator[Declaration]:
         "pg_stat_ssl": _live("pg_stat_ssl"),
         "pg_stat_progress_copy": _live("pg_stat_progress_copy"),
         "pg_policies": policy_view_rows,
+        "pg_config": build_settings,
     }
     for name, (oid, columns) in SYSTEM_VIEWS.items():
         yield Declaration(oid, "pg_catalog", name, columns, rows.get(name, nothing))
@@ -44,7 +47,9 @@ def standard_relations() -> Iterator[Declaration]:
     """Yield the relations of the information schema; any of their columns may be NULL."""
     rows: dict[str, Rows] = {
         "constraint_table_usage": _constraint_table_usage,
-        **granted.INFORMATION_SCHEMA,
+        "data_type_privileges": described_types(information_schema.ROWS.__getitem__),
+        **information_schema.ROWS,
+        **CONFORMANCE,
     }
     for name, (oid, columns) in STANDARD_VIEWS.items():
         nullable = columns.replace(" text", " varchar").replace(",", "?,").rstrip() + "?"

@@ -290,6 +290,28 @@ SYSTEM_VIEWS: dict[str, tuple[int, str]] = {
         12327,
         "umid oid?, srvid oid?, srvname name?, umuser oid?, usename name?, umoptions text[]?",
     ),
+    "pg_backend_memory_contexts": (
+        12138,
+        "name text?, ident text?, parent text?, level int4?, total_bytes int8?, total_nblocks "
+        "int8?, free_bytes int8?, free_chunks int8?, used_bytes int8?",
+    ),
+    "pg_config": (12130, "name text?, setting text?"),
+    "pg_file_settings": (
+        12110,
+        "sourcefile text?, sourceline int4?, seqno int4?, name text?, setting text?, applied "
+        "bool?, error text?",
+    ),
+    "pg_shmem_allocations": (12134, "name text?, off int8?, size int8?, allocated_size int8?"),
+    "pg_statistic": (
+        2619,
+        "starelid oid, staattnum int2, stainherit bool, stanullfrac float4, stawidth int4, "
+        "stadistinct float4, stakind1 int2, stakind2 int2, stakind3 int2, stakind4 int2, "
+        "stakind5 int2, staop1 oid, staop2 oid, staop3 oid, staop4 oid, staop5 oid, stacoll1 "
+        "oid, stacoll2 oid, stacoll3 oid, stacoll4 oid, stacoll5 oid, stanumbers1 float4[]?, "
+        "stanumbers2 float4[]?, stanumbers3 float4[]?, stanumbers4 float4[]?, stanumbers5 "
+        "float4[]?, stavalues1 text?, stavalues2 text?, stavalues3 text?, stavalues4 text?, "
+        "stavalues5 text?",
+    ),
 }
 
 STANDARD_VIEWS: dict[str, tuple[int, str]] = {
@@ -483,5 +505,65 @@ STANDARD_VIEWS: dict[str, tuple[int, str]] = {
         13478,
         "view_catalog name, view_schema name, view_name name, table_catalog name, "
         "table_schema name, table_name name",
+    ),
+    "_pg_foreign_data_wrappers": (
+        13507,
+        "oid oid, fdwowner oid, fdwoptions text[], foreign_data_wrapper_catalog name, "
+        "foreign_data_wrapper_name name, authorization_identifier name, "
+        "foreign_data_wrapper_language text",
+    ),
+    "_pg_foreign_servers": (
+        13519,
+        "oid oid, srvoptions text[], foreign_server_catalog name, foreign_server_name name, "
+        "foreign_data_wrapper_catalog name, foreign_data_wrapper_name name, "
+        "foreign_server_type text, foreign_server_version text, authorization_identifier name",
+    ),
+    "_pg_foreign_table_columns": (
+        13498,
+        "nspname name, relname name, attname name, attfdwoptions text[]",
+    ),
+    "_pg_foreign_tables": (
+        13532,
+        "foreign_table_catalog name, foreign_table_schema name, foreign_table_name name, "
+        "ftoptions text[], foreign_server_catalog name, foreign_server_name name, "
+        "authorization_identifier name",
+    ),
+    "_pg_user_mappings": (
+        13545,
+        "oid oid, umoptions text[], umuser oid, authorization_identifier name, "
+        "foreign_server_catalog name, foreign_server_name name, srvowner name",
+    ),
+    "collation_character_set_applicability": (
+        13270,
+        "collation_catalog name, collation_schema name, collation_name name, "
+        "character_set_catalog name, character_set_schema name, character_set_name name",
+    ),
+    "data_type_privileges": (
+        13488,
+        "object_catalog name, object_schema name, object_name name, object_type text, "
+        "dtd_identifier name",
+    ),
+    "sql_features": (
+        13391,
+        "feature_id text, feature_name text, sub_feature_id text, sub_feature_name text, "
+        "is_supported text, is_verified_by text, comments text",
+    ),
+    "sql_implementation_info": (
+        13396,
+        "implementation_info_id text, implementation_info_name text, integer_value int4, "
+        "character_value text, comments text",
+    ),
+    "sql_parts": (
+        13401,
+        "feature_id text, feature_name text, is_supported text, is_verified_by text, comments text",
+    ),
+    "sql_sizing": (
+        13406,
+        "sizing_id int4, sizing_name text, supported_value int4, comments text",
+    ),
+    "view_column_usage": (
+        13468,
+        "view_catalog name, view_schema name, view_name name, table_catalog name, "
+        "table_schema name, table_name name, column_name name",
     ),
 }

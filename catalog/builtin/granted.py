@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from foreshore.catalog import acl
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
+from foreshore.catalog.builtin.standard_routines import routine_name
 from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
 from foreshore.catalog.rights import grants_on, members_of, roles_with_rights_of
 from foreshore.catalog.state import is_system
@@ -138,6 +139,36 @@ def usage_rights(shows: Shows) -> Callable[[IntrospectionSnapshot], Iterator[Row
     return rows
 
 
+def type_rights(shows: Shows) -> Callable[[IntrospectionSnapshot], Iterator[Row]]:
+    """Return the rows of udt_privileges: of composite types; their `TYPE USAGE`."""
+
+    def rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+        for item, _ in snapshot.composites:
+            for right in _rights(grants_on(item), item.owner):
+                if shows(snapshot, right.grant):
+                    yield {
+                        **_row(snapshot, right),
+                        "udt_catalog": snapshot.database,
+                        "udt_schema": snapshot.name(item.schema),
+                        "udt_name": item.name,
+                        "privilege_type": "TYPE USAGE",
+                    }
+
+    return rows
+
+
+def routine_rights(shows: Shows) -> Callable[[IntrospectionSnapshot], Iterator[Row]]:
+    """Return the rows of routine_privileges."""
+
+    def rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+        for item in snapshot.database_items:
+            for right in _rights(grants_on(item), item.owner) if item.is_function else ():
+                if shows(snapshot, right.grant):
+                    yield {**_row(snapshot, right), **routine_name(snapshot, item)}
+
+    return rows
+
+
 def enabled_roles(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the roles whose rights the session's role has."""
     for id in sorted(_enabled(snapshot)):
@@ -177,6 +208,10 @@ INFORMATION_SCHEMA = {
     "role_column_grants": column_rights(_to_roles),
     "usage_privileges": usage_rights(_to_anybody),
     "role_usage_grants": usage_rights(_to_roles),
+    "udt_privileges": type_rights(_to_anybody),
+    "role_udt_grants": type_rights(_to_roles),
+    "routine_privileges": routine_rights(_to_anybody),
+    "role_routine_grants": routine_rights(_to_roles),
     "enabled_roles": enabled_roles,
     "applicable_roles": applicable_roles,
     "administrable_role_authorizations": administrable_roles,

@@ -11,39 +11,31 @@ from foreshore.catalog.builtin.relation import (
     nothing,
 )
 from foreshore.catalog.builtin.shown import Shown
+from foreshore.catalog.builtin.standard_routines import ROUTINES
+from foreshore.catalog.builtin.standard_types import (
+    INTEGER_BITS,
+    TYPES,
+    domain_checks,
+    type_columns,
+)
+from foreshore.catalog.builtin.usage import USAGE
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import SYSTEM_SCHEMAS
 from foreshore.constraint import Unique
+from foreshore.expr.functions.text import quote_ident as quoted
 from foreshore.expr.split import columns_used
-from foreshore.types import ColumnType, RelationDesc, SqlType
+from foreshore.types import RelationDesc
 
 _SYSTEM_SCHEMAS = frozenset(each.name for each in SYSTEM_SCHEMAS)
 _TABLE_TYPES = {"table": "BASE TABLE", "view": "VIEW"}
-_INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
-_FLOAT_BITS = {"float4": 24, "float8": 53}
-_DATETIME = frozenset(("time", "timestamp", "timestamptz"))
 
 
 def relations() -> Iterator[Declaration]:
     """Yield the relations of the schema."""
-    rows: dict[str, Callable[[IntrospectionSnapshot], Iterable[Row]]] = {
-        "character_sets": _character_sets,
-        "tables": _tables,
-        "columns": _columns,
-        "schemata": _schemata,
-        "sequences": _sequences,
-        "views": _views,
-        "table_constraints": _table_constraints,
-        "key_column_usage": _key_column_usage,
-        "constraint_column_usage": _constraint_column_usage,
-        "referential_constraints": foreign_keys.referential_constraints,
-        "information_schema_catalog_name": _catalog_name,
-        **granted.INFORMATION_SCHEMA,
-    }
     for name, (oid, columns) in INFORMATION_SCHEMA.items():
         # Its domains are over varchar, name, int4 and timestamptz.
         nullable = columns.replace(" text", " varchar").replace(",", "?,").rstrip() + "?"
-        yield Declaration(oid, "information_schema", name, nullable, rows.get(name, nothing))
+        yield Declaration(oid, "information_schema", name, nullable, ROWS.get(name, nothing))
 
 
 def _character_sets(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -109,7 +101,7 @@ def _columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "column_name": column,
                 "ordinal_position": i + 1,
                 "column_default": None if stored else default,
-                **_type_columns(snapshot, type),
+                **type_columns(snapshot, type),
                 "dtd_identifier": str(i + 1),
                 "is_self_referencing": "NO",
                 **_identity(snapshot, item, column, i),
@@ -155,7 +147,7 @@ def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "sequence_schema": snapshot.name(item.schema),
                 "sequence_name": item.name,
                 "data_type": str(found.type),
-                "numeric_precision": _INTEGER_BITS[found.type.name],
+                "numeric_precision": INTEGER_BITS[found.type.name],
                 "numeric_precision_radix": 2,
                 "numeric_scale": 0,
                 "start_value": str(found.start),
@@ -164,49 +156,6 @@ def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "increment": str(found.increment),
                 "cycle_option": "YES" if found.cycle else "NO",
             }
-
-
-def _type_columns(snapshot: IntrospectionSnapshot, column: ColumnType) -> Row:
-    type, named = column.type, column.type.element or column.type
-    item = None if named.defined is None else snapshot.state.item_with(named.defined.oid)
-    schema = "pg_catalog" if item is None else snapshot.name(item.schema)
-    name = named.name if item is None else item.name
-    kind = str(type) if item is None else "USER-DEFINED"
-    return {
-        "is_nullable": "YES" if column.nullable else "NO",
-        "data_type": "ARRAY" if type.element else kind,
-        **_precision(type),
-        "udt_catalog": snapshot.database,
-        "udt_schema": schema,
-        "udt_name": f"_{name}" if type.element else name,
-    }
-
-
-def _precision(type: SqlType) -> Row:
-    if type.name in ("varchar", "bpchar"):
-        octets = type.length * 4 if type.length else 1_073_741_824
-        return {"character_maximum_length": type.length, "character_octet_length": octets}
-    if type.name in ("text", "name"):
-        return {"character_octet_length": 1_073_741_824}
-    if type.name in _INTEGER_BITS:
-        bits = _INTEGER_BITS[type.name]
-        return {"numeric_precision": bits, "numeric_precision_radix": 2, "numeric_scale": 0}
-    if type.name in _FLOAT_BITS:
-        return {"numeric_precision": _FLOAT_BITS[type.name], "numeric_precision_radix": 2}
-    if type.name in ("numeric", "number"):
-        declared = type.length is not None
-        return {
-            "numeric_precision": type.length,
-            "numeric_precision_radix": 10,
-            "numeric_scale": type.scale if declared else None,
-        }
-    if type.name in _DATETIME:
-        return {"datetime_precision": 6 if type.length is None else type.length}
-    if type.name == "date":
-        return {"datetime_precision": 0}
-    if type.name == "interval":
-        return {"datetime_precision": 6}
-    return {}
 
 
 def _schemata(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -310,3 +259,47 @@ def _constraint_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def _catalog_name(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     yield {"catalog_name": snapshot.database}
+
+
+def _check_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    shown = Shown(snapshot)
+    yield from domain_checks(snapshot)
+    for item, named, constraint in snapshot.own_constraints:
+        if not isinstance(constraint, Unique) and shown.owned(item):
+            yield {
+                **_check_names(snapshot, item, named.name),
+                "check_clause": f"(({constraint.text}))",
+            }
+    for item in snapshot.own_items:
+        if item.type == "table" and shown.owned(item):
+            desc = snapshot.desc_of(item.id)
+            for i, column in enumerate(desc.columns, 1):
+                if not column.nullable:
+                    name = f"{snapshot.oid(item.schema)}_{item.oid}_{i}_not_null"
+                    clause = f"{quoted(desc.names[i - 1])} IS NOT NULL"
+                    yield {**_check_names(snapshot, item, name), "check_clause": clause}
+
+
+def _check_names(snapshot: IntrospectionSnapshot, item: Item, name: str) -> Row:
+    row = _constraint_names(snapshot, item, name)
+    return {key: row[key] for key in row if key.startswith("constraint")}
+
+
+ROWS: dict[str, Callable[[IntrospectionSnapshot], Iterable[Row]]] = {
+    "character_sets": _character_sets,
+    "tables": _tables,
+    "columns": _columns,
+    "schemata": _schemata,
+    "sequences": _sequences,
+    "views": _views,
+    "table_constraints": _table_constraints,
+    "check_constraints": _check_constraints,
+    "key_column_usage": _key_column_usage,
+    "constraint_column_usage": _constraint_column_usage,
+    "referential_constraints": foreign_keys.referential_constraints,
+    "information_schema_catalog_name": _catalog_name,
+    **granted.INFORMATION_SCHEMA,
+    **ROUTINES,
+    **TYPES,
+    **USAGE,
+}

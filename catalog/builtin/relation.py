@@ -17,7 +17,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, NamedConstraint, Role, Schema
 from foreshore.catalog.state import State
 from foreshore.constraint import Constraint, Unique, is_implied
-from foreshore.domain import Domain
+from foreshore.domain import Domain, DomainCheck
 from foreshore.expr.ir import Column
 from foreshore.ids import FIRST_BUILTIN, GlobalId, global_id, number_of
 from foreshore.index_key import DEFAULT, IndexKey
@@ -162,6 +162,15 @@ class IntrospectionSnapshot:
     def domain_of(self, id: GlobalId) -> Domain | None:
         """Return a domain, None for another type."""
         return self.planned[id].domain
+
+    def domain_checks(self, item: Item) -> tuple[DomainCheck, ...]:
+        """Return the checks that a domain has of its own, beside those of its base."""
+        domain = self.domain_of(item.id)
+        inherited: set[str] = set()
+        for id in item.depends_on:
+            base = self.planned[id].domain
+            inherited |= {check.name for check in base.checks} if base else set()
+        return tuple(each for each in domain.checks if each.name not in inherited) if domain else ()
 
     def structure_of(self, id: GlobalId) -> SqlType | None:
         """Return the structure of a type of records, lists or maps, None for another type."""

@@ -7,8 +7,9 @@ import msgspec
 from foreshore.catalog import acl
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Cluster, Database, Item, Role, Schema, Secret
-from foreshore.catalog.predefined import DATABASE_OWNER, EVERYWHERE
+from foreshore.catalog.predefined import DATABASE_OWNER, EVERYWHERE, id_of
 from foreshore.catalog.rights import (
+    FOR_STATISTICS,
     FOR_SUPERUSERS,
     grants_on,
     kind_of,
@@ -62,7 +63,9 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 yield from _entries(state, each.oid, position, grants)
     for builtin in snapshot.builtins:
         if builtin.name not in FOR_SUPERUSERS:
-            yield {"oid": builtin.oid, "position": 0, "grantee": 0, "rights": "r"}
+            only = builtin.name in FOR_STATISTICS
+            grantee = state.objects[id_of("pg_read_all_stats")].oid if only else 0
+            yield {"oid": builtin.oid, "position": 0, "grantee": grantee, "rights": "r"}
 
 
 def _everywhere(state: State, each: Database | Schema | Secret | Cluster | Item) -> Iterator[Row]:

@@ -21,7 +21,7 @@ class Shown:
     def __init__(self, snapshot: IntrospectionSnapshot) -> None:
         role = snapshot.role
         self._items = snapshot.own_items
-        self._all = role is None or role.superuser
+        self.all = role is None or role.superuser
         own = frozenset() if role is None else roles_with_rights_of(snapshot.state, role)
         self._roles, self._grantees = own, own | {PUBLIC}
         given = {letter for letter in "rawd" if own & EVERYWHERE[("table", _NAMES[letter])]}
@@ -39,7 +39,11 @@ class Shown:
 
     def owned(self, item: Item) -> bool:
         """Return whether the role has the rights of an item's owner."""
-        return self._all or item.owner in self._roles
+        return self.all or item.owner in self._roles
+
+    def granted(self, item: Item) -> bool:
+        """Return whether the role has a right on a type or function, or is its owner."""
+        return self.owned(item) or self._has(grants_on(item))
 
     def column(self, item: Item, position: int) -> bool:
         """Return whether the role has a right on the column at a position, from 1."""
@@ -58,7 +62,7 @@ class Shown:
     def schema(self, schema: Schema) -> bool:
         """Return whether the role owns a schema or has a right on it."""
         return (
-            self._all
+            self.all
             or schema.owner in self._roles
             or bool(self._everywhere)
             or self._has(grants_on(schema))

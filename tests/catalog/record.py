@@ -63,6 +63,11 @@ AGGREGATES = """
 SELECT aggfnoid::oid, aggkind, aggnumdirectargs, aggtransfn::oid, aggfinalfn::oid, aggsortop,
   aggtranstype, agginitval FROM pg_aggregate WHERE aggfnoid::oid = ANY (%(functions)s) ORDER BY 1"""
 
+FEATURES = """
+SELECT feature_id, feature_name, sub_feature_id, sub_feature_name, is_supported = 'YES'
+FROM information_schema.sql_features ORDER BY feature_id COLLATE "C", sub_feature_id COLLATE "C"
+"""
+
 DESCRIPTIONS = """
 SELECT classoid, objoid, description FROM pg_description WHERE objsubid = 0 AND (
   classoid = 'pg_proc'::regclass AND objoid = ANY (%(functions)s)
@@ -121,6 +126,7 @@ def main(postgresql: str, foreshore: str) -> None:
             ("amops", MEMBERS),
         ):
             _write(name, theirs.execute(query, types).fetchall())
+        _write("sql_features", theirs.execute(FEATURES).fetchall())
         listed = {"functions": functions, "operators": operators, "casts": casts}
         oids = {name: [columns[0] for columns in rows] for name, rows in listed.items()}
         _write("descriptions", theirs.execute(DESCRIPTIONS, {**oids, **types}).fetchall())
