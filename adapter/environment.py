@@ -49,7 +49,6 @@ from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.checkpoint.store import saved_dataflows
 from foreshore.compute.controller.controller import ComputeController
-from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.protocol import CheckpointStatus
@@ -60,6 +59,7 @@ from foreshore.errors import (
     QueryCanceled,
 )
 from foreshore.ids import GlobalId, is_user, number_of
+from foreshore.processes.launch import Launcher
 from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob

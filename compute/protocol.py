@@ -1,6 +1,6 @@
 """The protocol between the environment and its replicas: commands and responses.
 
-A message is a msgspec struct with a tag, followed by Arrow tables (`foreshore.compute.transport`
+A message is a msgspec struct with a tag, followed by Arrow tables (`foreshore.processes.transport`
 encodes both as frames). A replica receives its dataflows, snapshots of their imports as of one
 time, and from then on, as `Feed`, every later update of the imported shards. It reports the
 frontiers and contents of its exports.
@@ -18,16 +18,13 @@ from foreshore.compute.span import Span
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
+from foreshore.processes.messages import Hello, Message
 from foreshore.refresh import Refresh
 from foreshore.sizes import bytes_of
 
 STATUS_SECONDS = 5.0  # the interval of status reports
 PEEK_WINDOW = 4  # parts of an answer that are sent before one is known to have been taken
 TICK_SECONDS = {"spark": 1.0}
-
-
-class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message"):
-    """A command or a response."""
 
 
 # --- what a dataflow is --------------------------------------------------------------------
@@ -77,13 +74,6 @@ class DataflowDescription(msgspec.Struct, frozen=True):
 
 
 # --- commands ------------------------------------------------------------------------------
-
-
-class Hello(Message, frozen=True):
-    """The first message of a connection: `secret` authorizes the sender. Nothing else is read."""
-
-    secret: str
-    replica: str
 
 
 class CreateInstance(Message, frozen=True):
@@ -237,7 +227,7 @@ class Peek(Message, frozen=True):
     index: GlobalId | None = None
     keys: tuple[tuple[Literal, ...], ...] | None = None
     snapshots: tuple[InputSnapshot, ...] = ()
-    indexes: dict[GlobalId, GlobalId] = {}
+    indexes: dict[GlobalId, GlobalId] = msgspec.field(default_factory=dict)
     span: Span | None = None
     bulk: BulkChoice | None = None
     memory: int | None = None

@@ -32,12 +32,12 @@ from foreshore import blocking
 from foreshore.adapter.environment import Environment
 from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
-from foreshore.compute.controller.launch import Launcher
-from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.replica.main import start as start_replica
-from foreshore.compute.scratch import remove_abandoned
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
-from foreshore.lifeline import standard_input_ends
+from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.launch import Launcher
+from foreshore.processes.lifeline import standard_input_ends
+from foreshore.processes.scratch import remove_abandoned
 from foreshore.server import key_file as key_files
 from foreshore.server.admission.authenticator import Authenticator
 from foreshore.server.configuration import Configuration

@@ -17,8 +17,6 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.controller.history import Entry, History
-from foreshore.compute.controller.link import ReplicaLink
-from foreshore.compute.outbox import are_large
 from foreshore.compute.protocol import (
     ArrangementStatus,
     CheckpointStatus,
@@ -29,7 +27,6 @@ from foreshore.compute.protocol import (
     Feed,
     InitializationComplete,
     InputSnapshot,
-    Message,
     OperatorStatus,
     Peek,
     Response,
@@ -37,9 +34,12 @@ from foreshore.compute.protocol import (
     Status,
 )
 from foreshore.compute.replica.inputs import describe
-from foreshore.compute.transport import Connection, Tables, encode_frame
 from foreshore.errors import CollectionCorrupted, DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
+from foreshore.processes.link import Link
+from foreshore.processes.messages import Message
+from foreshore.processes.outbox import are_large
+from foreshore.processes.transport import Connection, Tables, encode_frame
 from foreshore.storage.controller import ListenEvent, Snapshot
 from foreshore.update import Timestamp
 
@@ -112,7 +112,7 @@ class Replica:
     """One replica of a cluster."""
 
     name: str
-    link: ReplicaLink
+    link: Link[Response]
     instance: CreateInstance
     connection: Connection[Response] | None = None
     uppers: dict[GlobalId, Timestamp] = field(default_factory=dict)

@@ -12,8 +12,6 @@ from typing import Any
 from foreshore.compute.checkpoint.manifest import prefix_of
 from foreshore.compute.controller.cluster import Cluster, Prepared, Replica, engine_of
 from foreshore.compute.controller.input_holds import compact_sinks
-from foreshore.compute.controller.launch import AddressLauncher, Launcher
-from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.controller.maintained import Dataflow
 from foreshore.compute.controller.peeks import Peeks
 from foreshore.compute.controller.responses import Responses
@@ -27,9 +25,11 @@ from foreshore.compute.protocol import (
     Response,
     StageStatus,
 )
-from foreshore.compute.transport import Connection
 from foreshore.errors import DuplicateObject, UndefinedObject
 from foreshore.ids import GlobalId
+from foreshore.processes.launch import AddressLauncher, Launcher
+from foreshore.processes.link import Link
+from foreshore.processes.transport import Connection
 from foreshore.storage.controller import StorageController
 from foreshore.update import Timestamp
 
@@ -119,9 +119,10 @@ class Clusters:
         if name in owner.replicas:
             raise DuplicateObject(f'cluster replica "{cluster}.{name}" already exists')
         instance = owner.instance if size is None else self._instance(size, options or {})
-        link = ReplicaLink(
+        link: Link[Response] = Link(
             f"{cluster}.{name}",
             self._launcher if address is None else AddressLauncher(address),
+            Response,
             lambda connection: self._connected(owner, replica, connection),
             lambda message, tables: self._responses.deliver(replica, message, tables),
             lambda: self._lost(owner, replica),

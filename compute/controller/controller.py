@@ -32,13 +32,11 @@ from foreshore.compute.controller.clusters import Clusters
 from foreshore.compute.controller.error_log import ErrorStore, NothingKept
 from foreshore.compute.controller.feeds import Feeds
 from foreshore.compute.controller.hydration import Capabilities, hydration_snapshots, take_snapshots
-from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.mirrors import Mirrors
 from foreshore.compute.controller.moves import Moves
 from foreshore.compute.controller.outputs import Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
-from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.controller.readiness import Readiness, resumed
 from foreshore.compute.controller.refresh_costs import RefreshCost
 from foreshore.compute.controller.refreshes import Refreshes, readable_imports
@@ -65,6 +63,8 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.ids import GlobalId, global_id
+from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.launch import Launcher
 from foreshore.refresh import Refresh
 from foreshore.storage.controller import (
     ReadCapability,

@@ -25,10 +25,10 @@ from foreshore.compute.protocol import (
 from foreshore.compute.replica.inputs import describe_rows
 from foreshore.compute.result import KEPT_BYTES, Result, one_batch
 from foreshore.compute.span import Span
-from foreshore.compute.transport import Tables
 from foreshore.errors import DatabaseError, DataError, UndefinedObject
 from foreshore.expr.ir import Finishing, Literal, Relation
 from foreshore.ids import GlobalId
+from foreshore.processes.transport import Tables
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import Timestamp
 

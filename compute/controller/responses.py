@@ -21,9 +21,9 @@ from foreshore.compute.protocol import (
     Status,
     SubscribeResponse,
 )
-from foreshore.compute.transport import Tables
 from foreshore.errors import DataCorrupted, OutOfMemory
 from foreshore.ids import GlobalId
+from foreshore.processes.transport import Tables
 from foreshore.update import Timestamp
 
 OFTEN = 3  # consecutive failures of a step before readers fail

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from foreshore.compute.bulk.spark_files import TaskFile, rows_of_files, scratch_of, write_rows
 from foreshore.compute.hydrate.lend import SparkLender
-from foreshore.compute.scratch import Scratch
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.service import SparkService
 from foreshore.errors import Unavailable
+from foreshore.processes.scratch import Scratch
 from foreshore.storage.key_ranges import KeyRange, merge_range, ranges_of
 from foreshore.storage.trace import Batch
 from foreshore.update import Timestamp

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from foreshore.compute.scratch import Scratch
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.service import SparkService
+from foreshore.processes.scratch import Scratch
 from foreshore.storage.inspection import BatchCheck, Checked, Runner
 
 TASK_BYTES = 256 << 20  # of files, that a task reads one after the other

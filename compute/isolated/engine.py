@@ -24,11 +24,11 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.finish import whole
-from foreshore.compute.scratch import Scratch
 from foreshore.errors import DatabaseError, QueryCanceled, Unavailable
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import physical_bytes
+from foreshore.processes.scratch import Scratch
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.isolated.worker")
 MOST_IDLE = 1

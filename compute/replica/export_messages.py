@@ -16,7 +16,6 @@ from foreshore.compute.output import Output
 from foreshore.compute.protocol import (
     DataflowDescription,
     IndexExport,
-    Message,
     SinkExport,
     SinkUpdates,
     SubscribeExport,
@@ -26,6 +25,7 @@ from foreshore.compute.replica.correction import difference
 from foreshore.compute.replica.inputs import Contents, conform, moved
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
+from foreshore.processes.messages import Message
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)

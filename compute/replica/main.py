@@ -18,10 +18,10 @@ from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.protocol import Command
 from foreshore.compute.replica.instance import ENGINES, EngineFactory, load_embedded
 from foreshore.compute.replica.replica import Replica
-from foreshore.compute.scratch import Scratch, remove_abandoned
-from foreshore.compute.socket_path import short_path
-from foreshore.compute.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection
-from foreshore.lifeline import standard_input_ends
+from foreshore.processes.lifeline import standard_input_ends
+from foreshore.processes.scratch import Scratch, remove_abandoned
+from foreshore.processes.socket_path import short_path
+from foreshore.processes.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection
 
 logger = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import Instance
 from foreshore.compute.result import sized
-from foreshore.compute.transport import Tables
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
 from foreshore.memory import giving_back
+from foreshore.processes.transport import Tables
 
 
 class PendingPeeks:

@@ -25,7 +25,6 @@ from foreshore.compute.protocol import (
     CreateDataflow,
     CreateInstance,
     Feed,
-    Hello,
     InitializationComplete,
     LimitMemory,
     MergeTimes,
@@ -43,11 +42,12 @@ from foreshore.compute.replica.reconcile import Wanted, catch_up, fits, missed
 from foreshore.compute.replica.registry import Registry
 from foreshore.compute.replica.reports import Reports
 from foreshore.compute.replica.scheduler import Scheduler
-from foreshore.compute.transport import (
+from foreshore.ids import GlobalId
+from foreshore.processes.messages import Hello
+from foreshore.processes.transport import (
     Connection,
     Tables,
 )
-from foreshore.ids import GlobalId
 from foreshore.storage.local_files import LocalFiles
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,6 @@ from foreshore.compute.protocol import (
     Command,
     DataflowStatus,
     Frontiers,
-    Message,
     OperatorStatus,
     Response,
     StageStatus,
@@ -23,8 +22,9 @@ from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.indexes import arrangement_status
 from foreshore.compute.replica.instance import Instance
 from foreshore.compute.replica.registry import Registry
-from foreshore.compute.transport import Connection, Tables
 from foreshore.ids import GlobalId
+from foreshore.processes.messages import Message
+from foreshore.processes.transport import Connection, Tables
 from foreshore.update import Timestamp
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from foreshore.compute.spark.java import find_java, jars, version_text
 from foreshore.errors import Unavailable
-from foreshore.tied_process import start_tied
+from foreshore.processes.tied_process import start_tied
 
 logger = logging.getLogger(__name__)
 

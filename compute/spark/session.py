@@ -25,7 +25,7 @@ from foreshore.compute.spark.java import find_java, flags, jars
 from foreshore.compute.spark.options import LOOPBACK, SparkOptions, driver_host
 from foreshore.compute.spark.package import add_package
 from foreshore.errors import Unavailable
-from foreshore.tied_process import start_tied
+from foreshore.processes.tied_process import start_tied
 
 DUMP_SECONDS = 300.0  # in which a JVM writes an archive when it ends
 

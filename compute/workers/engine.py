@@ -44,7 +44,6 @@ from foreshore.compute.protocol import DataflowDescription, IndexExport, Operato
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.replica.linear import is_linear
-from foreshore.compute.transport import Tables
 from foreshore.compute.workers.index import GatheredIndex, OwnersOf
 from foreshore.compute.workers.messages import (
     Cancel,
@@ -66,6 +65,7 @@ from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.lowered import check_lowered
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
+from foreshore.processes.transport import Tables
 from foreshore.types import ColumnType, arrow_type
 from foreshore.update import Timestamp, encode_schema
 

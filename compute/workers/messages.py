@@ -10,9 +10,10 @@ from typing import TypeAlias
 import msgspec
 
 from foreshore.compute.engine import ArrangementSize
-from foreshore.compute.protocol import DataflowDescription, Failure, Message, OperatorWork
+from foreshore.compute.protocol import DataflowDescription, Failure, OperatorWork
 from foreshore.compute.span import Span
 from foreshore.ids import GlobalId
+from foreshore.processes.messages import Message
 
 Size: TypeAlias = tuple[int, int, int]  # updates, runs and bytes of an index
 

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from foreshore.compute.protocol import Message
-from foreshore.compute.transport import Tables
 from foreshore.compute.workers.messages import Reply
 from foreshore.compute.workers.wire import Wire
 from foreshore.errors import Unavailable
+from foreshore.processes.messages import Message
+from foreshore.processes.transport import Tables
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.workers.main")
 

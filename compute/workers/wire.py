@@ -1,9 +1,9 @@
 """Blocking sockets between the processes of one replica.
 
 `Wire` carries messages with Arrow tables between the replica and a worker, as the frames of
-`compute/transport.py`. `packed` and `unpacked` make Arrow IPC streams of updates in words, for the
-sockets between workers. The words of strings are numbers of the sender's interner, so the strings
-go along.
+`foreshore/processes/transport.py`. `packed` and `unpacked` make Arrow IPC streams of updates in
+words, for the sockets between workers. The words of strings are numbers of the sender's interner,
+so the strings go along.
 """
 
 import socket
@@ -19,8 +19,8 @@ import pyarrow as pa
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.convert import int64_array
 from foreshore.compute.flow.intern import Interner
-from foreshore.compute.protocol import Message
-from foreshore.compute.transport import Tables, decode_tables, encode_frame
+from foreshore.processes.messages import Message
+from foreshore.processes.transport import Tables, decode_tables, encode_frame
 
 _PREFIX = struct.Struct("<III")
 _SMALL = 1 << 16  # bytes that are sent at once

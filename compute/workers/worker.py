@@ -23,7 +23,6 @@ from foreshore.compute.memory_limit import MemoryBudget, MemoryLimitExceeded
 from foreshore.compute.output import Output
 from foreshore.compute.peek import failure_of
 from foreshore.compute.protocol import Failure, IndexExport
-from foreshore.compute.transport import Tables
 from foreshore.compute.workers.mesh import Channel, Mesh, PeerFailed
 from foreshore.compute.workers.messages import (
     Cancel,
@@ -47,6 +46,7 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
+from foreshore.processes.transport import Tables
 from foreshore.types import SqlType
 from foreshore.update import decode_schema
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.compute.controller.launch import Launcher
+from foreshore.processes.launch import Launcher
 from tests.adapter.harness import TestEnvironment
 from tests.compute.in_process import InProcessLauncher
 

@@ -16,9 +16,9 @@ from foreshore.adapter.client import Completed, CopyOut, Execution, Rows, Startu
 from foreshore.adapter.environment import Environment
 from foreshore.adapter.session.session import Session
 from foreshore.clock import SystemClock
-from foreshore.compute.controller.launch import Launched, Launcher
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
+from foreshore.processes.launch import Launched, Launcher
 from foreshore.storage.controller import StorageController
 from foreshore.storage.read_holds import DEFAULT_LAG_MS
 from foreshore.text import format_text

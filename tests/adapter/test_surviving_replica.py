@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.compute.transport import SECRET_VARIABLE
+from foreshore.processes.transport import SECRET_VARIABLE
 from foreshore.storage.backup import back_up, restore
 from tests.adapter.harness import TestEnvironment, until
 from tests.compute.runtime.test_reconcile import replica_at

@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from foreshore import blocking
-from foreshore.compute.controller.launch import Launched
 from foreshore.compute.engine import Engine
-from foreshore.compute.outbox import Outbox
 from foreshore.compute.protocol import Command, Response
 from foreshore.compute.replica.instance import ENGINES, EngineFactory
 from foreshore.compute.replica.replica import Replica
-from foreshore.compute.transport import Connection
+from foreshore.processes.launch import Launched
+from foreshore.processes.outbox import Outbox
+from foreshore.processes.transport import Connection
 
 SECRET = "known to both ends as they are one"
 

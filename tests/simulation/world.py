@@ -29,12 +29,12 @@ from foreshore.adapter.environment import Environment
 from foreshore.adapter.session.session import Session
 from foreshore.clock import ManualClock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.controller.launch import Launched
 from foreshore.compute.protocol import Command, Response
 from foreshore.compute.replica.replica import Replica
-from foreshore.compute.transport import Connection
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
+from foreshore.processes.launch import Launched
+from foreshore.processes.transport import Connection
 from foreshore.storage import wal
 from foreshore.storage.blob import FileBlob, sync_file
 from foreshore.storage.consensus import Committed, Consensus, MemoryConsensus, Mismatch, Versioned

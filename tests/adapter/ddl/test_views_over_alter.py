@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from foreshore.compute.controller.launch import Launcher
-from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.errors import QueryCanceled
+from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.launch import Launcher
 from tests.adapter.harness import TestEnvironment, until
 
 HISTORY = "WITH (RETAIN HISTORY FOR '1h')"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.errors import DatabaseError, OutOfDisk
+from foreshore.processes.child_process import ProcessLauncher
 from foreshore.sql.plan import FRESHNESS_DESC
 from tests.adapter.harness import TestEnvironment, told
 from tests.adapter.introspection.troubled_engine import troubled_engine

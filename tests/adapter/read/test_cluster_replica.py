@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foreshore.compute.controller.process import ProcessLauncher
+from foreshore.processes.child_process import ProcessLauncher
 from tests.adapter.harness import TestEnvironment, in_environment, until
 
 INDEXED = "SELECT n FROM v WHERE k = 1"  # from an arrangement

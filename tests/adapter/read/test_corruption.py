@@ -12,12 +12,12 @@ import pytest
 
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Replica
-from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.controller.peeks import PeekRequest
-from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.errors import CollectionCorrupted
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
+from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.launch import Launcher
 from tests.adapter.harness import TestEnvironment, until
 from tests.storage.test_corrupt_shard import DAMAGES
 

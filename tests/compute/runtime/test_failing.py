@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.controller.cluster import Replica
-from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.engine import ERRORS, output_schema
 from foreshore.compute.protocol import DataflowStatus, Frontiers, SinkExport, SinkUpdates, Status
 from foreshore.errors import DatabaseError, UndefinedObject
+from foreshore.processes.link import Link
 from tests.compute.runtime.harness import (
     KV_SCHEMA,
     Environment,
@@ -38,7 +38,7 @@ class ScriptedReplicas:
         self.cluster = env.compute.clusters["c"]
 
     def add(self, name: str) -> None:
-        link = cast(ReplicaLink, SimpleNamespace(name=name))
+        link = cast("Link[Any]", SimpleNamespace(name=name))
         replica = Replica(name, link, self.cluster.instance)
         replica.task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
         self.cluster.replicas[name] = replica

@@ -8,11 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from foreshore.compute import outbox
-from foreshore.compute.outbox import Outbox, take
-from foreshore.compute.protocol import Command, Feed, Message
-from foreshore.compute.transport import Connection, Tables, encode_frame
+from foreshore.compute.protocol import Command, Feed
 from foreshore.ids import GlobalId
+from foreshore.processes import outbox
+from foreshore.processes.messages import Message
+from foreshore.processes.outbox import Outbox, take
+from foreshore.processes.transport import Connection, Tables, encode_frame
 
 ROWS = outbox.LARGE // 8 + 1
 U1 = GlobalId("u1")

@@ -8,21 +8,21 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.controller.cluster import Cluster, Replica
-from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
-from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.protocol import (
     CancelPeek,
     CreateInstance,
     Failure,
-    Message,
     PeekPartTaken,
     PeekResponse,
     Response,
 )
 from foreshore.compute.result import Result
-from foreshore.compute.transport import Connection
 from foreshore.errors import DatabaseError
+from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.link import Link
+from foreshore.processes.messages import Message
+from foreshore.processes.transport import Connection
 from tests.compute.runtime.harness import KV_SCHEMA, run, table
 
 (U1,) = table("u1")
@@ -47,7 +47,9 @@ async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
     """Return a cluster of connected replicas, all asked peek number 1."""
     cluster = Cluster("c", CreateInstance("embedded", {}), lambda _: pytest.fail("not asked for"))
     for name in names:
-        link = ReplicaLink(name, ProcessLauncher(), lambda _: None, lambda *_: None, lambda: None)
+        link: Link[Response] = Link(
+            name, ProcessLauncher(), Response, lambda _: None, lambda *_: None, lambda: None
+        )
         connection = cast(Connection[Response], SilentConnection())
         cluster.replicas[name] = Replica(name, link, cluster.instance, connection)
     peeks = Peeks()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.compute.controller.link import ReplicaLink
-from foreshore.compute.controller.process import ProcessLauncher
-from foreshore.compute.scratch import Scratch
+from foreshore.compute.protocol import Response
+from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.link import Link
+from foreshore.processes.scratch import Scratch
 from tests.compute.runtime.harness import run
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -41,7 +42,9 @@ async def _cancelled(task: "asyncio.Task[None]") -> None:
 def test_link_cancelled_during_start_leaves_no_process() -> None:
     async def scenario() -> None:
         launcher = Remembering()
-        link = ReplicaLink("r", launcher, lambda _: None, lambda *_: None, lambda: None)
+        link: Link[Response] = Link(
+            "r", launcher, Response, lambda _: None, lambda *_: None, lambda: None
+        )
         task = asyncio.create_task(link.run())
         await asyncio.sleep(0)  # the start is running on a thread
         await _cancelled(task)
@@ -76,7 +79,9 @@ def test_a_spare_process_that_nobody_gets_is_ended() -> None:
 def test_a_link_that_is_cancelled_ends_its_process() -> None:
     async def scenario() -> None:
         launcher = Remembering()
-        link = ReplicaLink("r", launcher, lambda _: None, lambda *_: None, lambda: None)
+        link: Link[Response] = Link(
+            "r", launcher, Response, lambda _: None, lambda *_: None, lambda: None
+        )
         task = asyncio.create_task(link.run())
         while link.pid is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -89,7 +94,9 @@ def test_a_link_that_is_cancelled_ends_its_process() -> None:
 def test_a_process_that_ends_is_started_again() -> None:
     async def scenario() -> None:
         launcher = Remembering()
-        link = ReplicaLink("r", launcher, lambda _: None, lambda *_: None, lambda: None)
+        link: Link[Response] = Link(
+            "r", launcher, Response, lambda _: None, lambda *_: None, lambda: None
+        )
         task = asyncio.create_task(link.run())
         while len(launcher.processes) < 3:
             if launcher.processes:
@@ -111,8 +118,13 @@ def test_replica_is_connected_below_a_directory_with_a_long_path(
 
     async def scenario() -> None:
         connected = asyncio.Event()
-        link = ReplicaLink(
-            "r", ProcessLauncher(), lambda _: connected.set(), lambda *_: None, lambda: None
+        link: Link[Response] = Link(
+            "r",
+            ProcessLauncher(),
+            Response,
+            lambda _: connected.set(),
+            lambda *_: None,
+            lambda: None,
         )
         task = asyncio.create_task(link.run())
         await connected.wait()

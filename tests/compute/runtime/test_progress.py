@@ -3,11 +3,11 @@
 import pytest
 
 from foreshore.compute.controller.cluster import Cluster, Replica
-from foreshore.compute.controller.link import ReplicaLink
-from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.protocol import CreateInstance, DataflowStatus, Response, Status
 from foreshore.compute.replica.progress import SILENT_SECONDS, Progress, progress_of
-from foreshore.compute.transport import Connection
+from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.link import Link
+from foreshore.processes.transport import Connection
 from tests.compute.runtime.harness import id_
 
 U1 = id_("u1")
@@ -29,7 +29,9 @@ def replica(
     starts: int = 1,
     engine: str = "embedded",
 ) -> Replica:
-    link = ReplicaLink(name, ProcessLauncher(), lambda _: None, lambda *_: None, lambda: None)
+    link: Link[Response] = Link(
+        name, ProcessLauncher(), Response, lambda _: None, lambda *_: None, lambda: None
+    )
     link.starts = starts
     connection = Connection[Response](Response, lambda *_: None, lambda _: None)
     return Replica(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.compute.transport import SCRATCH_VARIABLE, SECRET_VARIABLE
+from foreshore.processes.transport import SCRATCH_VARIABLE, SECRET_VARIABLE
 from tests.compute.runtime.harness import (
     Environment,
     counts_of,

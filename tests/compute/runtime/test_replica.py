@@ -23,10 +23,8 @@ from foreshore.compute.protocol import (
     DataflowDescription,
     Feed,
     Frontiers,
-    Hello,
     InitializationComplete,
     InputSnapshot,
-    Message,
     Peek,
     PeekResponse,
     Status,
@@ -38,9 +36,10 @@ from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.instance import ENGINES
 from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.compute.replica.replica import Replica
-from foreshore.compute.transport import Connection
 from foreshore.errors import OutOfMemory, Unavailable
 from foreshore.ids import GlobalId
+from foreshore.processes.messages import Hello, Message
+from foreshore.processes.transport import Connection
 from foreshore.update import Timestamp, encode_schema
 from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, rows, run, table
 

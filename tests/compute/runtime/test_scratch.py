@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.compute.scratch import PREFIX, Scratch, remove_abandoned
+from foreshore.processes.scratch import PREFIX, Scratch, remove_abandoned
 
 HOLDER = """
 import sys, time
-from foreshore.compute.scratch import Scratch
+from foreshore.processes.scratch import Scratch
 scratch = Scratch()
 (scratch.path / "spilled").write_bytes(b"some")
 print(scratch.path, flush=True)

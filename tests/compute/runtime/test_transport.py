@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.compute import transport
-from foreshore.compute.protocol import Command, Feed, Frontiers, Hello, Message, Response
-from foreshore.compute.transport import Connection, FrameError, Frames, encode_frame
+from foreshore.compute.protocol import Command, Feed, Frontiers, Response
 from foreshore.ids import GlobalId
+from foreshore.processes import transport
+from foreshore.processes.messages import Hello, Message
+from foreshore.processes.transport import Connection, FrameError, Frames, encode_frame
 from tests.effort import examples
 
 U1 = GlobalId("u1")

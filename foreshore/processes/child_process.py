@@ -15,14 +15,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from foreshore import blocking
-from foreshore.compute.controller.launch import Launched
-from foreshore.compute.outbox import Outbox
-from foreshore.compute.protocol import Response
-from foreshore.compute.scratch import Scratch
-from foreshore.compute.socket_path import short_path
-from foreshore.compute.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection
+from foreshore.processes.launch import Launched
+from foreshore.processes.outbox import Outbox
+from foreshore.processes.scratch import Scratch
+from foreshore.processes.socket_path import short_path
+from foreshore.processes.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class ChildProcess:
     secret: str
     exited: asyncio.Event
 
-    async def connect(self, connection: Connection[Response]) -> None:
+    async def connect(self, connection: Connection[Any]) -> None:
         """Connect as soon as it listens, or return when it has ended."""
         connection.outbox = Outbox(Path(self.path).parent)
         loop = asyncio.get_running_loop()

@@ -11,10 +11,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from foreshore.compute.protocol import Response
-from foreshore.compute.transport import SECRET_VARIABLE, Connection
+from foreshore.processes.transport import SECRET_VARIABLE, Connection
 
 
 class Launched(Protocol):
@@ -32,7 +31,7 @@ class Launched(Protocol):
     def exited(self) -> asyncio.Event:
         """Return the event that is set when the replica ends."""
 
-    async def connect(self, connection: Connection[Response]) -> None:
+    async def connect(self, connection: Connection[Any]) -> None:
         """Connect as soon as it listens; return without a connection if it ends before."""
 
 
@@ -52,7 +51,7 @@ class Remote:
     pid: None = None
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def connect(self, connection: Connection[Response]) -> None:
+    async def connect(self, connection: Connection[Any]) -> None:
         """Connect at once, or raise OSError."""
         host, _, port = self.address.rpartition(":")
         loop = asyncio.get_running_loop()

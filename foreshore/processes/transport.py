@@ -32,8 +32,8 @@ import msgspec
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.compute.outbox import Outbox, are_large, take
-from foreshore.compute.protocol import Hello, Message
+from foreshore.processes.messages import Hello, Message
+from foreshore.processes.outbox import Outbox, are_large, take
 from foreshore.update import decode_schema, encode_schema
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,14 @@
+"""What all messages between two Foreshore processes share, and the first one of a connection."""
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message"):
+    """A command or a response."""
+
+
+class Hello(Message, frozen=True):
+    """The first message of a connection: `secret` authorizes the sender. Nothing else is read."""
+
+    secret: str
+    replica: str  # the receiver's name
