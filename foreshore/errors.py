@@ -227,6 +227,10 @@ class DependentObjectsStillExist(UserError):
     sqlstate = "2BP01"
 
 
+class InvalidCursorState(UserError):
+    sqlstate = "24000"
+
+
 class InvalidCursorName(UserError):
     sqlstate = "34000"
 

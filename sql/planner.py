@@ -39,6 +39,7 @@ from foreshore.sql.bind.session import bind_session
 from foreshore.sql.bind.subscribe import bind_advance, bind_create_subscription, bind_subscribe
 from foreshore.sql.bind.writes import copy, copy_files
 from foreshore.sql.bind.writes.copy_options import check_forced_columns, copy_options
+from foreshore.sql.bind.writes.current_of import with_cursor_tables
 from foreshore.sql.bind.writes.locking import bind_lock_table, locked_below
 from foreshore.sql.bind.writes.with_changes import bind_change, queries_of_with, with_changes
 from foreshore.sql.catalog_reader import CatalogReader
@@ -271,7 +272,8 @@ def _declare(planning: Planning, tree: ast.DeclareStatement) -> Declare:
     if isinstance(plan, Subscribe) and "scroll" in options:
         raise FeatureNotSupported("DECLARE SCROLL CURSOR over SUBSCRIBE is not supported")
     scroll = True if "scroll" in options else False if "no scroll" in options else None
-    return Declare(tree.name, plan, tree.hold, scroll, "binary" in options)
+    found = Declare(tree.name, plan, tree.hold, scroll, "binary" in options)
+    return with_cursor_tables(planning, tree, found)
 
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:

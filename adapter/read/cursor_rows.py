@@ -127,6 +127,13 @@ class CursorRows:
         for rows in self._rows.parts(len(self._starts) - 1):
             self._starts.append(self._starts[-1] + rows)
 
+    async def current(self) -> pa.RecordBatch | None:
+        """Return the row on which the cursor is, None before the first and behind the last."""
+        if not 0 < self._place <= self._known:
+            return None
+        rows = [batch async for batch in self.between(self._place, self._place)]
+        return rows[0]
+
     # --- reading -------------------------------------------------------------------------------
 
     async def between(self, first: int, last: int) -> AsyncIterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import InternalError, ReadOnlySqlTransaction
 from foreshore.expr.scalars import Replace
-from foreshore.ids import temporary_schema
+from foreshore.ids import GlobalId, temporary_schema
 from foreshore.isolation import Isolation, isolation_of
 from foreshore.settings import BOUNDED_STALENESS, VERSION, milliseconds, split_names
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from foreshore.adapter.write.stage import Staging
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
-    from foreshore.ids import GlobalId
     from foreshore.notifications import Inbox
     from foreshore.session_variables import Variables
 
@@ -247,6 +246,11 @@ class StatementContext(Struct, frozen=True, eq=False):
                 return self.variables["mz_version"]
             case "sequence":
                 return self._of_sequence(*details)
+            case "current_of":
+                id, column, *cursor = details
+                portals = self.sessions[self.pid].portals
+                called = self.planner.reader().state.item(id).name
+                return portals.current(":".join(cursor), GlobalId(id), called, int(column))
             case "current_setting_or_null" | "current_setting":
                 variable = ":".join(details)
                 require_visible(self.planner.state, self.role, variable)

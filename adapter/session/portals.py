@@ -25,10 +25,20 @@ from foreshore.errors import (
     DuplicateCursor,
     FeatureNotSupported,
     InvalidCursorName,
+    InvalidCursorState,
     NoActiveSqlTransaction,
     ObjectNotInPrerequisiteState,
 )
-from foreshore.sql.plan import CloseCursor, Declare, Fetch, Select, WritePlan
+from foreshore.expr.datum import from_array
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import (
+    CloseCursor,
+    CursorTable,
+    Declare,
+    Fetch,
+    Select,
+    WritePlan,
+)
 from foreshore.types import Datum, RelationDesc, arrow_type
 
 if TYPE_CHECKING:
@@ -53,6 +63,14 @@ class BoundPortal:
     failed: bool = False  # a FETCH failed, so nobody knows which rows come next
     created: int = 0  # microseconds since 1970
     desc: RelationDesc | None = None
+    tables: Sequence[CursorTable] = ()  # whose rows WHERE CURRENT OF may change
+    row: pa.RecordBatch | None = None  # the row on which the cursor is, with hidden columns
+    locks: bool = False  # FOR UPDATE and similar
+
+    @property
+    def streams(self) -> bool:
+        """Whether it is a cursor over SUBSCRIBE."""
+        return self.result is not None and self.result.source.streaming
 
     @property
     def changes(self) -> bool:
@@ -89,6 +107,38 @@ class Portals(dict[str, BoundPortal]):
                 raise DuplicateCursor(f'cursor "{portal.name}" already exists')
             old.close()
         self[portal.name] = portal
+
+    def current(self, name: str, table: GlobalId, called: str, column: int) -> Datum:
+        """Return a key column of the row of a table on which a cursor is.
+
+        `called` is the name of the table. Raises InvalidCursorName or InvalidCursorState.
+        """
+        portal = self.get(name)
+        if portal is None:
+            raise InvalidCursorName(f'cursor "{name}" does not exist')
+        if not isinstance(portal.statement.plan, Declare | Select) or portal.streams:
+            raise InvalidCursorState(f'cursor "{name}" is not a SELECT query')
+        if portal.held:
+            raise InvalidCursorState(f'cursor "{name}" is held from a previous transaction')
+        found = next((each for each in portal.tables if each.table == table), None)
+        if found is None and portal.locks:
+            raise InvalidCursorState(
+                f'cursor "{name}" does not have a FOR UPDATE/SHARE reference to table "{called}"'
+            )
+        if found is not None and not found.key:
+            raise InvalidCursorState(
+                f'cursor "{name}" has multiple FOR UPDATE/SHARE references to table "{called}"'
+            )
+        if found is None or column not in found.key:
+            raise InvalidCursorState(
+                f'cursor "{name}" is not a simply updatable scan of table "{called}"'
+            )
+        if portal.row is None:
+            raise InvalidCursorState(f'cursor "{name}" is not positioned on a row')
+        assert portal.result is not None
+        place = found.places[found.key.index(column)]
+        type = portal.result.desc.columns[place].type
+        return from_array(portal.row.column(place), type)[0]
 
     def close(self, name: str) -> None:
         """Close a portal, if there is one."""
@@ -145,7 +195,9 @@ async def declare(session: "Session", context: StatementContext, plan: Declare) 
         scroll=scroll,
         binary=plan.binary,
         created=context.coordinator.clock.now() * 1000,
-        desc=result.desc,
+        desc=_shown(result.desc, plan.hidden),
+        tables=plan.tables,
+        locks=isinstance(plan.query, Select) and plan.query.locking is not None,
     )
     return Completed("DECLARE CURSOR")
 
@@ -165,7 +217,14 @@ async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> O
         raise
     if plan.move:
         return Completed(f"MOVE {count}")
-    return Selected(result.desc, BatchSource(rows), "FETCH", portal.binary)
+    desc = portal.desc or result.desc
+    return Selected(desc, BatchSource(rows), "FETCH", portal.binary)
+
+
+def _shown(desc: RelationDesc, hidden: int) -> RelationDesc:
+    """Return the columns of a cursor without its last ones, which are hidden."""
+    width = len(desc.names) - hidden
+    return RelationDesc(desc.names[:width], desc.columns[:width], origins=desc.origins[:width])
 
 
 async def _fetched(plan: Fetch, portal: BoundPortal, result: Selected) -> tuple[Result, int]:
@@ -178,7 +237,10 @@ async def _fetched(plan: Fetch, portal: BoundPortal, result: Selected) -> tuple[
     if not isinstance(source, CursorRows):
         source = CursorRows(source, scroll=portal.scroll is not False)
         portal.result = replace(result, source=source)
-    return await _rows_at(plan, source, result.desc)
+    found = await _rows_at(plan, source, portal.desc or result.desc)
+    if portal.tables:
+        portal.row = await source.current()
+    return found
 
 
 def _may_begin(portal: BoundPortal) -> bool:
@@ -200,8 +262,9 @@ async def _rows_at(plan: Fetch, source: CursorRows, desc: RelationDesc) -> tuple
     first, last = await source.moved(plan.direction, plan.count)
     rows = _no_rows(desc)
     if not plan.move:
+        width = len(desc.names)
         async for batch in source.between(first, last):
-            await _add(rows, batch)
+            await _add(rows, batch.select(range(width)) if batch.num_columns > width else batch)
     return rows, abs(last - first) + 1 if first else 0
 
 

@@ -183,13 +183,20 @@ class MergeStatement(Syntax):
     recursive: bool | MutualRecursion = False
 
 
+class CurrentOf(Syntax):
+    """WHERE CURRENT OF a cursor."""
+
+    cursor: str
+    at: int
+
+
 class UpdateStatement(Syntax):
     """UPDATE."""
 
     table: TableRef
     assignments: tuple[Assignment, ...]
     from_: tuple[FromItem, ...]
-    where: Expression | None
+    where: Expression | CurrentOf | None
     returning: tuple[Target, ...]
     ctes: "tuple[CommonTable | ChangingTable, ...]" = ()
     recursive: bool | MutualRecursion = False
@@ -200,7 +207,7 @@ class DeleteStatement(Syntax):
 
     table: TableRef
     using: tuple[FromItem, ...]
-    where: Expression | None
+    where: Expression | CurrentOf | None
     returning: tuple[Target, ...]
     ctes: "tuple[CommonTable | ChangingTable, ...]" = ()
     recursive: bool | MutualRecursion = False

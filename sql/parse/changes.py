@@ -177,11 +177,12 @@ class ChangeParser(ObjectParser):
         where = self._where()
         return ast.DeleteStatement(table, using, where, self._returning())
 
-    def _where(self) -> ast.Expression | None:
+    def _where(self) -> ast.Expression | ast.CurrentOf | None:
         if not self.accept("where"):
             return None
         if self.at_words("current", "of"):
-            self.unsupported("WHERE CURRENT OF")
+            self.expect("current", "of")
+            return ast.CurrentOf(*self.name_at())
         return self.expression()
 
     def _merge(self) -> ast.MergeStatement:

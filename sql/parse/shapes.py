@@ -178,7 +178,7 @@ def _places(statement: ast.StatementSyntax) -> list[ast.ParameterRef]:
     return found
 
 
-def _condition(expr: ast.Expression | None, found: list[ast.ParameterRef]) -> None:
+def _condition(expr: ast.Expression | ast.CurrentOf | None, found: list[ast.ParameterRef]) -> None:
     """Add the parameters that are compared with columns, in comparisons that all have to hold."""
     match expr:
         case ast.Connective(kind="and", args=args):

@@ -102,6 +102,20 @@ class Declare:
     hold: bool
     scroll: bool | None = None  # None: neither SCROLL nor NO SCROLL
     binary: bool = False
+    tables: "tuple[CursorTable, ...]" = ()
+    hidden: int = 0  # the last columns, which are not shown: of keys
+
+
+@dataclass(frozen=True, slots=True)
+class CursorTable:
+    """A table whose row UPDATE or DELETE ... WHERE CURRENT OF a cursor may change.
+
+    The `key` columns of the table are at `places` of the cursor's rows.
+    """
+
+    table: GlobalId
+    key: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,13 @@ _WEAK = ("access share", "row share", "row exclusive")
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class Source:
     """An item of FROM: a relation, a query, or an item without lockable rows."""
 
     name: str | None
     of: ItemView | ast.Query | OneOf["function", "join", "WITH query"]
     nullable: bool  # whether it is on the nullable side of an outer join
+    columns: tuple[str, ...] = ()  # names that FROM gives to the first columns of a relation
 
 
 def bind_locking_query(
@@ -140,7 +141,7 @@ def _with_key(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[in
     body = query.body
     if not isinstance(body, ast.Select) or len(body.from_) != 1:
         return None
-    (source,) = _sources(planning, body.from_, _names_of(query), nullable=False)
+    (source,) = sources_in(planning, body.from_, names_of(query), nullable=False)
     ref = body.from_[0]
     if not (isinstance(source.of, ItemView) and isinstance(ref, ast.TableRef)):
         return None
@@ -173,8 +174,8 @@ def _tables(planning: Planning, query: ast.Query) -> tuple[GlobalId, ...]:
 
 
 def _named(
-    sources: list[_Source], clause: ast.LockingClause, name: tuple[str, ...], at: int
-) -> _Source:
+    sources: list[Source], clause: ast.LockingClause, name: tuple[str, ...], at: int
+) -> Source:
     if len(name) > 1:
         raise SyntaxError_(
             f"{clause.strength} must specify unqualified relation names", position=at + 1
@@ -193,7 +194,7 @@ def _named(
     )
 
 
-def _ids(planning: Planning, source: _Source, strength: str) -> Iterator[GlobalId]:
+def _ids(planning: Planning, source: Source, strength: str) -> Iterator[GlobalId]:
     if source.nullable and not isinstance(source.of, str):
         raise FeatureNotSupported(
             f"{strength} cannot be applied to the nullable side of an outer join"
@@ -221,7 +222,7 @@ def locked_below(planning: Planning, query: ast.Query) -> frozenset[GlobalId]:
     return frozenset(found)
 
 
-def _sources_of(planning: Planning, query: ast.Query) -> Iterator[_Source]:
+def _sources_of(planning: Planning, query: ast.Query) -> Iterator[Source]:
     stack: list[object] = [query]
     while stack:
         match stack.pop():
@@ -230,37 +231,39 @@ def _sources_of(planning: Planning, query: ast.Query) -> Iterator[_Source]:
             case ast.SetOperation(inputs=inputs):
                 stack.extend(inputs)
             case ast.Select(from_=items):
-                yield from _sources(planning, items, _names_of(query), nullable=False)
+                yield from sources_in(planning, items, names_of(query), nullable=False)
 
 
-def _names_of(query: ast.Query) -> frozenset[str]:
+def names_of(query: ast.Query) -> frozenset[str]:
+    """Return the names of the queries of WITH."""
     return frozenset(each.name for each in query.ctes)
 
 
-def _sources(
+def sources_in(
     planning: Planning, items: tuple[ast.FromItem, ...], ctes: frozenset[str], *, nullable: bool
-) -> Iterator[_Source]:
+) -> Iterator[Source]:
+    """Yield the items of FROM, those of joins by themselves."""
     for item in items:
         match item:
             case ast.TableRef(name=name) if len(name) == 1 and name[0] in ctes:
-                yield _Source(item.alias or name[0], "WITH query", nullable)
+                yield Source(item.alias or name[0], "WITH query", nullable)
             case ast.TableRef(name=name):
                 with located(item.at):
                     found = planning.catalog.resolve_item(name)
-                yield _Source(item.alias or name[-1], found, nullable)
+                yield Source(item.alias or name[-1], found, nullable, item.columns)
             case ast.SubqueryRef(query=ast.ShowStatement()):
-                yield _Source(item.alias, "function", nullable)
+                yield Source(item.alias, "function", nullable)
             case ast.SubqueryRef(query=ast.Query() as query):
-                yield _Source(item.alias, query, nullable)
+                yield Source(item.alias, query, nullable)
             case ast.FunctionRef():
-                yield _Source(item.alias, "function", nullable)
+                yield Source(item.alias, "function", nullable)
             case ast.JoinRef(kind=kind):
                 left = nullable or kind in ("right", "full")
                 right = nullable or kind in ("left", "full")
                 if item.alias is not None:
-                    yield _Source(item.alias, "join", nullable)
-                yield from _sources(planning, (item.left,), ctes, nullable=left)
-                yield from _sources(planning, (item.right,), ctes, nullable=right)
+                    yield Source(item.alias, "join", nullable)
+                yield from sources_in(planning, (item.left,), ctes, nullable=left)
+                yield from sources_in(planning, (item.right,), ctes, nullable=right)
 
 
 # The rights of which one suffices to lock a table in a mode, and in all other modes.

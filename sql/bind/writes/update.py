@@ -19,6 +19,7 @@ from foreshore.sql.bind.side_effects import (
 )
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import Link, keys_of, linked, links_within
+from foreshore.sql.bind.writes.current_of import condition_of_current
 from foreshore.sql.bind.writes.row_security import TargetRows, new_row_checks, reads_target
 from foreshore.sql.bind.writes.target import assigned_columns, returning_over, row_of, target_table
 from foreshore.sql.plan import Delete, Update
@@ -31,7 +32,7 @@ def _matching_rows(
     item: ItemView,
     ref: ast.TableRef,
     others: tuple[ast.FromItem, ...],
-    where: ast.Expression | None,
+    where: ast.Expression | ast.CurrentOf | None,
     table: Relation,
 ) -> tuple[Relation, Scope, list[Link]]:
     """Return the rows of `table` that WHERE selects, joined with those of `others`.
@@ -57,7 +58,10 @@ def _matching_rows(
     relation = part.relation
     if where is None:
         return relation, scope, []
-    condition = ExpressionBinder(planning, scope, Clause("WHERE")).condition(where)
+    if isinstance(where, ast.CurrentOf):
+        condition = condition_of_current(item, where)
+    else:
+        condition = ExpressionBinder(planning, scope, Clause("WHERE")).condition(where)
     links = [linked(item, 0, source, at, (condition,)) for at, source in sources]
     links += links_within(item, relation, condition)
     return filtered(relation, condition), scope, links
