@@ -17,6 +17,7 @@ from foreshore.adapter.files.audit import Audit
 from foreshore.adapter.files.progress import Copies
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
+from foreshore.adapter.sources.ingestion import Ingestion
 from foreshore.adapter.subscribe.changelogs import Changelogs
 from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
 from foreshore.adapter.transaction.catalog_commit import CatalogCommits, has_shard, subscription_ids
@@ -44,6 +45,7 @@ from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
 from foreshore.notifications import Channels
+from foreshore.processes.launch import Launcher
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.decoded_files import DecodedFiles
 from foreshore.storage.oracle import TimestampOracle
@@ -71,6 +73,7 @@ class Coordinator:
     sequences: Sequences
     errors: ViewErrors
     capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]]
+    ingest: Launcher
 
     def __post_init__(self) -> None:
         self.started = self.clock.now() * 1000  # microseconds since 1970
@@ -93,6 +96,7 @@ class Coordinator:
         self.changelogs = Changelogs(self)
         self.view_handoff = ViewHandoff(self)
         self.catalog_commits = CatalogCommits(self)
+        self.ingestion = Ingestion(self, self.ingest)
         self.resizes = PendingReplicas(self.compute, lambda id: id in self.state.objects)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
         self._answering: tuple[State | None, frozenset[str]] = (None, frozenset())

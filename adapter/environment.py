@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -59,6 +60,7 @@ from foreshore.errors import (
     QueryCanceled,
 )
 from foreshore.ids import GlobalId, is_user, number_of
+from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
 from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.rewrite.full_names import dotted
@@ -74,6 +76,7 @@ from foreshore.update import EMPTY, Timestamp
 logger = logging.getLogger(__name__)
 
 ORACLE_KEY = "oracle"
+INGEST_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.ingest.main")
 THREADS = 4
 
 
@@ -101,6 +104,7 @@ class Environment:
         engine_options: Mapping[str, str] | None = None,
         lag_ms: int = DEFAULT_LAG_MS,
         launcher: Launcher | None = None,
+        ingest: Launcher | None = None,
     ) -> "Environment":
         """Open the database in `storage`: its catalog, times, clusters and dataflows."""
         if storage.exists(CATALOG_SHARD):
@@ -152,6 +156,7 @@ class Environment:
             sequences=sequences,
             errors=errors,
             capabilities=capabilities,
+            ingest=ingest or ProcessLauncher(INGEST_COMMAND),
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         storage.corruptions.name = lambda id: _called(coordinator.state, id)
@@ -199,6 +204,7 @@ class Environment:
             AuditRetention(coordinator).run(),
         )
         self._tasks += [*map(loop.create_task, loops), self._sweeping]
+        await coordinator.ingestion.open()
         coordinator.check_consistency()
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
@@ -248,6 +254,7 @@ class Environment:
         self.coordinator.loop_latency.close()
         self._sweeping.cancel()  # the next start drops the rest
         await self.coordinator.catalog_commits.settled()
+        await self.coordinator.ingestion.close()
         self.coordinator.changelogs.close()
         try:
             await self.coordinator.sequences.close()

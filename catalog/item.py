@@ -18,6 +18,7 @@ from foreshore.network_policy import NetworkRule
 from foreshore.policy import PolicyOf
 from foreshore.privileges import Grant, open_to_all
 from foreshore.refresh import Refresh
+from foreshore.source_spec import Feed
 from foreshore.types import SqlType
 
 ItemType = OneOf[
@@ -296,6 +297,9 @@ class Item(Granted, frozen=True):
     # Of a policy: what it is for. Its table is its schema's, and it is dropped with it.
     policy: PolicyOf | msgspec.UnsetType = msgspec.UNSET
 
+    # Of a table that a source writes, which is shown as a source: what it gets.
+    feed: Feed | msgspec.UnsetType = msgspec.UNSET
+
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
@@ -317,7 +321,7 @@ class Item(Granted, frozen=True):
     @property
     def kind(self) -> str:
         """Return the word for the item in messages."""
-        return self.type
+        return "source" if self.feed else self.type
 
     @property
     def is_type(self) -> bool:

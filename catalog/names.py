@@ -287,12 +287,12 @@ class Names:
             raise UndefinedObject(f'{kind} "{parts[-1]}" does not exist', sqlstate=code)
         if isinstance(found, Builtin) or is_system(found.id):
             raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
-        if found.type != kind and not (altered and kind == "table" and found.type in _AS_TABLES):
+        if found.kind != kind and not (altered and kind == "table" and found.type in _AS_TABLES):
             raise WrongObjectType(
                 f'"{found.name}" is not {with_article(kind)}',
                 hint=None
                 if altered
-                else f"Use DROP {found.type.upper()} to remove {with_article(found.type)}.",
+                else f"Use DROP {found.kind.upper()} to remove {with_article(found.kind)}.",
             )
         return found
 

@@ -193,6 +193,8 @@ class Reader(Names, ABC):
         if is_system(found.id):
             return ItemView(found.id, "builtin", name, planned.desc, oid=found.oid)
         view = ItemView(found.id, found.type, name, planned.desc, oid=found.oid)
+        if found.feed:
+            return replace(view, kind="source", source=found.feed.spec)
         match found.type:
             case "index" | "type" | "domain" | "function" | "policy":
                 return replace(view, desc=_NO_COLUMNS)

@@ -56,6 +56,7 @@ from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, global_id, is_temporary
 from foreshore.privileges import RIGHTS
 from foreshore.refresh import Refresh
+from foreshore.source_spec import Feed
 from foreshore.types import TYPES
 
 if TYPE_CHECKING:
@@ -240,6 +241,7 @@ class Transaction:
         memory_limit: int | None = None,
         arguments: tuple[str, ...] | None = None,
         part_of: GlobalId | None = None,
+        feed: Feed | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
@@ -282,6 +284,7 @@ class Transaction:
                 keeps_digits=True,
                 arguments=msgspec.UNSET if arguments is None else arguments,
                 part_of=part_of or msgspec.UNSET,
+                feed=feed or msgspec.UNSET,
                 grants=grants,
             )
         )

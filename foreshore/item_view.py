@@ -10,6 +10,7 @@ from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.policy import PolicyView, Securing
 from foreshore.sequence import Generated, Sequence
+from foreshore.source_spec import SourceSpec
 from foreshore.types import RelationDesc
 
 ItemKind = OneOf[
@@ -19,6 +20,7 @@ ItemKind = OneOf[
     "index",
     "sequence",
     "subscription",
+    "source",
     "type",
     "domain",
     "function",
@@ -79,6 +81,8 @@ class ItemView:
     # Of a view over tables with row-level security: its relation in a given zone, as its owner or
     # who reads it sees the tables.
     for_reader: Callable[[str, Securing], Relation] | None = None
+    # Of a relation that a source writes: nothing for its parts, else what it reads.
+    source: SourceSpec | None = None
     # Of a table with row-level security: its policies for a role, None: for the current one. None
     # if the role sees all rows.
     policies: Callable[[str | None], tuple[PolicyView, ...] | None] | None = None

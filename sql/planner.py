@@ -23,6 +23,7 @@ from foreshore.sql.bind.definitions import (
     roles,
     secrets,
     sequence,
+    sources,
     structured_types,
     table,
     table_as,
@@ -182,6 +183,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return secrets.bind_create_secret(planning, tree)
         case ast.AlterSecretStatement():
             return secrets.bind_alter_secret(planning, tree)
+        case ast.CreateSourceStatement():
+            return sources.bind_create_source(planning, tree)
+        case ast.CreateFedTableStatement():
+            return sources.bind_create_fed_table(planning, tree)
         case ast.CreateSequenceStatement():
             return sequence.bind_create_sequence(planning, tree)
         case ast.AlterSequenceStatement():

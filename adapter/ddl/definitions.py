@@ -20,11 +20,13 @@ from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     CreateDomain,
     CreateEnum,
+    CreateFedTable,
     CreateFunction,
     CreateIndex,
     CreateMaterializedView,
     CreatePolicy,
     CreateSequence,
+    CreateSource,
     CreateStructured,
     CreateSubscription,
     CreateTable,
@@ -45,6 +47,8 @@ Defining: TypeAlias = (
     | CreateStructured
     | CreateFunction
     | CreatePolicy
+    | CreateSource
+    | CreateFedTable
 )
 ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateTable: "table",
@@ -58,6 +62,8 @@ ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateStructured: "type",
     CreateFunction: "function",
     CreatePolicy: "policy",
+    CreateSource: "table",
+    CreateFedTable: "table",
 }
 
 
@@ -110,6 +116,8 @@ def planned_as(
             return Planned(desc, query.relation, needs=needs)
         case CreateSubscription(query=query, needs=needs):
             return Planned(query.desc, query.relation, needs=needs)
+        case CreateSource(desc=desc) | CreateFedTable(desc=desc):
+            return Planned(desc, None)
         case CreateDomain(domain=domain):
             return Planned(RelationDesc((), ()), domain=domain)
         case CreateFunction(function=function):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from foreshore.activity import TableActivity
+from foreshore.adapter.introspection.source_rows import source_statistics, source_statuses
 from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.rights.roles import visible_settings
 from foreshore.adapter.session.context import StatementContext
@@ -355,6 +356,8 @@ def _transaction_activity(context: StatementContext) -> Iterator[Row]:
 
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
+    "mz_source_statuses": source_statuses,
+    "mz_source_statistics": source_statistics,
     "pg_hba_file_rules": _connection_rules,
     "pg_stat_activity": _activity,
     "pg_stat_ssl": _encryption,

@@ -51,6 +51,12 @@ def _named(check: Checker, plan: Any) -> None:
     check.create_in(plan.name)
 
 
+def _source(check: Checker, plan: plans.CreateSource) -> None:
+    for name in (plan.name, *(part.name for part in plan.parts)):
+        check.create_in(name)
+    check.create_on_cluster(plan.cluster)
+
+
 def _type(check: Checker, plan: plans.CreateDomain | plans.CreateStructured) -> None:
     check.create_in(plan.name)
     check.use_types(plan.depends_on)
@@ -410,6 +416,8 @@ RULES: Mapping[type, Rule] = {
     plans.CommentPolicy: _policy,
     plans.SetRowSecurity: _policy,
     plans.CreateSecret: _named,
+    plans.CreateSource: _source,
+    plans.CreateFedTable: _named,
     plans.AlterSecret: _alter_secret,
     plans.CreateEnum: _named,
     plans.CreateDomain: _type,

@@ -285,6 +285,7 @@ class CatalogCommits:
                 if has_shard(each):
                     await coordinator.downgrade(each.id, each.since or time)
                 await coordinator.maintain(each, Beginning(each.since or time))
+        await coordinator.ingestion.follow(made.created, made.dropped)
         for item in made.moved:
             await coordinator.view_handoff.hand_over(item)
         for item in made.reassigned:

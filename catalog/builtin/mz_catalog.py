@@ -30,6 +30,7 @@ from foreshore.catalog.builtin.mz_rows import (
     schema_rows,
     secret_rows,
     session_rows,
+    source_rows,
     storage_size_rows,
     subscription_rows,
     table_rows,
@@ -382,7 +383,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "privilege_type text",
         shown_privileges,
     ),
-    # There are no external sources and sinks; tools join with these relations all the same.
+    # There are no sinks and connections; tools join with these relations all the same.
     (
         "mz_catalog",
         "mz_connections",
@@ -395,7 +396,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "id text, oid oid, schema_id text, name text, type text, connection_id text?, size text?,"
         "envelope_type text?, key_format text?, value_format text?, cluster_id text?,"
         "owner_id text, create_sql text?",
-        _none,
+        source_rows,
     ),
     (
         "mz_catalog",

@@ -115,6 +115,8 @@ def relations() -> Iterator[Declaration]:
         "mz_storage_shards": _shards,
         "mz_timezone_abbreviations": _zone_abbreviations,
         "mz_timezone_names": _zone_names,
+        "mz_source_statuses": live("mz_source_statuses"),
+        "mz_source_statistics": live("mz_source_statistics"),
     }
     number = FIRST_OID
     for schema, declared in (("mz_catalog", _CATALOG), ("mz_internal", _INTERNAL)):

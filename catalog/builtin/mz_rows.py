@@ -12,6 +12,7 @@ from foreshore.catalog.builtin.function_texts import arguments_of, definition_of
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
 from foreshore.ids import is_temporary
+from foreshore.source_spec import PROGRESS, Feed
 from foreshore.types import format_type, oid_of
 
 
@@ -65,7 +66,7 @@ def object_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         yield {
             **_common(item),
             "schema_id": item.schema,
-            "type": item.type.replace(" ", "-"),
+            "type": item.kind.replace(" ", "-"),
             "owner_id": item.owner,
             "cluster_id": item.cluster,
         }
@@ -86,6 +87,8 @@ def relation_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def table_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_tables."""
     for item in _items(snapshot, "table"):
+        if item.feed:
+            continue
         yield {
             **_common(item),
             "schema_id": item.schema,
@@ -156,6 +159,27 @@ def secret_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "name": each.name,
             "owner_id": each.owner,
         }
+
+
+def source_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_sources: sources, and the relations that come with them."""
+    for item in _items(snapshot, "table"):
+        if item.feed:
+            yield {
+                **_common(item),
+                "schema_id": item.schema,
+                "type": source_type(item.feed),
+                "cluster_id": item.cluster,
+                "owner_id": item.owner,
+                "create_sql": item.create_sql,
+            }
+
+
+def source_type(feed: Feed) -> str:
+    """Return the type of a source in mz_sources."""
+    if feed.spec is not None:
+        return "load-generator"
+    return "progress" if feed.reference == PROGRESS else "subsource"
 
 
 def index_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -4,7 +4,6 @@ from typing import Literal as OneOf
 
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.sql import ast
-from foreshore.sql.parse.clusters import ClusterParser
 from foreshore.sql.parse.grants import GrantParser
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.network import NetworkPolicyParser
@@ -12,6 +11,7 @@ from foreshore.sql.parse.policies import PolicyParser
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.refresh import RefreshParser
 from foreshore.sql.parse.roles import ROLE_WORDS
+from foreshore.sql.parse.sources import SourceParser
 from foreshore.sql.parse.subscribe import SubscribeParser
 from foreshore.sql.parse.types import TypeDefinitionParser
 
@@ -27,12 +27,13 @@ _KINDS = (
     ("domain",),
     ("subscription",),
     ("secret",),
+    ("source",),
     ("network", "policy"),
     ("schema",),
     ("database",),
 )
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_IN_SCHEMAS = frozenset(("table", "view", "materialized view", "sequence"))
+_IN_SCHEMAS = frozenset(("table", "view", "materialized view", "sequence", "source"))
 _VERBS = frozenset(("create", "drop", "alter", "show", "comment", "on"))
 _SHOWN = (
     ("materialized", "views"),
@@ -60,11 +61,11 @@ _SHOWN = (
 
 
 class ObjectParser(
-    ClusterParser,
     GrantParser,
     NetworkPolicyParser,
     PolicyParser,
     RefreshParser,
+    SourceParser,
     SubscribeParser,
     TypeDefinitionParser,
 ):
@@ -109,6 +110,10 @@ class ObjectParser(
         if self.accept("secret"):
             if_not_exists = self._if_not_exists()
             return ast.CreateSecretStatement(*self._secret(), if_not_exists)
+        if self.accept("source"):
+            return self._create_source()
+        if self.accept("subsource"):
+            return self._create_fed_table()
         if self.accept("network", "policy"):
             return self.create_network_policy()
         if self.accept("subscription"):

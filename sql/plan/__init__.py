@@ -22,6 +22,7 @@ from foreshore.sql.plan.query import *
 from foreshore.sql.plan.roles import *
 from foreshore.sql.plan.secrets import *
 from foreshore.sql.plan.session import *
+from foreshore.sql.plan.sources import *
 from foreshore.types import RelationDesc
 
 Plan: TypeAlias = (
@@ -61,6 +62,8 @@ Plan: TypeAlias = (
     | SetRowSecurity
     | CreateSecret
     | AlterSecret
+    | CreateSource
+    | CreateFedTable
     | CreateSequence
     | AlterSequence
     | AlterTable

@@ -28,6 +28,7 @@ from foreshore.sql.plan import (
     CreateSchema,
     CreateSecret,
     CreateSequence,
+    CreateSource,
     CreateStructured,
     CreateSubscription,
     CreateTable,
@@ -58,6 +59,7 @@ _RELATIONS = frozenset(
         "index",
         "sequence",
         "subscription",
+        "source",
         "column",
         "constraint",
     )
@@ -156,6 +158,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | AlterFunction()
             | AlterCluster()
             | CreateSecret()
+            | CreateSource()
             | AlterSecret()
             | Swap()
             | SetCluster()

@@ -61,6 +61,7 @@ ObjectKind = OneOf[
     "index",
     "sequence",
     "subscription",
+    "source",
     "type",
     "domain",
     "cluster",

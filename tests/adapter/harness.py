@@ -24,6 +24,7 @@ from foreshore.storage.read_holds import DEFAULT_LAG_MS
 from foreshore.text import format_text
 from foreshore.types import RelationDesc
 from tests.compute.in_process import InProcessLauncher
+from tests.ingest_in_process import IngestInProcess
 from tests.loop_guard import SLOW
 
 
@@ -56,6 +57,7 @@ class TestEnvironment:
     ) -> None:
         self.data_dir = data_dir
         self.launcher = launcher or InProcessLauncher()
+        self.ingest: Any = IngestInProcess()
         self.lag_ms = lag_ms
         self.sessions: dict[str, Session] = {}
 
@@ -69,6 +71,7 @@ class TestEnvironment:
             data_dir=self.data_dir,
             lag_ms=self.lag_ms,
             launcher=self,
+            ingest=self.ingest,
         )
         SLOW.watch(asyncio.get_running_loop())
 

@@ -60,7 +60,7 @@ def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
                 raise WrongObjectType(f'cannot change materialized view "{name}"')
             case "index":
                 raise WrongObjectType(f'"{name}" is an index')
-            case "sequence" | "subscription" | "type" | "domain" | "function" | "policy":
+            case "sequence" | "subscription" | "source" | "type" | "domain" | "function" | "policy":
                 raise WrongObjectType(f'cannot change {item.kind} "{name}"')
             case "builtin":
                 raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')

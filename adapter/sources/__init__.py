@@ -1,0 +1,1 @@
+"""Sources: their creation, and their rows on the way into the database."""

@@ -1,0 +1,283 @@
+"""The environment's side of ingestion: its processes, and the commit of what they read.
+
+A source has a process with the other sources of its cluster. What arrives while a commit is under
+way becomes one commit: so a source that is faster than the log has larger commits, not a longer
+queue, as it may have only a few batches on their way.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from foreshore.clock import Clock
+from foreshore.errors import DatabaseError, OutOfDisk
+from foreshore.ids import GlobalId
+from foreshore.processes.launch import Launcher
+from foreshore.processes.link import Link
+from foreshore.processes.transport import Connection, Tables
+from foreshore.source_spec import SourceSpec
+from foreshore.storage.ingest.messages import (
+    Committed,
+    Ingested,
+    Response,
+    SourceState,
+    StartSource,
+    StopSource,
+)
+
+logger = logging.getLogger(__name__)
+
+DISK_FULL_SECONDS = 1.0  # between two tries to commit
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDescription:
+    """A source to run: where, what it reads, and the relations that it writes, by reference."""
+
+    id: GlobalId
+    cluster: str
+    spec: SourceSpec
+    outputs: Mapping[str, GlobalId]
+    progress: GlobalId  # the relation with its position
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """What is committed at once: updates of relations, and the positions before and after."""
+
+    rows: Mapping[GlobalId, Sequence[pa.Table]]
+    progress: GlobalId
+    before: Mapping[str, int]  # of the parts that move; a new part is not there
+    after: Mapping[str, int]
+
+
+class Commit(Protocol):
+    """Writes the rows of sources and their positions."""
+
+    async def __call__(self, progressed: Progressed) -> None:
+        """Make it durable, at one time; raises DatabaseError if nothing was written."""
+        ...
+
+
+@dataclass(slots=True)
+class SourceStatus:
+    """What a source is doing, since when (milliseconds), and how much it has written."""
+
+    state: str = "starting"
+    error: str | None = None
+    since: int = 0
+    updates: int = 0
+    bytes: int = 0
+    batches: int = 0
+
+
+@dataclass(slots=True)
+class _Source:
+    description: SourceDescription
+    position: dict[str, int]  # durable
+    status: SourceStatus
+    started_by: Connection[Response] | None = None  # the process that reads it
+    waiting: list[tuple[Ingested, Tables]] = field(default_factory=list)
+    committing: asyncio.Task[None] | None = None
+    ends: bool = False
+
+
+@dataclass(slots=True)
+class _Process:
+    """The process of a cluster."""
+
+    sources: dict[GlobalId, _Source] = field(default_factory=dict)
+    connection: Connection[Response] | None = None
+    task: asyncio.Task[None] | None = None
+
+
+class IngestController:
+    """Runs the sources of one environment; owned by the event loop."""
+
+    def __init__(self, launcher: Launcher, commit: Commit, clock: Clock) -> None:
+        self._launcher = launcher
+        self._commit = commit
+        self._clock = clock
+        self._processes: dict[str, _Process] = {}
+        self._cluster_of: dict[GlobalId, str] = {}
+
+    # --- what runs -----------------------------------------------------------------------------
+
+    def start(self, description: SourceDescription, position: Mapping[str, int]) -> None:
+        """Run a source from `position`, which is durable."""
+        id, cluster = description.id, description.cluster
+        assert id not in self._cluster_of, id
+        source = _Source(description, dict(position), SourceStatus(since=self._clock.now()))
+        self._cluster_of[id] = cluster
+        process = self._processes.get(cluster)
+        if process is None:
+            process = self._processes[cluster] = _Process()
+            link: Link[Response] = Link(
+                cluster,
+                self._launcher,
+                Response,
+                lambda connection: self._connected(process, connection),
+                self._deliver,
+                lambda: self._lost(process),
+                kind="ingestion process",
+            )
+            process.task = asyncio.get_running_loop().create_task(link.run())
+        process.sources[id] = source
+        self._send_start(process, source)
+
+    async def stop(self, id: GlobalId) -> Mapping[str, int] | None:
+        """Stop a source, and return its durable position; None if it does not run."""
+        cluster = self._cluster_of.pop(id, None)
+        if cluster is None:
+            return None
+        process = self._processes[cluster]
+        source = process.sources.pop(id)
+        source.ends = True
+        source.waiting.clear()
+        if process.connection is not None:
+            process.connection.send(StopSource(id))
+        if not process.sources:
+            del self._processes[cluster]
+            assert process.task is not None
+            process.task.cancel()
+            await asyncio.gather(process.task, return_exceptions=True)
+        if source.committing is not None:  # else the position would not be known
+            await asyncio.wait([source.committing])
+        return source.position
+
+    async def close(self) -> None:
+        """End all processes."""
+        for id in list(self._cluster_of):
+            await self.stop(id)
+
+    def statuses(self) -> Mapping[GlobalId, SourceStatus]:
+        """Return what each source is doing."""
+        return {
+            id: source.status
+            for process in self._processes.values()
+            for id, source in process.sources.items()
+        }
+
+    def position_of(self, id: GlobalId) -> Mapping[str, int]:
+        """Return the durable position of a running source."""
+        return self._processes[self._cluster_of[id]].sources[id].position
+
+    # --- the process ---------------------------------------------------------------------------
+
+    def _connected(self, process: _Process, connection: Connection[Response]) -> None:
+        process.connection = connection
+        for source in process.sources.values():
+            self._send_start(process, source)
+
+    def _lost(self, process: _Process) -> None:
+        process.connection = None
+        for source in process.sources.values():
+            source.started_by = None
+            source.waiting.clear()  # it is read again
+            self._set_state(source, "starting", None)
+
+    def _send_start(self, process: _Process, source: _Source) -> None:
+        """Let the process read a source from its durable position."""
+        if process.connection is None or source.committing is not None or source.ends:
+            return  # when there is a process, and the commit has ended
+        source.started_by = process.connection
+        each = source.description
+        start = StartSource(each.id, each.spec, dict(source.position), dict(each.outputs))
+        process.connection.send(start)
+
+    def _deliver(self, response: Response, tables: Tables) -> None:
+        cluster = self._cluster_of.get(response.id)
+        if cluster is None:
+            return  # it was stopped meanwhile
+        process = self._processes[cluster]
+        source = process.sources[response.id]
+        match response:
+            case SourceState(state=state, error=error):
+                self._set_state(source, state, error)
+            case Ingested():
+                source.waiting.append((response, tables))
+                if source.committing is None:
+                    committing = self._commit_waiting(process, source)
+                    source.committing = asyncio.get_running_loop().create_task(committing)
+
+    def _set_state(self, source: _Source, state: str, error: str | None) -> None:
+        status = source.status
+        if (status.state, status.error) != (state, error):
+            status.state, status.error, status.since = state, error, self._clock.now()
+
+    # --- commits -------------------------------------------------------------------------------
+
+    async def _commit_waiting(self, process: _Process, source: _Source) -> None:
+        """Commit what waits, until nothing does."""
+        id = source.description.id
+        try:
+            while source.waiting:
+                together, source.waiting = source.waiting, []
+                reads = source.started_by
+                progressed = _together(source.description.progress, together)
+                if not _follows(source.position, progressed):
+                    raise _OutOfPlace
+                await self._commit_patiently(source, progressed)
+                source.position |= progressed.after
+                source.status.batches += len(together)
+                parts = [part for each in progressed.rows.values() for part in each]
+                source.status.updates += sum(part.num_rows for part in parts)
+                source.status.bytes += sum(part.nbytes for part in parts)
+                if reads is not None and reads is source.started_by:
+                    for _ in together:
+                        reads.send(Committed(id))
+        except _OutOfPlace:  # it was read by a process that did not know of a commit
+            source.waiting.clear()
+            source.started_by = None
+        except DatabaseError as error:
+            logger.warning("a source stops: %s", error, extra={"source": id})
+            self._set_state(source, "stalled", error.message)
+        except Exception:
+            logger.exception("a source stops", extra={"source": id})
+            self._set_state(source, "stalled", "internal error")
+        finally:
+            source.committing = None
+            if source.started_by is None:
+                self._send_start(process, source)
+
+    async def _commit_patiently(self, source: _Source, progressed: Progressed) -> None:
+        """Commit, again and again while the disk is full."""
+        while True:
+            try:
+                return await self._commit(progressed)
+            except OutOfDisk as error:
+                if source.ends:
+                    raise
+                self._set_state(source, "stalled", error.message)
+            await asyncio.sleep(DISK_FULL_SECONDS)
+
+
+class _OutOfPlace(Exception):
+    """A batch does not follow the durable position."""
+
+
+def _together(progress: GlobalId, batches: Sequence[tuple[Ingested, Tables]]) -> Progressed:
+    """Return consecutive batches as one."""
+    rows: dict[GlobalId, list[pa.Table]] = {}
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+    for message, tables in batches:
+        for part in message.after:
+            known = message.before.get(part)
+            if part in after and after[part] != known:
+                raise _OutOfPlace
+            if part not in after and known is not None:
+                before[part] = known
+        after |= message.after
+        for output, table in zip(message.outputs, tables, strict=True):
+            rows.setdefault(output, []).append(table)
+    return Progressed(rows, progress, before, after)
+
+
+def _follows(position: Mapping[str, int], progressed: Progressed) -> bool:
+    """Whether a batch begins where the position is."""
+    return all(position.get(part) == progressed.before.get(part) for part in progressed.after)

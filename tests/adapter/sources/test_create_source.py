@@ -1,0 +1,138 @@
+"""CREATE SOURCE: its rows come once each, whatever ends in between, and it is shown everywhere."""
+
+import asyncio
+
+import pytest
+
+from foreshore.adapter.environment import INGEST_COMMAND
+from foreshore.processes.child_process import ProcessLauncher
+from tests.adapter.harness import TestEnvironment
+
+FAST = "LOAD GENERATOR COUNTER (TICK INTERVAL '1 ms')"
+COUNTS = 'SELECT count(*), max(counter), (SELECT "offset" FROM s_progress) FROM s'
+STATUS = "SELECT name, status, error FROM mz_internal.mz_source_statuses"
+
+
+async def counted(env: TestEnvironment, least: int) -> None:
+    """Wait until source `s` has at least so many rows: all numbers, and its position."""
+    while True:
+        rows, most, position = (await env.query("a", COUNTS)).splitlines()[0].split("|")
+        if int(rows) >= least:
+            assert rows == most == position
+            return
+        await asyncio.sleep(0.02)
+
+
+async def test_each_tick_comes_once_over_kills_and_restarts(own_env: TestEnvironment) -> None:
+    env = own_env
+    assert await env.query("a", f"CREATE SOURCE s FROM {FAST}") == "CREATE SOURCE"
+    await counted(env, 20)
+    for round in range(1, 6):
+        env.ingest.last.kill()
+        await counted(env, 20 + 50 * round)
+    await env.ran("a", "ALTER SOURCE s RENAME TO other", "ALTER SOURCE other RENAME TO s")
+    await env.reopen()
+    await counted(env, 400)
+    assert await env.query("a", STATUS) == "s|running|NULL\nSELECT 1"
+    assert "|0|" not in await env.query(
+        "a", "SELECT 1, updates_committed, 1 FROM mz_internal.mz_source_statistics"
+    )
+
+
+async def test_a_source_that_ends_has_all_its_rows(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE SOURCE s FROM {FAST[:-1]}, UP TO 7)")
+    await env.ran("a", "CREATE MATERIALIZED VIEW v AS SELECT sum(counter) FROM s")
+    await counted(env, 7)
+    assert await env.query("a", "SELECT * FROM v") == "28\nSELECT 1"
+    while True:
+        if await env.query("a", STATUS) == "s|finished|NULL\nSELECT 1":
+            return
+        await asyncio.sleep(0.01)
+
+
+async def test_tables_of_a_source_change_together(own_env: TestEnvironment) -> None:
+    env = own_env
+    generator = "LOAD GENERATOR AUCTION (TICK INTERVAL '2 ms', UP TO 300)"
+    await env.ran("a", f"CREATE SOURCE s FROM {generator} FOR ALL TABLES")
+    both = "SELECT (SELECT count(*) FROM auctions), (SELECT count(*) FROM bids)"
+    auctions = 0
+    while auctions < 150:
+        auctions, bids = map(int, (await env.query("a", both)).splitlines()[0].split("|"))
+        assert bids == 10 * auctions
+    open_bids = "SELECT count(*) FROM bids JOIN auctions a ON auction_id = a.id WHERE bid_time"
+    await env.ran("a", "DROP SOURCE users")  # the others go on
+    while auctions < 299:
+        auctions, bids = map(int, (await env.query("a", both)).splitlines()[0].split("|"))
+        assert bids == 10 * auctions
+    assert await env.query("a", f"{open_bids} <= end_time") == "2990\nSELECT 1"
+    assert await env.query("a", "SELECT count(*) FROM accounts") == "20\nSELECT 1"
+
+
+async def test_sources_are_shown_and_dropped_with_their_parts(own_env: TestEnvironment) -> None:
+    env = own_env
+    tables = "FOR TABLES (users AS people, bids) EXPOSE PROGRESS AS p"
+    await env.ran("a", f"CREATE SOURCE s FROM LOAD GENERATOR AUCTION {tables}")
+    assert (await env.query("a", "SHOW SOURCES")).splitlines() == [
+        "bids|subsource|NULL",
+        "p|progress|NULL",
+        "people|subsource|NULL",
+        "s|load-generator|quickstart",
+        "SELECT 4",
+    ]
+    assert await env.query("a", "SHOW TABLES") == "SELECT 0"
+    assert "2BP01" in await env.query("a", "DROP CLUSTER quickstart")
+    await env.ran("a", "CREATE VIEW v AS SELECT * FROM people")
+    assert "2BP01" in await env.query("a", "DROP SOURCE s")
+    await env.ran("a", "DROP SOURCE s CASCADE")
+    assert await env.query("a", "SHOW SOURCES") == "SELECT 0"
+    assert await env.query("a", STATUS) == "SELECT 0"
+    await env.ran("a", "BEGIN", f"CREATE SOURCE s FROM {FAST}", "ROLLBACK")
+    assert await env.query("a", STATUS) == "SELECT 0"
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("INSERT INTO s VALUES (1)", '42809: cannot change source "s"'),
+        ("UPDATE s SET counter = 1", '42809: cannot change source "s"'),
+        ("DELETE FROM s", '42809: cannot change source "s"'),
+        ("COPY s FROM STDIN", '42809: cannot change source "s"'),
+        ("TRUNCATE s", '42809: "s" is not a table'),
+        ("ALTER TABLE s ADD COLUMN x int", '42809: "s" is not a table'),
+        ("DROP TABLE s", '42809: "s" is not a table'),
+        ("DROP SOURCE t", '42809: "t" is not a source'),
+        ("CREATE SUBSOURCE x OF SOURCE s (REFERENCE = 'progress')", "0A000: CREATE SUBSOURCE"),
+        ("CREATE SOURCE x FROM LOAD GENERATOR NONE", '22023: unknown load generator "none"'),
+        ("CREATE SOURCE x FROM LOAD GENERATOR COUNTER (A 1)", '42601: unknown option "a"'),
+        ("CREATE SOURCE x FROM LOAD GENERATOR COUNTER (UP TO '-1')", '22023: option "up to" must'),
+        (
+            "CREATE SOURCE x FROM LOAD GENERATOR COUNTER (TICK INTERVAL '1 month')",
+            '22023: option "tick interval" must',
+        ),
+        (
+            "CREATE SOURCE x FROM LOAD GENERATOR COUNTER FOR ALL TABLES",
+            "22023: the source has rows",
+        ),
+        ("CREATE SOURCE x FROM LOAD GENERATOR AUCTION", "22023: the source has several tables"),
+        ("CREATE SOURCE x FROM LOAD GENERATOR AUCTION FOR TABLES (no)", '42P01: table "no" does'),
+        ("CREATE SOURCE s FROM LOAD GENERATOR COUNTER", '42P07: relation "s" already exists'),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(
+    env: TestEnvironment, statement: str, error: str
+) -> None:
+    await env.ran("a", "CREATE SOURCE IF NOT EXISTS s FROM LOAD GENERATOR COUNTER")
+    await env.ran("a", "CREATE TABLE IF NOT EXISTS t (x int)")
+    assert f"ERROR {error}" in await env.query("a", statement)
+
+
+@pytest.mark.full
+async def test_a_process_of_its_own_reads_a_source(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.close()
+    env.ingest = ProcessLauncher(INGEST_COMMAND)
+    await env.open()
+    await env.ran("a", f"CREATE SOURCE s FROM {FAST}")
+    await counted(env, 100)
+    await env.ran("a", "DROP SOURCE s")
