@@ -48,9 +48,12 @@ def decode_schema(data: bytes) -> pa.Schema:
 
 
 def at_time(rows: pa.Table, time: Timestamp) -> pa.Table:
-    """Return rows with `__diff` as updates at `time`."""
-    times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
-    return rows.add_column(rows.schema.get_field_index(DIFF), TIME_FIELD, times)
+    """Return rows with `__diff` as updates at `time`; all chunks share the memory of the times."""
+    place = rows.schema.get_field_index(DIFF)
+    lengths = [len(chunk) for chunk in rows.column(place).chunks]
+    times = pa.repeat(pa.scalar(time, pa.int64()), max(lengths, default=0))
+    column = pa.chunked_array([times.slice(0, length) for length in lengths], pa.int64())
+    return rows.add_column(place, TIME_FIELD, column)
 
 
 def insertions_at(rows: pa.Table, time: Timestamp) -> pa.Table:

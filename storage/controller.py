@@ -126,12 +126,14 @@ class StorageController(ShardGrants):
     ) -> None:
         """Use `open`."""
         self._consensus = consensus
+        self.scratch = data_dir / "scratch"  # for files that no restart keeps
         shards: dict[GlobalId, Shard] = {}
         self._creating: set[GlobalId] = set()
         self._files = LocalFiles(blob, data_dir / "cache", check_owned=self.check_owned)
         self._garbage = Garbage(data_dir, blob, self._files, clock)
         wal = Wal(
             data_dir / "log",
+            self.scratch,
             consensus,
             self._garbage,
             epoch,
@@ -144,7 +146,7 @@ class StorageController(ShardGrants):
             self._garbage,
             consensus,
             epoch,
-            data_dir / "scratch",
+            self.scratch,
             shards,
             wal,
             config.merger,

@@ -12,8 +12,9 @@ Replay is idempotent where it has to be: uppers and frontiers only advance.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -21,10 +22,12 @@ import pyarrow as pa
 
 from foreshore.few_updates import FewUpdates
 from foreshore.ids import GlobalId
+from foreshore.spill import MappedFile
 from foreshore.update import Timestamp, encode_schema
 
 ROWS_IN_PLACE = 1000  # chunks with fewer rows are combined before they are written
 ROWS_COMPRESSED = 4096  # smaller batches are not compressed
+MESSAGES_KEPT = 32 << 20  # bytes in memory, of one record
 _LENGTH = struct.Struct("<I")
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -160,18 +163,17 @@ _decode_events = msgspec.msgpack.Decoder(tuple[Event, ...]).decode
 _decode_opening = msgspec.msgpack.Decoder(Opening).decode
 
 
-def _encode_updates(updates: pa.Table, compressor: "_Compressor") -> list[pa.Buffer]:
-    """Return the rows of the table as messages of Arrow's IPC format."""
+def _encode_updates(updates: pa.Table, compressor: "_Compressor") -> Iterator[pa.Buffer]:
+    """Yield the rows of the table as messages of Arrow's IPC format."""
     if updates.num_rows == 0:
-        return []
+        return
     batches = updates.to_batches()
     if len(batches) > 1 and updates.num_rows < ROWS_IN_PLACE * len(batches):
         batches = updates.combine_chunks().to_batches()
-    return [
-        compressor.message(batch) if batch.num_rows >= ROWS_COMPRESSED else batch.serialize()
-        for batch in batches
-        if batch.num_rows
-    ]
+    for batch in batches:
+        if batch.num_rows:
+            is_long = batch.num_rows >= ROWS_COMPRESSED
+            yield compressor.message(batch) if is_long else batch.serialize()
 
 
 class _Compressor:
@@ -197,9 +199,17 @@ class _Compressor:
         return pa.py_buffer(self._place.slice(start, end - start).to_pybytes())
 
 
-def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> tuple[list[Any], int]:
-    """Return the payload of a group, as consecutive buffers, and the bytes compression saved."""
+def encode_group(
+    group: Iterable[Event | Sequence[ShardWrite]], scratch: Path
+) -> tuple[list[Any], int]:
+    """Return the payload of a group, as consecutive buffers, and the bytes compression saved.
+
+    Messages beyond `MESSAGES_KEPT` are mapped from a file without a name in `scratch`. Raises
+    OutOfDisk.
+    """
     compressor = _Compressor()
+    file: MappedFile | None = None
+    kept = 0
     events: list[Event] = []
     messages: list[pa.Buffer] = []
     for entry in group:
@@ -212,10 +222,14 @@ def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> tuple[list[An
             if isinstance(updates, FewUpdates):
                 events.append(_rows(write, updates))
                 continue
-            batches = _encode_updates(updates, compressor)
-            messages += batches
-            sizes = tuple(batch.size for batch in batches)
-            writes.append(Write(write.id, write.lower, write.upper, sizes))
+            sizes: list[int] = []
+            for message in _encode_updates(updates, compressor):
+                sizes.append(message.size)
+                kept += message.size
+                if kept > MESSAGES_KEPT:
+                    file = file or MappedFile(scratch)
+                messages.append(message if file is None else file.add(message))
+            writes.append(Write(write.id, write.lower, write.upper, tuple(sizes)))
         if writes:
             events.append(Appended(tuple(writes)))
     return [_framed(_encode(events)), *messages], compressor.saved

@@ -29,7 +29,7 @@ from pathlib import Path
 import msgspec
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, DataCorrupted, Unavailable, is_disk_full
+from foreshore.errors import DatabaseError, DataCorrupted, OutOfDisk, Unavailable, is_disk_full
 from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_file
 from foreshore.storage.consensus import Consensus
@@ -108,6 +108,7 @@ class Wal:
     def __init__(
         self,
         directory: Path,
+        scratch: Path,
         consensus: Consensus,
         garbage: Garbage,
         epoch: int,
@@ -120,6 +121,7 @@ class Wal:
         self.waits_for_room = False
         self._complain_at = 0.0
         self._directory = directory
+        self._scratch = scratch
         self._garbage = garbage
         self._register = Register(consensus, LOG_KEY, LogState)
         self._segment_bytes = segment_bytes
@@ -309,7 +311,10 @@ class Wal:
 
     def _write(self, contents: list[Event | Sequence[ShardWrite]]) -> None:
         assert self._segment is not None
-        payload, saved = encode_group(contents)
+        try:
+            payload, saved = encode_group(contents, self._scratch)
+        except OutOfDisk as error:
+            raise DiskFull("to the log") from error
         self._segment.write(Kind.GROUP, payload)
         self._saved += saved
         reached("log.synced")

@@ -63,7 +63,7 @@ async def copy_from_files(
     if not files and not is_table:
         raise UndefinedFile(f'could not open file "{url}" for reading: No such file or directory')
     places = _Places(table)
-    rows = GivenRows(given, places.tell)
+    rows = GivenRows(given, context.coordinator.storage.scratch)
     progress = Progress("COPY FROM", session.database, plan.table)
     with copies.shown(context.pid, progress):
         batches = _converted(location, files, options, given, table)
@@ -74,10 +74,10 @@ async def copy_from_files(
                 progress.rows += found.rows.num_rows
                 if found.rows.num_rows:
                     places.add(found)
-                    rows.add(found.rows)
+                    await rows.add(found.rows)
         finally:
             await blocking.run(None, batches.close)  # type: ignore[attr-defined]
-        await rows.stage(context, plan.table, plan.defaults, plan.where)
+        await rows.stage(context, plan.table, plan.defaults, places.tell, plan.where)
     return Completed(f"COPY {rows.count}")
 
 
@@ -116,18 +116,19 @@ class _Places:
 
     def __init__(self, table: str) -> None:
         self._table = table
-        self._starts: list[tuple[int, FileRows]] = []
+        # The number of rows before, the file, and its row with which these begin.
+        self._starts: list[tuple[int, str, int]] = []
         self._rows = 0
 
     def add(self, rows: FileRows) -> None:
         """Take up the next rows."""
-        self._starts.append((self._rows, rows))
+        self._starts.append((self._rows, rows.file, rows.first))
         self._rows += rows.rows.num_rows
 
     def tell(self, row: int, error: DatabaseError) -> None:
         """Say in an error where the `row`-th row is, from 1."""
-        start, found = next(each for each in reversed(self._starts) if each[0] < row)
-        error.where = _where(self._table, found.file, found.first + row - start - 1)
+        start, file, first = next(each for each in reversed(self._starts) if each[0] < row)
+        error.where = _where(self._table, file, first + row - start - 1)
 
 
 def csv_form(options: FileOptions) -> CsvForm:

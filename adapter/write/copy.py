@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.read.result import Selected, taken
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.source import with_row_outputs
-from foreshore.adapter.write.stage import checked, stage
+from foreshore.adapter.write.stage import Staging, checked, follow_foreign_keys, stage, stage_rows
 from foreshore.adapter.write.target import Target, lock_shared_against_ddl, target_of
 from foreshore.compute.engine import check_memory
 from foreshore.errors import (
@@ -27,10 +29,12 @@ from foreshore.expr.ir import Column, Scalar
 from foreshore.ids import GlobalId
 from foreshore.result_limits import memory_limit, result_limits
 from foreshore.rows import counted
+from foreshore.spill import PIECE_BYTES, PIECE_ROWS, Spill
 from foreshore.sql.plan import CopyFrom, CopyOptions, CopyTo, Select
 from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
 
+Tell = Callable[[int, DatabaseError], None]
 FEW_ROWS = 100_000  # among which the one that breaks a constraint is looked for
 
 if TYPE_CHECKING:
@@ -58,18 +62,21 @@ class _Rows:
         self._context = context
         assert isinstance(context.prepared.plan, CopyFrom)
         self._plan = context.prepared.plan
-        self._rows = GivenRows(given, self._tell)
+        self._rows = GivenRows(given, context.coordinator.storage.scratch)
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
         self._context.interrupts.check()
-        self._rows.add(batch)
+        await self._rows.add(batch)
         check_memory(self._rows.received_bytes, memory_limit(self._context.variables))
 
     async def finish(self, *, last: bool) -> str:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""
         prepared, alone = self._context.prepared, self._context.alone and last
-        await self._session.attempt(self._stage, prepared, (), alone=alone)
+        try:
+            await self._session.attempt(self._stage, prepared, (), alone=alone)
+        finally:
+            self._rows.forget()
         return f"COPY {self._rows.count}"
 
     async def _stage(self, context: StatementContext) -> None:
@@ -78,7 +85,7 @@ class _Rows:
         plan = context.prepared.plan
         assert isinstance(plan, CopyFrom), plan
         self._plan = plan
-        await self._rows.stage(context, plan.table, plan.defaults, plan.where)
+        await self._rows.stage(context, plan.table, plan.defaults, self._tell, plan.where)
         if context.alone:
             await self._session.transactions.commit_implicit()
 
@@ -93,63 +100,105 @@ class _Rows:
 
 
 class GivenRows:
-    """Rows in the columns `given`, until they are staged; `tell` says in an error where one is."""
+    """Rows in the columns `given`, until they are staged.
 
-    def __init__(self, given: RelationDesc, tell: Callable[[int, DatabaseError], None]) -> None:
+    Many are in a file without a name below `scratch`, also those that are staged: it stays as long
+    as the transaction does.
+    """
+
+    def __init__(self, given: RelationDesc, scratch: Path) -> None:
         self._given = given
-        self._tell = tell
-        self._received: list[pa.Table] = []
-        self._filter = _Filter()
+        self._scratch = scratch
+        self._received = Spill(scratch)
+        self._filter = _Filter(scratch)
         self.count = 0  # rows that were staged
-        self.received_bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    @property
+    def received_bytes(self) -> int:
+        """The bytes of all rows that were given."""
+        return self._received.size_bytes
+
+    async def add(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
-        self._received.append(counted(batch))
-        self.received_bytes += batch.nbytes
+        await _spill(self._received, counted(batch))
 
     def forget(self) -> None:
-        """Forget all rows."""
-        self._received = []
-        self.received_bytes = 0
+        """Forget all rows but those that are staged."""
+        self._received, self._filter = Spill(self._scratch), _Filter(self._scratch)
 
     async def stage(
         self,
         context: StatementContext,
         table: GlobalId,
         defaults: Sequence[Scalar],
+        tell: Tell,
         where: Scalar | None = None,
     ) -> None:
-        """Check and stage the rows that `where` takes, in the columns that the table has now."""
+        """Check and stage the rows that `where` takes, in the columns that the table has now.
+
+        `tell` says in an error where the row of a number, from 1, is.
+        """
         target = target_of(context, table)
         row = _columns(context, defaults, target, self._given)
         await lock_shared_against_ddl(context, target)
-        rows: list[pa.Table] = []
-        self._filter = _Filter()
-        for received in self._received:
+        await blocking.run(None, self._received.flush)
+        rows = Spill(self._scratch)
+        self._filter = _Filter(self._scratch)
+        stays = not row and where is None and not target.planned.computed
+        for received in self._received.tables:
+            context.interrupts.check()
             made = await with_row_outputs(context, received, row, target)
             if where is not None:
                 made = await self._filter.rows_of(context, where, made)
-            before = sum(part.num_rows for part in rows)
-            tell = partial(self._tell_after, before)
             check = partial(_check, context, target)
-            rows.append(await _first_wrong(context, check, made, tell))
+            told = partial(self._tell_after, tell, rows.num_rows)
+            made = await _first_wrong(context, check, made, told)
+            if stays:
+                rows.keep(made)
+            else:
+                await _spill(rows, made)
             await asyncio.sleep(0)  # there may be many parts
-        if rows:
+        await blocking.run(None, rows.flush)
+        self.count = rows.num_rows
+        if self.count > PIECE_ROWS or rows.size_bytes > PIECE_BYTES:
+            await self._stage_parts(context, target, rows.tables, tell)
+        elif self.count:
             add = partial(_add, context, target)
-            await _first_wrong(context, add, pa.concat_tables(rows), partial(self._tell_after, 0))
-        self.count = sum(part.num_rows for part in rows)
+            together = pa.concat_tables(rows.tables)
+            await _first_wrong(context, add, together, partial(self._tell_after, tell, 0))
 
-    def _tell_after(self, before: int, row: int, error: DatabaseError) -> None:
-        self._tell(self._filter.line(before + row), error)
+    async def _stage_parts(
+        self, context: StatementContext, target: Target, parts: Sequence[pa.Table], tell: Tell
+    ) -> None:
+        """Stage rows that are not to be put together; foreign keys see all of them."""
+        before, changes = 0, []
+        for part in parts:
+            context.interrupts.check()
+            add = partial(_add_rows, context, target)
+            await _first_wrong(context, add, part, partial(self._tell_after, tell, before))
+            changes.append(Staging(target, None, TableRows.of_table(target.desc, part)))
+            before += part.num_rows
+            await asyncio.sleep(0)
+        await follow_foreign_keys(context, changes)
+
+    def _tell_after(self, tell: Tell, before: int, row: int, error: DatabaseError) -> None:
+        tell(self._filter.line(before + row), error)
+
+
+async def _spill(spill: Spill, rows: pa.Table) -> None:
+    """Add rows, on a thread if a file may be written."""
+    if spill.is_for_file(rows):
+        await blocking.run(None, spill.add, rows)
+    else:
+        spill.add(rows)
 
 
 class _Filter:
     """The condition of COPY ... WHERE, and which of all rows it has taken so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: Path) -> None:
         self._seen = 0
-        self._taken: list[pa.Array] = []
+        self._taken = Spill(scratch)
 
     async def rows_of(
         self, context: StatementContext, condition: Scalar, rows: pa.Table
@@ -157,19 +206,27 @@ class _Filter:
         """Return those of the next `rows` for which the condition holds."""
         found = await with_row_outputs(context, rows, (condition,))
         places = pc.indices_nonzero(pc.fill_null(found.column(0), False))
-        self._taken.append(pc.add(places.cast(pa.int64()), self._seen))
+        numbers = pc.add(places.cast(pa.int64()), self._seen)
+        await _spill(self._taken, pa.table([numbers], ["number"]))
         self._seen += rows.num_rows
         return rows.take(places)
 
     def line(self, row: int) -> int:
         """Return the number, from 1, that the `row`-th row taken has among all."""
-        if not self._taken:
+        if not self._seen:
             return row
-        return 1 + int(pa.chunked_array(self._taken)[row - 1].as_py())
+        self._taken.flush()
+        numbers = pa.concat_tables(self._taken.tables).column(0)
+        return 1 + int(numbers[row - 1].as_py())
 
 
 async def _check(context: StatementContext, target: Target, rows: pa.Table) -> pa.Table:
     return checked(context, target, TableRows.of_table(target.desc, rows)).table
+
+
+async def _add_rows(context: StatementContext, target: Target, rows: pa.Table) -> pa.Table:
+    await stage_rows(context, target, inserted=TableRows.of_table(target.desc, rows))
+    return rows
 
 
 async def _add(context: StatementContext, target: Target, rows: pa.Table) -> pa.Table:
@@ -181,7 +238,7 @@ async def _first_wrong(
     context: StatementContext,
     work: Callable[[pa.Table], Awaitable[pa.Table]],
     rows: pa.Table,
-    tell: Callable[[int, DatabaseError], None],
+    tell: Tell,
 ) -> pa.Table:
     """Return the result of `work` over rows, or tell of an error which row has caused it.
 

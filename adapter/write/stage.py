@@ -188,11 +188,14 @@ async def stage(
 
 async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:
     """Stage several changes, and then follow foreign keys."""
-    followed = []
     for each in changes:
         await stage_rows(context, each.target, deleted=each.deleted, inserted=each.inserted)
-        if has_foreign_keys(context, each.target.id):
-            followed.append(each)
+    await follow_foreign_keys(context, changes)
+
+
+async def follow_foreign_keys(context: StatementContext, changes: Sequence[Staging]) -> None:
+    """Check the foreign keys of changes that have been staged, and do what they say."""
+    followed = [each for each in changes if has_foreign_keys(context, each.target.id)]
     if followed:
         from foreshore.adapter.write.foreign_keys import follow
 

@@ -1,0 +1,128 @@
+"""Rows that a statement keeps for long: in memory while they are few, else mapped from a file.
+
+The file has no name: its space is freed when its last rows are, or its process ends. What is
+mapped takes memory only as long as the system has no better use for it.
+"""
+
+import mmap
+import os
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from foreshore.errors import OutOfDisk, is_disk_full
+
+KEPT_BYTES = 32 << 20
+PIECE_BYTES = 8 << 20  # that are written at once, and mapped as one
+PIECE_ROWS = 1 << 16
+
+
+class MappedFile:
+    """A file without a name that only grows. All methods block, and one thread at a time calls."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._file: BinaryIO = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115
+        self._end = 0
+
+    def add(self, data: pa.Buffer) -> pa.Buffer:
+        """Write data, and return it as mapped from the file; raises OutOfDisk."""
+        if not data.size:
+            return data
+        start = self._end + -self._end % mmap.ALLOCATIONGRANULARITY
+        left, at = memoryview(data), start
+        try:
+            while left:
+                written = os.pwrite(self._file.fileno(), left, at)
+                left, at = left[written:], at + written
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            raise OutOfDisk("rows to a temporary file") from error
+        self._end = at
+        return pa.py_buffer(
+            mmap.mmap(self._file.fileno(), data.size, access=mmap.ACCESS_READ, offset=start)
+        )
+
+    def close(self) -> None:
+        """Free the file once nothing of it is mapped."""
+        self._file.close()
+
+    def __del__(self) -> None:
+        """Close it."""
+        self._file.close()
+
+
+class Spill:
+    """Tables of one schema, in their order, in pieces of at most `PIECE_ROWS` rows.
+
+    Beyond `KEPT_BYTES` they are in a file; adding to it blocks (`is_for_file`).
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file: MappedFile | None = None
+        self._gathered: list[pa.Table] = []
+        self._gathered_rows = self._gathered_bytes = 0
+        self._tables: list[pa.Table] = []
+        self._kept_bytes = 0
+        self.num_rows = 0
+        self.size_bytes = 0  # of all rows, wherever they are
+
+    def is_for_file(self, rows: pa.Table) -> bool:
+        """Whether a file may be written if these rows are added."""
+        size = self._kept_bytes + self._gathered_bytes + int(rows.nbytes)
+        return self._file is not None or size > KEPT_BYTES
+
+    @property
+    def tables(self) -> list[pa.Table]:
+        """All rows that were added; call `flush` before."""
+        assert not self._gathered
+        return self._tables
+
+    def add(self, rows: pa.Table) -> None:
+        """Take more rows; raises OutOfDisk."""
+        for start in range(0, rows.num_rows, PIECE_ROWS):
+            part = rows.slice(start, PIECE_ROWS)
+            if self._gathered_rows + part.num_rows > PIECE_ROWS:
+                self.flush()
+            self._gathered.append(part)
+            self._gathered_rows += part.num_rows
+            size = int(part.nbytes)
+            self._gathered_bytes += size
+            self.size_bytes += size
+            self.num_rows += part.num_rows
+            if self._gathered_bytes >= PIECE_BYTES:
+                self.flush()
+
+    def keep(self, rows: pa.Table) -> None:
+        """Take rows as they are: they are in another file already, or few."""
+        self.flush()
+        self._tables.append(rows)
+        size = int(rows.nbytes)
+        self._kept_bytes += size
+        self.size_bytes += size
+        self.num_rows += rows.num_rows
+
+    def flush(self) -> None:
+        """Put what was added into `tables`; raises OutOfDisk."""
+        if not self._gathered:
+            return
+        piece = pa.concat_tables(self._gathered).combine_chunks()
+        if self._file is not None or self._kept_bytes + self._gathered_bytes > KEPT_BYTES:
+            piece = self._mapped(piece)
+        else:
+            self._kept_bytes += self._gathered_bytes
+        self._tables.append(piece)
+        self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
+
+    def _mapped(self, rows: pa.Table) -> pa.Table:
+        if self._file is None:
+            self._file = MappedFile(self._directory)
+        found = [
+            pa.ipc.read_record_batch(self._file.add(batch.serialize()), rows.schema)
+            for batch in rows.to_batches()
+        ]
+        return pa.Table.from_batches(found, rows.schema)
