@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from foreshore.errors import BadCopyFileFormat, FeatureNotSupported, UndefinedFile
 from foreshore.storage.blob import sync_directory
@@ -54,7 +56,9 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
         raise BadCopyFileFormat(f'Delta table "{path.name}": {said}') from None
 
 
-def create(place: Path, target: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
+def create(
+    place: Path, target: Path, files: Sequence["Written"], schema: pa.Schema, id: str
+) -> None:
     """Make a table of the Parquet files in a directory, which is moved to `target` then."""
     deltalake = package()
     (place / LOG).mkdir()
@@ -64,7 +68,9 @@ def create(place: Path, target: Path, files: Sequence["Written"], schema: pa.Sch
     sync_directory(place / LOG)
 
 
-def replace(table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
+def replace(
+    table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema, id: str
+) -> None:
     """Make a version of a table that has the Parquet files of another directory alone."""
     deltalake = package()
     found = deltalake.DeltaTable(str(table))
@@ -82,6 +88,28 @@ def replace(table: Path, place: Path, files: Sequence["Written"], schema: pa.Sch
                 (table / file.name).unlink(missing_ok=True)
         raise
     sync_directory(table / LOG)
+
+
+def remove_unnamed(table: Path, id: str) -> None:
+    """Remove the files of an export that no version names: the log has none of them, or all."""
+    drafts = [each for each in (table / LOG).glob("*.tmp") if id.encode() in each.read_bytes()]
+    files = [] if _names(table / LOG, id) else list(table.glob(f"part-*-{id}.parquet"))
+    for file in (*drafts, *files):
+        file.unlink(missing_ok=True)
+    sync_directory(table)
+
+
+def _names(log: Path, id: str) -> bool:
+    """Whether a version in the log names, or has named, a file with an id in its name."""
+    if any(id.encode() in each.read_bytes() for each in log.glob("*.json")):
+        return True
+    for checkpoint in log.glob("*.checkpoint*.parquet"):
+        actions = pq.read_table(checkpoint, columns=["add.path", "remove.path"])
+        for column in actions.columns:
+            paths = pc.struct_field(column.combine_chunks(), "path")
+            if pc.any(pc.match_substring(paths, id)).as_py():
+                return True
+    return False
 
 
 def _added(place: Path, files: Sequence["Written"]) -> list[Any]:

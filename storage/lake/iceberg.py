@@ -122,7 +122,9 @@ def _check_places(path: Path, table: Any, snapshot: Any) -> None:
             check(entry.data_file.file_path)
 
 
-def create(place: Path, target: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
+def create(
+    place: Path, target: Path, files: Sequence["Written"], schema: pa.Schema, id: str
+) -> None:
     """Make a table of the Parquet files in a directory, which is moved to `target` then."""
     package()
     from pyiceberg.catalog import Catalog
@@ -136,11 +138,13 @@ def create(place: Path, target: Path, files: Sequence["Written"], schema: pa.Sch
         converted, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, str(target),
         {"format-version": str(FORMAT)},
     )  # fmt: skip
-    _commit(empty, 1, place, target, files)
-    _hint(place / METADATA, 1)
+    _commit(empty, 1, place, target, files, id)
+    _hint(place / METADATA, 1, id)
 
 
-def replace(table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema) -> None:
+def replace(
+    table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema, id: str
+) -> None:
     """Make a snapshot of a table that has the Parquet files of another directory alone."""
     package()
     last = _last_version(table)
@@ -152,12 +156,25 @@ def replace(table: Path, place: Path, files: Sequence["Written"], schema: pa.Sch
     sync_directory(table)
     number = last[0] + 1
     try:
-        _commit(changed, number, table, table, files)
+        _commit(changed, number, table, table, files, id)
     except BaseException:
         for file in files:
             (table / file.name).unlink(missing_ok=True)
         raise
-    _hint(table / METADATA, number)  # the version exists, and needs its files, if this fails
+    _hint(table / METADATA, number, id)  # the version exists, and needs its files, if this fails
+
+
+def remove_unnamed(table: Path, id: str) -> None:
+    """Remove the files of an export that no version names: a version lists none of them, or all."""
+    versions = [*(table / METADATA).glob("*.metadata.json")]
+    is_named = any(id.encode() in each.read_bytes() for each in versions)
+    found = [*(table / METADATA).glob(f".{id}.*")]
+    if not is_named:
+        found += [*table.glob(f"part-*-{id}.parquet"), *(table / METADATA).glob(f"*-{id}*.avro")]
+    for file in found:
+        file.unlink(missing_ok=True)
+    for directory in (table, table / METADATA):
+        sync_directory(directory)
 
 
 def _with_schema(found: Any, schema: pa.Schema) -> Any:
@@ -231,8 +248,13 @@ def _last_version(path: Path) -> tuple[int, Path] | None:
     return max(found, default=None)
 
 
-def _commit(base: Any, number: int, place: Path, target: Path, files: Sequence["Written"]) -> None:
-    """Write a snapshot of these files over `base` as a version, in what is to be `target`."""
+def _commit(
+    base: Any, number: int, place: Path, target: Path, files: Sequence["Written"], export: str
+) -> None:
+    """Write a snapshot of these files over `base` as a version, in what is to be `target`.
+
+    The id of the export is in the names of all files.
+    """
     from pyiceberg.io.pyarrow import PyArrowFile
     from pyiceberg.manifest import (
         DataFile,
@@ -259,9 +281,10 @@ def _commit(base: Any, number: int, place: Path, target: Path, files: Sequence["
         return PyArrowFile(str(there), str(here), LocalFileSystem())
 
     id = uuid.uuid4().int >> 65
+    lists = (f"{id}-{export}-m0.avro", f"snap-{id}-{export}.avro")
     parent = base.current_snapshot()
     schema, spec = base.schema(), base.spec()
-    with write_manifest(FORMAT, spec, schema, output(f"{id}-m0.avro"), id, "null") as manifest:
+    with write_manifest(FORMAT, spec, schema, output(lists[0]), id, "null") as manifest:
         for file in files:
             data = DataFile.from_args(
                 content=DataFileContent.DATA, file_path=str(target / file.name),
@@ -274,7 +297,7 @@ def _commit(base: Any, number: int, place: Path, target: Path, files: Sequence["
                 )
             )
     sequence, parent_id = base.next_sequence_number(), parent and parent.snapshot_id
-    listed = output(f"snap-{id}.avro")
+    listed = output(lists[1])
     with write_manifest_list(FORMAT, listed, id, parent_id, sequence, "null") as manifests:
         manifests.add_manifests([manifest.to_manifest_file()])
     rows = str(sum(file.rows for file in files))
@@ -293,12 +316,12 @@ def _commit(base: Any, number: int, place: Path, target: Path, files: Sequence["
     properties = SetPropertiesUpdate(updates={NAMES: mapping.model_dump_json()})
     updates = (properties, AddSnapshotUpdate(snapshot=snapshot), reference)
     made = update_table_metadata(base, updates)
-    for name in (f"{id}-m0.avro", f"snap-{id}.avro"):
+    for name in lists:
         sync_file(place / METADATA / name)
-    _publish(place / METADATA, number, made.model_dump_json().encode(), id)
+    _publish(place / METADATA, number, made.model_dump_json().encode(), export)
 
 
-def _publish(directory: Path, number: int, metadata: bytes, id: int) -> None:
+def _publish(directory: Path, number: int, metadata: bytes, id: str) -> None:
     """Let a version exist; raises Conflict if there is one of this number."""
     draft, name = directory / f".{id}.json", directory / f"v{number}.metadata.json"
     draft.write_bytes(metadata)
@@ -312,9 +335,9 @@ def _publish(directory: Path, number: int, metadata: bytes, id: int) -> None:
             draft.unlink()
 
 
-def _hint(directory: Path, number: int) -> None:
+def _hint(directory: Path, number: int, id: str) -> None:
     """Say which version is the last one, and make it durable."""
-    hint = directory / f".{uuid.uuid4().hex}.hint"
+    hint = directory / f".{id}.hint"
     hint.write_text(str(number))
     os.replace(hint, directory / HINT)
     sync_directory(directory)

@@ -27,14 +27,20 @@ class TableFormat(Protocol):
         """Yield the rows of a version of a table, None for the last one."""
 
     def create(
-        self, place: Path, target: Path, files: Sequence["Written"], schema: pa.Schema
+        self, place: Path, target: Path, files: Sequence["Written"], schema: pa.Schema, id: str
     ) -> None:
-        """Make a table of the Parquet files in `place`, which the caller moves to `target`."""
+        """Make a table of the Parquet files in `place`, which the caller moves to `target`.
+
+        The `id` of the export is in the names of these files, and of all others that are made.
+        """
 
     def replace(
-        self, table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema
+        self, table: Path, place: Path, files: Sequence["Written"], schema: pa.Schema, id: str
     ) -> None:
         """Make a version of a table that has the Parquet files of `place` alone."""
+
+    def remove_unnamed(self, table: Path, id: str) -> None:
+        """Remove the files of an export, whose process has ended, that no version names."""
 
 
 Name = Literal["delta", "iceberg"]

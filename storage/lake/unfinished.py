@@ -2,10 +2,11 @@
 
 A note is a file in the data directory, `exports/<id>`: the hidden directory of the export, or the
 URL in a bucket. It is there before the first file is, and goes when the export has ended, however.
+A new version of a table moves its files into the table's directory before its log names them; the
+id in their names tells them from the files of others.
 """
 
 import logging
-import os
 import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 from foreshore.errors import DatabaseError
 from foreshore.storage.blob import sync_directory, sync_file
 from foreshore.storage.lake.places import CopyPlaces
+from foreshore.storage.lake.tables import TABLES, format_of
 
 logger = logging.getLogger(__name__)
 FOLDER = "exports"
@@ -60,5 +62,13 @@ def _remove(places: CopyPlaces, place: str, id: str) -> None:
         if location.blob.get(f"{inside}_SUCCESS") is None:
             for key in [key for key, _ in location.blob.list(inside) if id in key]:
                 location.blob.delete(key)
-    elif os.path.isdir(place) and Path(place).name.endswith(f".{id}"):
-        shutil.rmtree(place)
+        return
+    hidden = Path(place)
+    if not hidden.name.endswith(f".{id}"):
+        return
+    if hidden.is_dir():
+        shutil.rmtree(hidden)
+    target = hidden.with_name(hidden.name.removeprefix(".").removesuffix(f".{id}"))
+    format = None if target.is_symlink() else format_of(target)
+    if format is not None:
+        TABLES[format].remove_unnamed(target, id)

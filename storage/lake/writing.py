@@ -298,9 +298,9 @@ class Export:
             types = map(file_type, self._types)
             schema = pa.schema(list(zip(self._names, types, strict=True)))
             if self._replaces:
-                table.replace(target, self._place, files, schema)
+                table.replace(target, self._place, files, schema, self._id)
                 return
-            table.create(self._place, target, files, schema)
+            table.create(self._place, target, files, schema, self._id)
         else:
             (self._place / SUCCESS).write_bytes(success)
             sync_file(self._place / SUCCESS)

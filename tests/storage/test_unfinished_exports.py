@@ -2,11 +2,16 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
 
+from foreshore.storage.lake import iceberg
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.lake.reading import CsvForm, Format
+from foreshore.storage.lake.tables import TABLES
 from foreshore.storage.lake.unfinished import remove_unfinished
 from foreshore.storage.lake.writing import Export
 from foreshore.types import INT4
@@ -60,3 +65,51 @@ def test_files_in_a_bucket_go_unless_they_are_complete(tmp_path: Path) -> None:
         note.write_text(f"{url}/done")
         assert remove_unfinished(places) == 1
         assert len(places.find(f"{url}/done").files()) == 1
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("moment", ["moved", "drafted", "named"])
+def test_what_no_version_of_a_table_names_goes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: Literal["delta", "iceberg"],
+    moment: str,
+) -> None:
+    """A kill of a new version: when its files are in the table, are listed, or it is there."""
+    out, data = tmp_path / "out", tmp_path / "data"
+    out.mkdir()
+    data.mkdir()
+    places, table = CopyPlaces((str(out),), data), out / "t"
+    begun(places, f"{out}/t", tmp_path, format).finish()
+    foreign = table / "part-00000-0123456789ab.parquet"
+    foreign.write_bytes(b"of another")
+    before = set(table.rglob("*"))
+    export = begun(places, f"{out}/t", tmp_path, format)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if moment == "named":  # before the note is removed
+            patch.setattr(Export, "close", killed)
+        elif format == "delta":
+            patch.setattr(Path, "unlink", lambda *_, **__: None)
+            patch.setattr(DeltaTable, "create_write_transaction", killed)
+        else:
+            patch.setattr(Path, "unlink", lambda *_, **__: None)
+            place = "_publish" if moment == "drafted" else "_commit"
+            patch.setattr(iceberg, place, killed)
+        with pytest.raises(Killed):
+            export.finish()
+    if format == "delta" and moment == "drafted":
+        (table / "_delta_log" / "_commit_1.json.tmp").write_text(f'"path": "part-{export._id}"')
+    assert set(table.rglob("*")) > before
+    assert remove_unfinished(places) == 1
+    left = set(table.rglob("*"))
+    rows = sum(batch.num_rows for batch in TABLES[format].rows_of(table, None, ["x"]))
+    assert rows == ROWS.num_rows
+    assert (left == before) == (moment != "named")
+    assert foreign in left
