@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 from typing import Any
 
 from foreshore.compute.spark.archive import archive_flags
@@ -105,10 +105,16 @@ def stop_spark(seconds: float = 10.0) -> None:
 
 
 def _end(gateway: Any, seconds: float = 10.0) -> None:
-    """End the JVM behind a gateway, and remove it from PySpark."""
+    """End the JVM behind a gateway, and remove it from PySpark.
+
+    A JVM that has not stopped its context in so many seconds, or does not answer, is killed.
+    """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
+    late = Timer(seconds, gateway.proc.kill)
+    late.daemon = True
+    late.start()
     context = SparkContext._active_spark_context
     if context is not None:
         try:
@@ -119,6 +125,7 @@ def _end(gateway: Any, seconds: float = 10.0) -> None:
     SparkContext._jvm = None
     with suppress(Exception):  # its process ends in any case
         gateway.shutdown()
+    late.cancel()
     _end_process(gateway.proc, seconds)
 
 

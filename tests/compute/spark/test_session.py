@@ -89,6 +89,10 @@ while (how := ended(again)) is None or "answer" in how:
 print(how)
 stop_spark()
 print(jvms())
+start("local[1]")
+os.kill(jvms()[0], signal.SIGSTOP)  # it answers nothing
+stop_spark(1)
+print(jvms())
 """
 
 
@@ -121,6 +125,7 @@ def test_ended_spark_is_replaced(tmp_path: Path) -> None:
         "Spark has stopped in its JVM",
         "None 1",
         "Spark's JVM has ended with exit status -9",
+        "[]",
         "[]",
     ]
 
