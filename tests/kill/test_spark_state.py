@@ -1,10 +1,11 @@
-"""Views on Spark through kills of its JVM, its replica and the server: each update counts once.
+"""Views on Spark through kills of its processes and the server: each update counts once.
 
 The number of kills is that of the variable SPARK_KILLS; each takes some seconds.
 """
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.compute.spark.standalone import Standalone
 from tests.harness import Server, java, until
 
 KILLS = int(os.environ.get("SPARK_KILLS", "6"))
@@ -23,8 +25,9 @@ VIEWS = {
 }
 
 
-def define(connection: psycopg.Connection[Any]) -> None:
-    connection.execute("CREATE CLUSTER sparks (SIZE 'spark', TICK INTERVAL '100ms')")
+def define(connection: psycopg.Connection[Any], options: str = "") -> None:
+    cluster = f"CREATE CLUSTER sparks (SIZE 'spark', TICK INTERVAL '100ms'{options})"
+    connection.execute(cluster.encode())
     connection.execute("CREATE TABLE facts (id int, kind int, amount int)")
     connection.execute("CREATE TABLE kinds (kind int, name text)")
     connection.execute("INSERT INTO kinds SELECT i, 'kind ' || i FROM generate_series(0, 9) s(i)")
@@ -77,12 +80,32 @@ def of_spark(server: Server) -> list[int]:
 @pytest.mark.parametrize("least", ["1B", "256MiB"])  # that jobs of Spark read
 def test_views_are_right_after_kills_at_random(data_dir: Path, least: str) -> None:
     java()
+    steps = ("--spark-conf", f"spark.foreshore.step.bytes={least}")
+    kill_at_random(Server(data_dir, (*OFTEN, *steps)), None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300 * KILLS)
+def test_views_are_right_after_kills_of_a_standalone_cluster(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    """Its executors, workers and master are killed too; each step is a job."""
+    java()
+    with Standalone(tmp_path, 2) as cluster:
+        arguments = ("--checkpoint-interval", "1", "--spark-master", cluster.url)
+        for each in ("spark.foreshore.step.bytes=1B", "spark.executor.cores=1"):
+            arguments += ("--spark-conf", each)
+        kill_at_random(Server(data_dir, arguments), cluster)
+
+
+def kill_at_random(server: Server, cluster: Standalone | None) -> None:
+    """Change tables and check views, while what maintains them is killed."""
     random = Random(KILLS)
-    server = Server(data_dir, (*OFTEN, "--spark-conf", f"spark.foreshore.step.bytes={least}"))
+    options = "" if cluster is None else ", EXECUTOR MEMORY = '512MB'"
     server.start()
     try:
         with server.connect() as connection:
-            define(connection)
+            define(connection, options)
         number = 0
         for _ in range(KILLS):
             with server.connect() as connection:
@@ -91,18 +114,40 @@ def test_views_are_right_after_kills_at_random(data_dir: Path, least: str) -> No
                     number += 1
                 if random.random() < 0.3:
                     check(connection)
-            victims = random.choice([jvms(server), of_spark(server), []])
-            for pid in victims:
-                os.kill(pid, signal.SIGKILL)
-            if not victims:
-                server.kill()
-                until(lambda: not server.processes(), "its replicas end", 30)
-                server.start()
+            kill_one(server, cluster, random)
         with server.connect() as connection:
             change(connection, number)
             check(connection)
     finally:
         server.stop()
+
+
+def kill_one(server: Server, cluster: Standalone | None, random: Random) -> None:
+    """Kill the JVM, the replica, the server, or something of the cluster."""
+    kinds = ["jvm", "replica", "server"]
+    if cluster is not None:
+        kinds += ["executor", *cluster.workers, "master"]
+    match random.choice(kinds):
+        case "jvm":
+            victims = jvms(server)
+        case "replica":
+            victims = of_spark(server)
+        case "server":
+            victims = []
+        case "executor":
+            assert cluster is not None
+            victims = cluster.executors()[:1]
+        case part:
+            assert cluster is not None
+            cluster.kill_and_start(part)
+            return
+    if not victims:  # also where the JVM has not started yet
+        server.kill()
+        until(lambda: not server.processes(), "its replicas end", 30)
+        server.start()
+    for pid in victims:
+        with suppress(ProcessLookupError):  # it has ended since
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.timeout(600)

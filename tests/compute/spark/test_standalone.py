@@ -2,11 +2,9 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
 
@@ -18,62 +16,18 @@ from foreshore.compute.bulk.spark import SparkEngine
 from foreshore.compute.engine import Input
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.session import stop_spark
-from foreshore.compute.spark.standalone import MODULE, command_of, java_home
+from foreshore.compute.spark.standalone import MODULE, java_home
 from foreshore.expr.ir import Aggregate, Column, Get, Reduce
 from foreshore.ids import GlobalId
 from foreshore.types import FLOAT8, INT4, ColumnType
 from foreshore.update import DIFF, TIME
+from tests.compute.spark.standalone import Standalone
 from tests.harness import java, until
 
 pytestmark = pytest.mark.slow
 
 TABLE = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(FLOAT8)))
 SUMS = Reduce(TABLE, (Column(0, INT4),), (Aggregate("sum_float", (Column(1, FLOAT8),), FLOAT8),))
-
-
-@contextmanager
-def standalone(directory: Path, workers: int) -> Iterator[str]:
-    """Yield the URL of a master with so many workers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"spark://127.0.0.1:{port}"
-
-    def started(stack: ExitStack, name: str, *arguments: str) -> None:
-        command, environment = command_of(name, arguments)
-        log = stack.enter_context((directory / f"{name}.log").open("ab"))
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        stack.callback(process.wait)
-        stack.callback(process.terminate)
-
-    with ExitStack() as stack:
-        started(stack, "master", "--port", str(port))
-        until(lambda: _listens(port), "the master listens", 120)
-        for number in range(workers):
-            work = directory / f"worker{number}"
-            own = ("--cores", "1", "--memory", "700m", "--work-dir", str(work))
-            started(stack, "worker", *own, url)
-        yield url
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def executors(directory: Path) -> list[int]:
-    """Return the JVMs of executors, whose work is in a directory."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (path / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"CoarseGrainedExecutorBackend" in command and str(directory).encode() in (
-            command + str(path.joinpath("cwd").resolve()).encode()
-        ):
-            found.append(int(path.name))
-    return found
 
 
 @pytest.mark.timeout(900)
@@ -86,9 +40,10 @@ def test_a_lost_executor_changes_no_answer(tmp_path: Path) -> None:
         TIME: pa.array([1] * rows, pa.int64()), DIFF: pa.array([1] * rows, pa.int64()),
     })  # fmt: skip
     wanted = {k: sum(i / 8 for i in range(k, rows, 7)) for k in range(7)}
-    with standalone(tmp_path, 2) as url:
+    with Standalone(tmp_path, 2) as cluster:
+        one_core = {"spark.executor.cores": "1"}
         options = SparkOptions(
-            tmp_path / "spark", url, 512, {"spark.executor.cores": "1"}, executor_memory_mb=512
+            tmp_path / "spark", cluster.url, 512, one_core, executor_memory_mb=512
         )
         engine = SparkEngine(options)
         try:
@@ -103,13 +58,13 @@ def test_a_lost_executor_changes_no_answer(tmp_path: Path) -> None:
                 answers.append(dict(zip(keys, sums, strict=True)))
 
             ask()
-            until(lambda: len(executors(tmp_path)) == 2, "two executors", 120)
+            until(lambda: len(cluster.executors()) == 2, "two executors", 120)
             assert _archives(engine) == ["foreshore.zip"]
             for _ in range(2):
                 asking = Thread(target=ask)
                 asking.start()
                 time.sleep(0.3)
-                os.kill(executors(tmp_path)[0], signal.SIGKILL)
+                os.kill(cluster.executors()[0], signal.SIGKILL)
                 asking.join()
                 ask()
             assert answers == [wanted] * 5
