@@ -1,17 +1,23 @@
 """Hydration by Spark beside DuckDB: `python -m tests.bench.hydrate [scale] [master] [views]`.
 
+The master may be `workers:N`: a standalone one with N workers of a core, each with an executor.
+
 Each view of TPC-H is hydrated twice from the files in which tables are stored, by DuckDB and by
 Spark, and both have to put out the same rows. Shown are wall time, CPU (with that of the JVM and of
-Python workers), the bytes in files of the columns and row groups that statements read, and what the
-JVM read while it was up. Spark starts before the first view; its start is shown by itself.
+Python workers), the bytes in files of the columns and row groups that statements need, and, as
+Spark's tasks have counted them, those read of files, and those and the time of shuffles and spills.
+Spark starts before the first view; its start is shown by itself.
 """
 
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,6 +33,7 @@ from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from tests.bench import cases, tpch
 from tests.bench.flow import START, Data, planned, stored
+from tests.compute.spark.standalone import Standalone
 
 MEMORY_MB = 1024
 VIEWS = ("q3", "q5", "q9", "q18")
@@ -52,10 +59,48 @@ def cpu_of(pid: int) -> float:
     return total / TICKS
 
 
-def read_by(pid: int) -> int:
-    """Return the bytes that a process has read, from files and pipes."""
-    line = Path(f"/proc/{pid}/io").read_text().splitlines()[0]
-    return int(line.split()[1])
+@dataclass(frozen=True)
+class Tasks:
+    """What the tasks of all jobs so far have done; sizes are in megabytes, times in seconds."""
+
+    read: float = 0  # of files
+    written: float = 0  # to shuffles
+    spilled: float = 0
+    run: float = 0
+    collecting: float = 0  # garbage
+    stages: int = 0
+    tasks: int = 0
+
+    def __sub__(self, before: "Tasks") -> "Tasks":
+        return Tasks(
+            *(one - other for one, other in zip(astuple(self), astuple(before), strict=True))
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.stages} stages, {self.tasks} tasks of {self.run:.1f} s, {self.collecting:.1f} s"
+            f" of it for garbage; read {self.read:.1f} MB of files, {self.written:.1f} MB to"
+            f" shuffles, {self.spilled:.1f} MB spilled"
+        )
+
+
+def tasks_of(context: Any) -> Tasks:
+    """Return what Spark's tasks have done; it knows the last thousand stages."""
+    store, jvm = context._jsc.sc().statusStore(), context._jvm
+    listed = store.stageList(
+        jvm.java.util.ArrayList(), False, False, context._gateway.new_array(jvm.double, 0),
+        jvm.java.util.ArrayList(),
+    )  # fmt: skip
+    found = [listed.apply(place) for place in range(listed.size())]
+    return Tasks(
+        sum(each.inputBytes() for each in found) / 1e6,
+        sum(each.shuffleWriteBytes() for each in found) / 1e6,
+        sum(each.diskBytesSpilled() for each in found) / 1e6,
+        sum(each.executorRunTime() for each in found) / 1e3,
+        sum(each.jvmGcTime() for each in found) / 1e3,
+        len(found),
+        sum(each.numCompleteTasks() for each in found),
+    )
 
 
 def rows_of(table: pa.Table) -> list[str]:
@@ -64,23 +109,37 @@ def rows_of(table: pa.Table) -> list[str]:
 
 
 def main() -> None:
-    """Print a line for each view and engine."""
+    """Print lines for each view and engine."""
     warm()
     scale = float(sys.argv[1]) if len(sys.argv) > 1 else 0.1
     master = sys.argv[2] if len(sys.argv) > 2 else "local[2]"
     data = Data(cases.case("q1", scale))
-    with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="foreshore-bench-"))
+        others: list[int] = []
+        conf = {}
+        if master.startswith("workers:"):
+            workers = int(master.removeprefix("workers:"))
+            cluster = stack.enter_context(Standalone(Path(folder), workers, MEMORY_MB + 400))
+            master, conf = cluster.url, {"spark.executor.cores": "1"}
+            others = cluster.processes
         tables = stored(data.tables, Path(folder))
         size = sum(os.path.getsize(path) for each in tables.values() for path in each.files)
         local = DuckDbEngine(memory_limit=f"{MEMORY_MB}MB", directories=(folder,), scratch=folder)
-        lender = SparkLender(SparkOptions(Path(folder) / "spark", master, MEMORY_MB), 3600)
+        stack.callback(local.close)
+        options = SparkOptions(
+            Path(folder) / "spark", master, MEMORY_MB, conf, executor_memory_mb=MEMORY_MB
+        )
+        lender = SparkLender(options, 3600)
+        stack.callback(lender.close)
         began = time.perf_counter()
         with lender.lent("start") as spark:
-            pid = spark.service.session().sparkContext._gateway.proc.pid
+            context = spark.service.session().sparkContext
+        pids = [context._gateway.proc.pid, *others]
         print(
             f"scale {scale}, {size / 1e6:.0f} MB of files, {master}, load"
             f" {os.getloadavg()[0]:.0f}; start {time.perf_counter() - began:.1f} s,"
-            f" {cpu_of(pid):.1f} s CPU",
+            f" {sum(map(cpu_of, pids)):.1f} s CPU",
             flush=True,
         )
         for name in sys.argv[3:] or VIEWS:
@@ -97,25 +156,29 @@ def main() -> None:
                 def hydrate(dataflow: object = dataflow, inputs: object = inputs) -> pa.Table:
                     return dataflow.hydrate(inputs).rows  # type: ignore[attr-defined]
 
-                found[mode] = measured(name, mode, pid, hydrate)
+                found[mode] = measured(name, mode, pids, context, hydrate)
                 for status in engine.hydrations(description.id):
                     print(f"    {status}", flush=True)
                 dataflow.close()
             assert rows_of(found["local"]) == rows_of(found["spark"]), name
-        lender.close()
-        local.close()
 
 
-def measured(name: str, mode: str, pid: int, work: Callable[[], pa.Table]) -> pa.Table:
+def measured(
+    name: str, mode: str, pids: Sequence[int], context: Any, work: Callable[[], pa.Table]
+) -> pa.Table:
     """Run `work`, print what it took, and return its result."""
-    wall, own, jvm, read = time.perf_counter(), time.process_time(), cpu_of(pid), read_by(pid)
+    before, wall, own, jvm = tasks_of(context), time.perf_counter(), time.process_time(), 0.0
+    jvm -= sum(map(cpu_of, pids))
     result = work()
     wall, own = time.perf_counter() - wall, time.process_time() - own
+    jvm += sum(map(cpu_of, pids))
     print(
-        f"{name} by {mode}: {wall:.1f} s, {own:.1f} s CPU here, {cpu_of(pid) - jvm:.1f} of Spark,"
-        f" which read {(read_by(pid) - read) / 1e6:.0f} MB; {result.num_rows} rows",
+        f"{name} by {mode}: {wall:.1f} s, {own:.1f} s CPU here, {jvm:.1f} of Spark;"
+        f" {result.num_rows} rows; load {os.getloadavg()[0]:.0f}",
         flush=True,
     )
+    if mode == "spark":
+        print(f"    {tasks_of(context) - before}", flush=True)
     return result
 
 
