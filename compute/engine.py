@@ -29,6 +29,7 @@ from foreshore.compute.protocol import (
     IndexExport,
     OperatorWork,
     StageStatus,
+    StepStatus,
 )
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
@@ -364,6 +365,21 @@ class HydratingEngine(Protocol):
     def hydrations(self, id: GlobalId) -> tuple[HydrationStatus, ...]:
         """Return what each bulk engine has done to hydrate a dataflow. Any thread may call it."""
         ...
+
+
+@runtime_checkable
+class ChoosingSteps(Protocol):
+    """A dataflow whose steps are computed by one of several engines."""
+
+    @property
+    def last_steps(self) -> tuple[StepStatus, ...]:
+        """What each engine did in the last steps, the oldest first. Any thread may ask."""
+        ...
+
+
+def steps_told(dataflow: Dataflow | None) -> tuple[StepStatus, ...]:
+    """Return what the engines of a dataflow's last steps did, nothing if there is but one."""
+    return dataflow.last_steps if isinstance(dataflow, ChoosingSteps) else ()
 
 
 @runtime_checkable

@@ -328,6 +328,28 @@ class HydrationStatus(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
+class StepStatus(msgspec.Struct, frozen=True):
+    """What one engine has done in a step of a dataflow that may choose between engines.
+
+    `step` counts the steps since the dataflow was made, `updates` those of its inputs in the step.
+    The engines are kernels, duckdb and spark, of whose statements each is a job. Statements read
+    `files` of the `files_there` that their contents have, and give `rows`. `anew` of them computed
+    all anew. `note` says why the largest statement was left to this engine.
+    """
+
+    step: int
+    engine: str
+    updates: int
+    statements: int
+    anew: int
+    files: int
+    files_there: int
+    bytes: int
+    rows: int
+    ms: int
+    note: str | None
+
+
 class DataflowStatus(msgspec.Struct, frozen=True):
     """The state of a dataflow. `failure`, with `sqlstate`, is its current or last error.
 
@@ -352,6 +374,7 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     hint: str | None = None
     memory_limit: int | None = None  # that it has, or has exceeded
     hydrations: tuple[HydrationStatus, ...] = ()
+    last_steps: tuple[StepStatus, ...] = ()
 
 
 class ArrangementStatus(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.catalog import relation_of
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of, workers_of
+from foreshore.compute.controller.step_report import last_steps
 from foreshore.compute.describe import describe_maintenance
 from foreshore.compute.keys.bound_keys import is_large, literal_keys
 from foreshore.errors import FeatureNotSupported
@@ -83,7 +84,8 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     where = _where(context, item.cluster)
     refreshed = f", {_refreshed(context, item.id, item.refresh)}" if item.refresh else ""
     kind = item.type.capitalize()
-    return shown(f"{kind}, {where}{refreshed}\n{text}\n\nMaintained:\n{described}")
+    steps = last_steps(context.coordinator.compute.clusters.dataflows(), item.id)
+    return shown(f"{kind}, {where}{refreshed}\n{text}\n\nMaintained:\n{described}{steps}")
 
 
 def _refreshed(context: StatementContext, id: GlobalId, refresh: Refresh) -> str:

@@ -421,6 +421,14 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         live("mz_spark_stages"),
     ),
     ("mz_internal", "pg_shown_settings", "name text, setting text", shown_settings),
+    (
+        "mz_internal",
+        "mz_last_steps",
+        "replica_id text, object_id text, step int8, engine text, updates int8, statements int8,"
+        "recomputed int8, jobs int8, files_read int8, files int8, bytes_read int8, rows int8,"
+        "time_ms int8, note text?",
+        live("mz_last_steps"),
+    ),
 )
 
 

@@ -242,6 +242,10 @@ class DuckDbSession(Session):
         self.register_used()
         return _stream(self._cursor, select, None)
 
+    def interrupt(self) -> None:
+        """Make the statement that runs raise QueryCanceled. Any thread may call it."""
+        self._cursor.interrupt()
+
     def close(self) -> None:
         """Close the cursor."""
         self._cursor.close()

@@ -5,10 +5,14 @@ Its dataflows are saved in checkpoints (`checkpoint/engine.py`), file by file, a
 
 import copy
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
+
+import pyarrow as pa
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine, DuckDbSession
 from foreshore.compute.bulk.engine import BulkEngine
@@ -22,12 +26,15 @@ from foreshore.compute.checkpoint.engine import Shared
 from foreshore.compute.checkpoint.state import Mismatch, Reader
 from foreshore.compute.delta.differentiate import TickPlan, differentiate
 from foreshore.compute.delta.tick import TickDataflow
-from foreshore.compute.engine import Cancellation, Dataflow
+from foreshore.compute.engine import Cancellation, Dataflow, Input
 from foreshore.compute.protocol import BulkChoice, DataflowDescription, StageStatus
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.service import SparkService
+from foreshore.errors import QueryCanceled, Unavailable
+from foreshore.expr.ir import Relation
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.temporal import has_temporal_filter
+from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
 
@@ -42,27 +49,30 @@ class SparkEngine(BulkEngine):
 
     name = "spark"
 
-    def __init__(self, options: SparkOptions, directories: Sequence[str] = ()) -> None:
-        """Make an engine, which reads little below `directories` without Spark."""
+    def __init__(
+        self, options: SparkOptions, directories: Sequence[str] = (), *, repeats: bool = True
+    ) -> None:
+        """Make an engine, which reads little below `directories` without Spark.
+
+        An evaluation whose JVM ends is made once more, on another JVM, if the engine `repeats`.
+        """
         super().__init__()
         import pyspark.sql  # noqa: F401 - threads that import it at once would see half of it
 
         self._options = options
         self._directories = directories
-        self._step_bytes = options.step_bytes
         self._work = "views"
+        self._repeats = repeats
         self.service = SparkService(options)
-        self._started: Any = None
+        self._cancellations: WeakSet[Cancellation] = WeakSet()  # of dataflows
         self._here: DuckDbEngine | None = None
         self._here_lock = Lock()
         self.service.begin()
 
     @property
     def _spark(self) -> Any:
-        """Return the session; another one does not replace it, as views are in it."""
-        if self._started is None:
-            self._started = self.service.session()
-        return self._started
+        """Return the session, of another JVM if the last one has ended."""
+        return self.service.session()
 
     def doing(self, work: str) -> "SparkEngine":
         """Return this engine for evaluations of some work, by which their stages are named."""
@@ -96,13 +106,82 @@ class SparkEngine(BulkEngine):
         )
 
     def check(self) -> None:
-        """Raise Unavailable if the JVM has ended, or Spark in it has stopped."""
-        self.service.check()
+        """Begin to replace a JVM that has ended, or in which Spark has stopped.
+
+        State is in files and in this process, so dataflows go on meanwhile by what they compute
+        here. What needs a job waits for the JVM, or is repeated on it.
+        """
+        try:
+            self.service.check()
+        except Unavailable as error:
+            logger.warning("Spark is started again", extra={"why": error.message})
+            self.service.begin()
 
     def close(self) -> None:
-        """Leave the session to other users in the process; `stop_spark` ends it."""
+        """End what dataflows compute, and leave the session to other users in the process.
+
+        `stop_spark` ends it.
+        """
+        for cancellation in list(self._cancellations):
+            cancellation.cancel()
         if self._here is not None:
             self._here.close()
+
+    def evaluate(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation | None = None,
+        max_bytes: int | None = None,
+    ) -> pa.Table:
+        """Return the rows of `relation` as of a time."""
+        try:
+            return super().evaluate(relation, inputs, as_of, cancellation, max_bytes)
+        except Exception as error:
+            if not self._is_to_be_repeated(error):
+                raise
+        return super().evaluate(relation, inputs, as_of, cancellation, max_bytes)
+
+    def evaluate_parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation,
+        max_bytes: int | None = None,
+        *,
+        may_fail: bool = True,
+    ) -> Generator[pa.Table, None, None]:
+        """Yield the rows of `relation` as of a time, part by part: at least one.
+
+        Raises Unavailable if the JVM ends after the first.
+        """
+        arguments = relation, inputs, as_of, cancellation, max_bytes
+        begun = False
+        try:
+            for part in super().evaluate_parts(*arguments, may_fail=may_fail):
+                begun = True
+                yield part
+            return
+        except Exception as error:
+            if not self._is_to_be_repeated(error):
+                raise
+            if begun:
+                raise Unavailable("Spark ended while it sent the answer") from error
+        yield from super().evaluate_parts(*arguments, may_fail=may_fail)
+
+    def _is_to_be_repeated(self, error: Exception) -> bool:
+        """Whether an evaluation failed as its JVM has ended."""
+        if not self._repeats or isinstance(error, QueryCanceled):
+            return False
+        try:
+            self.service.check()
+        except Unavailable as how:
+            extra = {"why": how.message, "error": repr(error)}
+            logger.warning("an evaluation is repeated on another JVM", extra=extra)
+            return True
+        return False
 
     @contextmanager
     def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:
@@ -119,7 +198,13 @@ class SparkEngine(BulkEngine):
     def _store(self, number: int) -> SparkStore:
         options = self._options
         scratch = options.scratch / f"dataflow{number}"
-        return SparkStore(self._new_session, scratch, options.shuffle_partitions)
+        jobs = partial(self._jobs, f"{self._work} #dataflow{number}")
+        return SparkStore(self._new_session, scratch, options.shuffle_partitions, jobs)
+
+    def _jobs(
+        self, group: str, session: Any, cancellation: Cancellation
+    ) -> AbstractContextManager[None]:
+        return self.service.group(session, group, cancellation)
 
     def _new_session(self) -> Any:
         return self._spark.newSession()
@@ -138,8 +223,13 @@ class SparkEngine(BulkEngine):
             return self._here.session()
 
     def _dataflow(self, plan: TickPlan, as_of: int) -> TickDataflow:
-        steps = LocalSteps(self._local, self._step_bytes, self._directories)
-        return SparkDataflow(plan, self._store(next(self._numbers)), as_of, steps)
+        options = self._options
+        steps = LocalSteps(
+            self._local, options.step_bytes, options.hydrate_bytes, self._directories
+        )
+        store = self._store(next(self._numbers))
+        self._cancellations.update((steps.cancellation, store.cancellation))
+        return SparkDataflow(plan, store, as_of, steps)
 
     # --- checkpoints
 

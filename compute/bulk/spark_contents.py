@@ -99,6 +99,11 @@ class Contents:
         """Return the number of entries in the tail."""
         return sum(table.num_rows for table in self.tail)
 
+    @property
+    def rows(self) -> int:
+        """Return the number of entries."""
+        return sum(file.rows for file in (*self.files, *self.added)) + self.tail_rows
+
     def bytes(self, buckets: frozenset[int] | None) -> int:
         """Return the size of the files that have entries of some buckets, or of all."""
         return sum(os.path.getsize(path) for path in self.paths(buckets))
@@ -115,4 +120,4 @@ class Contents:
         every = (*self.files, *self.added)
         size = sum(file.kept.path.stat().st_size for file in every)
         size += sum(table.nbytes for table in self.tail)
-        return sum(file.rows for file in every) + self.tail_rows, len(every), size
+        return self.rows, len(every), size

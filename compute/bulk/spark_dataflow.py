@@ -5,31 +5,46 @@ functions' kernels in this process, unless they are many, and statements that re
 (`spark_local.py`).
 """
 
+import logging
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore.compute.bulk.spark_contents import Clustering, clustering_of
 from foreshore.compute.bulk.spark_hydration import LocalHydration
 from foreshore.compute.bulk.spark_local import LocalSteps
 from foreshore.compute.bulk.spark_store import AllOrSome, SparkStore
 from foreshore.compute.checkpoint.state import Reader, Writer
+from foreshore.compute.delta import anew
 from foreshore.compute.delta.changes import change_table, state_table
 from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.linear import changes_of, linear_traces
 from foreshore.compute.delta.tables import Layout
-from foreshore.compute.delta.tick import Hydrating, TickDataflow, layout_of
+from foreshore.compute.delta.tick import Hydrating, Language, TickDataflow, layout_of
 from foreshore.compute.delta.touched import keys_of, touched
 from foreshore.compute.engine import ArrangementSize, Input
 from foreshore.compute.output import Output
+from foreshore.compute.protocol import StepStatus
 from foreshore.compute.spark.buckets import is_hashable
-from foreshore.expr.ir import Get, LocalGet
+from foreshore.errors import OutOfDisk, OutOfMemory
+from foreshore.expr.ir import Get, LocalGet, Relation
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
+from foreshore.update import TIME
+
+logger = logging.getLogger(__name__)
 
 # More changes than this are computed by a job, also of linear traces.
 MOST_ROWS_HERE = 100_000
 # Sums are of fewer groups than there are rows, usually.
 ROWS_OF_A_GROUP = 8
+
+
+# A statement: of a trace or an output, its number, and the tables that have changed.
+Case = tuple[str, int, frozenset[str]]
 
 
 class SparkDataflow(TickDataflow):
@@ -40,11 +55,12 @@ class SparkDataflow(TickDataflow):
         self._spark_store = store
         self._local = local
         self._hydration: LocalHydration | None = None  # under way
-        self._local_statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
+        self._chosen: dict[tuple[Case, bool, bool], str | None] = {}  # whether anew, and here
         self._keys = keys_of(plan, is_hashable)
         self._linear = linear_traces(plan)
         self._bytes: dict[int, int] = {}  # of the inputs from which a trace comes
-        self._reads: dict[tuple[str, int, frozenset[str]], AllOrSome] = {}
+        self._reads: dict[tuple[Case, bool], AllOrSome] = {}
+        self._has_one_time = False  # the window under way, if it has many changes
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute the output as of the dataflow's as_of."""
@@ -59,14 +75,42 @@ class SparkDataflow(TickDataflow):
         self._local.prepare(self._plan)
         files = [file for id in sizes for file in inputs[id].files]
         if self._local.hydrates(files, total):
-            self._spark_store.local = self._local
-            self._hydration = LocalHydration(self._spark_store, self._local)
-        else:
-            self._spark_store.tune_for(total)
+            try:
+                return self._hydrated_here(inputs)
+            except (OutOfMemory, OutOfDisk) as error:
+                extra = {"bytes": total, "why": error.message}
+                logger.warning("jobs hydrate a dataflow that does not fit in memory", extra=extra)
+        self._spark_store.tune_for(total)
+        return self._spark_store.lasting(lambda: super(SparkDataflow, self).hydrate(inputs))
+
+    def _hydrated_here(self, inputs: Mapping[GlobalId, Input]) -> Output:
+        """Hydrate by DuckDB; raises OutOfMemory."""
+        self._spark_store.local = self._local
+        self._hydration = LocalHydration(self._spark_store, self._local)
         try:
             return super().hydrate(inputs)
+        except BaseException:
+            self._spark_store.local = None
+            self._local.release()
+            raise
         finally:
             self._hydration = None
+
+    def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
+        """Return the changes in [lower, upper) and advance to `upper`."""
+        changed = [delta for delta in deltas.values() if delta.num_rows]
+        self._has_one_time = (
+            sum(delta.num_rows for delta in changed) >= anew.LEAST_CHANGES
+            and len({bound for delta in changed for bound in _bounds(delta)}) == 1
+        )
+        return self._spark_store.lasting(
+            lambda: super(SparkDataflow, self).step(lower, upper, deltas)
+        )
+
+    def cancel(self) -> None:
+        """End the statement that runs, here or on Spark; later ones raise QueryCanceled."""
+        self._spark_store.cancellation.cancel()
+        self._local.cancellation.cancel()
 
     @property
     def _hydrating(self) -> Hydrating:
@@ -93,7 +137,10 @@ class SparkDataflow(TickDataflow):
             return super()._fill(trace, changed)
         if not rows:
             return False
+        began = time.monotonic()
         updates = changes_of(trace, self._plan.traces, found)
+        work = self._spark_store.log.of("kernels")
+        work.add(0, 0, 0, updates.num_rows, time.monotonic() - began, "changes by themselves")
         if updates.num_rows:
             self._spark_store.load(change_table(trace), updates)
         return bool(updates.num_rows)
@@ -104,17 +151,50 @@ class SparkDataflow(TickDataflow):
         case = (kind, number, needs.intersection(changed))
         if not case[2]:
             return None
-        if case not in self._reads:
-            plan = self._plan
-            relation = plan.traces[number].body if kind == "trace" else plan.outputs[number]
-            of_traces = touched(relation, plan.traces, self._keys, case[2])
-            self._reads[case] = {f"s{n}": touches for n, touches in of_traces.items()}
-        if not self._spark_store.narrow(self._reads[case]):
-            return super()._statement(kind, number, needs, list(case[2]))
-        if case not in self._local_statements:
-            found = self._rendered(self._local.session, *case)
-            self._local_statements[case] = found
-        return self._local_statements[case]
+        plan = self._plan
+        relation = plan.traces[number].body if kind == "trace" else plan.outputs[number]
+        is_anew = self._has_one_time and self._is_cheaper_anew(relation)
+        if (case, is_anew) not in self._reads:
+            self._reads[case, is_anew] = (
+                {state_table(trace): None for trace in anew.contents_read(relation, plan.traces)}
+                if is_anew
+                else {
+                    state_table(plan.traces[n]): touches
+                    for n, touches in touched(relation, plan.traces, self._keys, case[2]).items()
+                }
+            )
+        is_here = self._spark_store.narrow(self._reads[case, is_anew], anew=is_anew)
+        by = self._local.session if is_here else self._spark_store
+        chosen = (case, is_anew, is_here)
+        if chosen not in self._chosen:
+            self._chosen[chosen] = self._text(by, case, is_anew=is_anew)
+        return self._chosen[chosen]
+
+    def _text(self, by: Language, case: Case, *, is_anew: bool) -> str | None:
+        """Return the statement of a case in the language of an engine."""
+        if not is_anew:
+            return self._rendered(by, *case)
+        kind, number, changed = case
+        renderer = anew.AnewRenderer(by.dialect, by.idioms, self._plan.traces, changed)
+        if kind == "trace":
+            return renderer.trace_changes(self._plan.traces[number])
+        return renderer.changes(self._plan.outputs[number])
+
+    def _is_cheaper_anew(self, relation: Relation) -> bool:
+        read = anew.contents_read(relation, self._plan.traces)
+        rows = {state_table(trace): self._spark_store.rows(state_table(trace)) for trace in read}
+        changes = {change_table(t): self._spark_store.changes(change_table(t)) for t in read}
+        return bool(read) and anew.is_cheaper(relation, self._plan.traces, rows, changes)
+
+    def _run(self, loaded: Mapping[GlobalId, pa.Table]) -> tuple[Output, list[str]]:
+        for delta in loaded.values():
+            self._spark_store.log.received(delta.num_rows)
+        return super()._run(loaded)
+
+    @property
+    def last_steps(self) -> tuple[StepStatus, ...]:
+        """Return what each engine did in the last steps, the oldest first."""
+        return self._spark_store.log.last
 
     def _prepare(self) -> None:
         super()._prepare()
@@ -165,3 +245,9 @@ class SparkDataflow(TickDataflow):
     @property
     def _kept(self) -> list[Trace]:
         return [trace for trace in self._plan.traces if trace.kept]
+
+
+def _bounds(delta: pa.Table) -> tuple[int, int]:
+    """Return the least and the greatest time of updates."""
+    bounds = pc.min_max(delta[TIME])
+    return bounds["min"].as_py(), bounds["max"].as_py()

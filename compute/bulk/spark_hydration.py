@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from foreshore.compute.bulk.spark_local import LocalSteps
+from foreshore.compute.bulk.spark_local import RESULT_BYTES, LocalSteps
 from foreshore.compute.bulk.spark_store import SparkStore
 from foreshore.compute.delta.tables import Layout, cast_to_schema
 from foreshore.compute.engine import Input
@@ -37,11 +37,11 @@ class LocalHydration:
 
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Create the contents `name`, of Spark's layout, from `select`."""
-        self._store.hold_here(name, layout, self._store.fetch_here(select))
+        self._store.hold_here(name, layout, self._store.fetch_here(select, RESULT_BYTES))
 
     def read(self, select: str, schema: pa.Schema) -> pa.Table:
         """Return the result of `select` as a table of `schema`."""
-        return cast_to_schema(self._store.fetch_here(select), schema)
+        return cast_to_schema(self._store.fetch_here(select, RESULT_BYTES), schema)
 
     def release(self) -> None:
         """Drop inputs and constants."""

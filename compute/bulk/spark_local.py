@@ -17,24 +17,32 @@ from foreshore.compute.delta.changes import change_table, input_table, state_tab
 from foreshore.compute.delta.differentiate import TickPlan
 from foreshore.compute.delta.tables import Layout, consolidate_select, row_layout
 from foreshore.compute.delta.tick import layout_of
+from foreshore.compute.engine import Cancellation
 from foreshore.errors import OutOfDisk, OutOfMemory
 from foreshore.expr.columns import columns_of
+from foreshore.sizes import shown
 from foreshore.types import arrow_type
 
-HYDRATE_BYTES = 1 << 20  # of inputs; to hydrate from less, jobs would cost more than the work
+RESULT_BYTES = 256 << 20  # of a statement of hydration, which this process has in memory
 
 
 class LocalSteps:
     """The statements of one dataflow that are computed here; of one thread at a time.
 
     Those that read `most_bytes` of files or more are left to Spark, and all after one that has
-    taken too much memory.
+    taken too much memory. So are hydrations from inputs of `hydrate_bytes` or more.
     """
 
     def __init__(
-        self, open: Callable[[], DuckDbSession], most_bytes: int, directories: Sequence[str] = ()
+        self,
+        open: Callable[[], DuckDbSession],
+        most_bytes: int,
+        hydrate_bytes: int = 0,
+        directories: Sequence[str] = (),
     ) -> None:
         """Make one, whose session can read inputs below `directories`."""
+        self._hydrate_bytes = hydrate_bytes
+        self.cancellation = Cancellation()
         self.most_bytes = most_bytes
         self._directories = tuple(f"{directory}/" for directory in directories)
         self._open = open
@@ -66,20 +74,33 @@ class LocalSteps:
 
     def hydrates(self, files: Iterable[str], bytes: int) -> bool:
         """Whether a dataflow is hydrated here, whose inputs have so many bytes, in files or not."""
-        little = self.takes(bytes) and bytes < HYDRATE_BYTES
+        little = self.takes(bytes) and bytes < self._hydrate_bytes
         return little and all(file.startswith(self._directories) for file in files)
 
     def takes(self, bytes: int) -> bool:
         """Whether a statement that reads so many bytes of files is computed here."""
         return self._is_possible and bytes < self.most_bytes
 
+    def why(self, bytes: int) -> str:
+        """Return why a statement that reads so many bytes of files is computed here, or not."""
+        if not self._is_possible:
+            return "has types that only Spark has in this form"
+        if not self.most_bytes:
+            return "DuckDB has had too little memory"
+        less = bytes < self.most_bytes
+        return f"reads {'less than ' * less}{shown(self.most_bytes)}{' or more' * (not less)}"
+
     def fetch(
         self,
         select: str,
         contents: Mapping[str, tuple[Sequence[str], pa.Table]],
         changes: Mapping[str, pa.Table],
+        max_bytes: int | None = None,
     ) -> pa.Table:
-        """Return the result of `select` over contents, of these files and tails, and changes."""
+        """Return the result of `select` over contents, of these files and tails, and changes.
+
+        Raises OutOfMemory if it exceeds `max_bytes`.
+        """
         session = self.session
         for name, (paths, tail) in contents.items():
             shown = (tuple(paths), tail)
@@ -98,11 +119,17 @@ class LocalSteps:
                 session.show(f"loaded_{name}", table, ())
                 self._show(name, f"SELECT {self._items(name)} FROM loaded_{name}", table)
         try:
+            self.cancellation.arm(session.interrupt)
             with faults():
-                return session.fetch(select)
+                found = session.fetch(select, max_bytes)
+            self.cancellation.check()
+            return found
         except (OutOfMemory, OutOfDisk):
-            self.most_bytes = 0  # the step is repeated, on Spark
+            if max_bytes is None:
+                self.most_bytes = 0  # the step is repeated, on Spark
             raise
+        finally:
+            self.cancellation.disarm()
 
     def consolidated(self, name: str, paths: Sequence[str], tail: pa.Table) -> pa.Table:
         """Return the entries of contents, one for each row."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,12 +22,16 @@ from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, 
 from foreshore.compute.bulk.spark_files import Results, scratch_of
 from foreshore.compute.bulk.spark_types import schema_of
 from foreshore.compute.engine import Cancellation, Input, check_size
+from foreshore.compute.spark.session import end_of, is_gone
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
 from foreshore.expr.ir import Relation
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 
 SMALL_BYTES = 8 << 20  # of the inputs of a query
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 # PySpark logs every analysis error with the whole statement; relevant errors are raised.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -92,6 +96,34 @@ class SparkSqlSession(Session):
     def _bulk(self) -> Tuning:
         """Return how large jobs run."""
         return Tuning(self._partitions or 2 * self._spark.sparkContext.defaultParallelism)
+
+    def lasting(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns; it is repeated, on another JVM, if Spark's ends meanwhile.
+
+        `work` must leave nothing behind that hinders this when it raises.
+        """
+        if self._opened is not None and is_gone(self._opened.sparkContext):
+            self._renew()
+        try:
+            return work()
+        except QueryCanceled:
+            raise
+        except Exception as error:
+            context = None if self._opened is None else self._opened.sparkContext
+            if context is None or (how := end_of(context)) is None:
+                raise
+            logger.warning("work on Spark is repeated", extra={"why": how, "error": repr(error)})
+            self._renew()
+        return work()
+
+    def _renew(self) -> None:
+        """Forget the session and what it had; the next statement opens another."""
+        self._opened = None
+        self._tuning = None
+        self._views.clear()
+        self._missing = set(_OF_FLOATS)
+        self._registered = 0
+        self._items.clear()
 
     def tune(self, tuning: Tuning) -> None:
         """Run the next statements so."""
@@ -186,7 +218,8 @@ class SparkSqlSession(Session):
 
     def close(self) -> None:
         """Drop the views, and results that were not read."""
-        self._hide(("",))
+        if self._opened is not None and not is_gone(self._opened.sparkContext):
+            self._hide(("",))
         self._results.close()
 
     def _hide(self, prefixes: tuple[str, ...]) -> None:

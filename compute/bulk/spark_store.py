@@ -14,8 +14,10 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,11 +35,12 @@ from foreshore.compute.bulk.spark_contents import (
 from foreshore.compute.bulk.spark_local import LocalSteps
 from foreshore.compute.bulk.spark_sql import SMALL_BYTES, SparkSqlSession, Tuning, faults
 from foreshore.compute.bulk.spark_types import arrow_schema
+from foreshore.compute.bulk.step_log import StepLog
 from foreshore.compute.checkpoint.kept_file import KeptFile
 from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.delta.touched import Touch
-from foreshore.compute.engine import ArrangementSize
+from foreshore.compute.engine import ArrangementSize, Cancellation
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.spark.buckets import buckets_of
 
@@ -62,16 +65,26 @@ IN_MEMORY = 4
 _NONE = pa.table({})
 _NAMES = re.compile(r"\b(?:[sd]\d+|u_\w+)\b")
 AllOrSome = Mapping[str, tuple[Touch, ...] | None]
+# Returns the context of jobs in a session.
+Group = Callable[[Any, Cancellation], AbstractContextManager[None]]
 
 
 class SparkStore(SparkSqlSession):
     """The tables of one dataflow, as views of a separate session."""
 
     def __init__(
-        self, open: Callable[[], Any], scratch: Path, partitions: int | None = None
+        self,
+        open: Callable[[], Any],
+        scratch: Path,
+        partitions: int | None = None,
+        group: Group | None = None,
     ) -> None:
+        """Make a store; its jobs belong to `group`, which `cancellation` stops."""
         super().__init__(open, partitions)
         self.local: LocalSteps | None = None  # once the contents are there
+        self.cancellation = Cancellation()
+        self.log = StepLog()
+        self._group = group
         self._scratch = scratch
         self._contents: dict[str, Contents] = {}
         self._layouts: dict[str, Layout] = {}
@@ -81,6 +94,8 @@ class SparkStore(SparkSqlSession):
         self._in_spark: dict[str, pa.Table] = {}  # changes, as far as Spark shows them
         self._touched: AllOrSome = {}
         self._is_local = False  # the next statement
+        self._is_anew = False  # and whether it computes all anew
+        self._read = 0  # bytes of the files that it reads
         self._generations = count()
         self._resting = 0  # steps until consolidation is tried again
         self.files_read = 0  # by statements since the last `begin`, of so many:
@@ -121,6 +136,7 @@ class SparkStore(SparkSqlSession):
     def begin(self) -> None:
         """Begin a step."""
         self.files_read = self.files_there = self.jobs = 0
+        self.log.begin()
 
     def load(self, name: str, updates: pa.Table) -> None:
         """Set the changes `name` to `updates`."""
@@ -143,33 +159,54 @@ class SparkStore(SparkSqlSession):
             self._show_changes(name, table)
         return bool(table.num_rows)
 
-    def narrow(self, touched: AllOrSome) -> bool:
+    def rows(self, name: str) -> int:
+        """Return the number of entries of the contents `name`."""
+        return self._contents[name].rows
+
+    def changes(self, name: str) -> int:
+        """Return the number of the changes `name`."""
+        return self._changes[name].num_rows if name in self._changes else 0
+
+    def narrow(self, touched: AllOrSome, *, anew: bool = False) -> bool:
         """Let the next statement read some contents, only buckets touched by changes if it says.
 
         Return whether that is so little that the statement is to be one of `local`.
         """
         self._touched = touched
-        self._is_local = False
-        if self.local is not None:
-            read = 0
-            for name, touches in touched.items():
-                contents = self._contents[name]
-                read += contents.bytes(self._buckets(contents, touches))
-            self._is_local = self.local.takes(read)
+        self._is_anew = anew
+        self._read = 0
+        for name, touches in touched.items():
+            contents = self._contents[name]
+            self._read += contents.bytes(self._buckets(contents, touches))
+        self._is_local = self.local is not None and self.local.takes(self._read)
         return self._is_local
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return the result of `select` over the current tables."""
+        began, files, there = time.monotonic(), self.files_read, self.files_there
+        engine = "duckdb" if self._is_local else "spark"
         if self._is_local:
             self._is_local = False
-            return self.fetch_here(select)
-        self.tune(Tuning())
-        self._show_used(select)
-        self.jobs += 1
-        with faults(None):
-            return super().fetch(select, max_bytes)
+            rows = self.fetch_here(select)
+        else:
+            self.tune(Tuning())
+            self._show_used(select)
+            self.jobs += 1
+            with self._jobs():
+                rows = super().fetch(select, max_bytes)
+        work = self.log.of(engine)
+        work.anew += self._is_anew
+        work.add(
+            self._read,
+            self.files_read - files,
+            self.files_there - there,
+            rows.num_rows,
+            time.monotonic() - began,
+            None if self.local is None else self.local.why(self._read),
+        )
+        return rows
 
-    def fetch_here(self, select: str) -> pa.Table:
+    def fetch_here(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return the result of a statement of `local` over the current tables."""
         assert self.local is not None
         touched, self._touched = self._touched, {}
@@ -181,7 +218,8 @@ class SparkStore(SparkSqlSession):
             self.files_there += len(found.files) + len(found.added)
             contents[name] = (paths, self._tail(found))
         names = _named(select, "d", "u_") & self._changes.keys()
-        return self.local.fetch(select, contents, {name: self._changes[name] for name in names})
+        changes = {name: self._changes[name] for name in names}
+        return self.local.fetch(select, contents, changes, max_bytes)
 
     def absorb(self, contents: str, changes: str) -> None:
         """Add changes to contents; the end of the step makes this permanent."""
@@ -199,6 +237,7 @@ class SparkStore(SparkSqlSession):
 
     def commit(self) -> None:
         """End the step, and write large tails to files."""
+        self.log.end()
         absorbed, self._saved = self._saved, {}
         self._resting = max(self._resting - 1, 0)
         for name in absorbed:
@@ -245,7 +284,7 @@ class SparkStore(SparkSqlSession):
         name = self._worst()
         if name is not None:
             try:
-                self._consolidate(name)
+                self.lasting(partial(self._consolidate, name))
             except Exception:  # what is there stays as it is
                 logger.exception("contents could not be consolidated", extra={"contents": name})
                 self._resting = REST_STEPS
@@ -388,6 +427,23 @@ class SparkStore(SparkSqlSession):
         contents.tail = [tail]
         return tail
 
+    # --- jobs
+
+    @contextmanager
+    def _jobs(self) -> Iterator[None]:
+        """Let jobs belong to the store's group, and translate Spark's exceptions."""
+        group = self._group
+        jobs = nullcontext() if group is None else group(self._spark, self.cancellation)
+        with jobs, faults(self.cancellation):
+            yield
+
+    def _renew(self) -> None:
+        """Forget the session; the files are still there, and are shown again to the next one."""
+        super()._renew()
+        self._in_spark.clear()
+        for contents in self._contents.values():
+            contents.shown = None
+
     # --- files
 
     def _directory(self) -> Path:
@@ -397,7 +453,7 @@ class SparkStore(SparkSqlSession):
         """Return the files to which a job has written the result of `select`."""
         directory = self._directory()
         self._show_used(select)
-        with faults(None):
+        with self._jobs():
             if clustering is None:
                 writer = self.query(select).write
             else:

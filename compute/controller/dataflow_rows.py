@@ -222,6 +222,28 @@ def _hydrations(reports: Reports) -> Iterator[Row]:
             }
 
 
+def _last_steps(reports: Reports) -> Iterator[Row]:
+    """Yield what each engine did in the last steps of dataflows that choose between engines."""
+    for status, each in _reports(reports):
+        for done in each["last_steps"]:
+            yield {
+                "replica_id": status["replica"],
+                "object_id": each["id"],
+                "step": done["step"],
+                "engine": done["engine"],
+                "updates": done["updates"],
+                "statements": done["statements"],
+                "recomputed": done["anew"],
+                "jobs": done["statements"] if done["engine"] == "spark" else 0,
+                "files_read": done["files"],
+                "files": done["files_there"],
+                "bytes_read": done["bytes"],
+                "rows": done["rows"],
+                "time_ms": done["ms"],
+                "note": done["note"],
+            }
+
+
 def _spark_stages(reports: Reports) -> Iterator[Row]:
     for replica, each in reports.controller.clusters.stages():
         if reports.includes(replica):
@@ -264,6 +286,7 @@ DATAFLOWS: Mapping[str, Callable[[Reports], Iterable[Row]]] = {
     "mz_scheduling_elapsed": _elapsed,
     "mz_compute_hydration_times": _hydration_times,
     "mz_hydrations": _hydrations,
+    "mz_last_steps": _last_steps,
     "mz_spark_stages": _spark_stages,
     "mz_hydration_statuses": _is_hydrated_rows,
     "mz_compute_hydration_statuses": _hydration_statuses,

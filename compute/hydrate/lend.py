@@ -69,7 +69,7 @@ class SparkLender:
         if self._failed is not None and time.monotonic() < self._failed[0]:
             raise Unavailable(self._failed[1])
         try:
-            engine = SparkEngine(self._options).doing("bulk work")
+            engine = SparkEngine(self._options, repeats=False).doing("bulk work")
             engine.service.session()
         except Exception as error:
             self._failed = time.monotonic() + AGAIN_SECONDS, str(error)
@@ -102,7 +102,7 @@ class SparkLender:
 
 def _is_alive(engine: SparkEngine) -> bool:
     try:
-        engine.check()
+        engine.service.check()
     except Unavailable as error:
         logger.warning("Spark has ended and is started again", extra={"why": error.message})
         return False

@@ -36,6 +36,7 @@ from foreshore.compute.engine import (
     empty_output,
     output_schema,
     rows_schema,
+    steps_told,
 )
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
@@ -574,6 +575,7 @@ class DataflowState:
             self.times.merge_ns,
             None if self.failure is None else self.failure.hint,
             self.description.memory_limit,
+            last_steps=steps_told(self._dataflow),
         )
 
     def arrangement_status(self) -> Iterator[ArrangementStatus]:

@@ -6,8 +6,9 @@ executor_memory     heap of each executor; with a local master the driver is the
 shuffle_partitions  partitions of a shuffle in large jobs; default: two for each core
 spark.*             any other property of Spark
 
-The property `spark.foreshore.step.bytes` is Foreshore's: a statement of a step that reads less is
-computed by DuckDB beside the driver, from the same files.
+Two properties are Foreshore's. A statement of a step that reads less than
+`spark.foreshore.step.bytes` is computed by DuckDB beside the driver, from the same files. So is a
+hydration from inputs of less than `spark.foreshore.hydrate.bytes`.
 """
 
 import re
@@ -21,6 +22,8 @@ from foreshore.sizes import bytes_of
 LOOPBACK = "127.0.0.1"
 DRIVER_MEMORY_MB = 1536
 STEP_BYTES = 256 << 20
+# Jobs take seconds, and DuckDB about a second for as much as this.
+HYDRATE_BYTES = 32 << 20
 
 # Properties that hold for all sessions of a process.
 _PROPERTIES = {
@@ -82,6 +85,12 @@ class SparkOptions:
     def step_bytes(self) -> int:
         """Return how much of its files a statement of a step must read to be a job of Spark."""
         return bytes_of(self.configuration.get("spark.foreshore.step.bytes", f"{STEP_BYTES}B"))
+
+    @property
+    def hydrate_bytes(self) -> int:
+        """Return how much inputs must have for a dataflow to be hydrated by jobs."""
+        least = self.configuration.get("spark.foreshore.hydrate.bytes", f"{HYDRATE_BYTES}B")
+        return min(bytes_of(least), self.step_bytes)
 
     @property
     def is_local(self) -> bool:

@@ -21,7 +21,7 @@ from foreshore.compute.engine import Cancellation
 from foreshore.compute.spark.archive import make_archive_later
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.progress import StageProgress, running_stages, stages_of
-from foreshore.compute.spark.session import end_of, start_spark, stop_spark
+from foreshore.compute.spark.session import end_of, is_gone, start_spark, stop_spark
 from foreshore.errors import QueryCanceled, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -33,18 +33,22 @@ class SparkService:
     def __init__(self, options: SparkOptions) -> None:
         self.options = options
         self._lock = threading.Lock()  # of the start
+        self._beginning = threading.Lock()  # held while `begin` works
         self._session: Any = None
         self._numbers = count()
         self._groups: dict[str, None] = {}  # those whose jobs may run, in order
 
     def begin(self) -> None:
         """Start Spark on a thread, if it is not running."""
+        if self._beginning.locked():
+            return
 
         def start() -> None:
-            try:
-                self.session()
-            except Unavailable as error:  # who needs a session tries again, and is told
-                logger.warning("Spark does not start: %s", error)
+            with self._beginning:
+                try:
+                    self.session()
+                except Unavailable as error:  # who needs a session tries again, and is told
+                    logger.warning("Spark does not start: %s", error)
 
         threading.Thread(target=start, name="spark", daemon=True).start()
 
@@ -102,9 +106,9 @@ class SparkService:
         jvm_context = context._jsc.sc()
         context.setJobGroup(group, group, interruptOnCancel=True)
         self._groups[group] = None
-        if cancellation is not None:
-            cancellation.arm(lambda: jvm_context.cancelJobGroupAndFutureJobs(group))
         try:
+            if cancellation is not None:
+                cancellation.arm(lambda: jvm_context.cancelJobGroupAndFutureJobs(group))
             yield
             if cancellation is not None and cancellation.cancelled:
                 raise QueryCanceled
@@ -116,7 +120,8 @@ class SparkService:
             del self._groups[group]
             if cancellation is not None:
                 cancellation.disarm()
-            context.setLocalProperty("spark.jobGroup.id", None)
+            if not is_gone(context):
+                context.setLocalProperty("spark.jobGroup.id", None)
 
     def progress(self, group: str | None = None) -> list[StageProgress]:
         """Return the stages of a group's jobs, or of all that run; none before the start."""

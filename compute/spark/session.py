@@ -95,6 +95,14 @@ def end_of(context: Any) -> str | None:
     return "Spark has stopped in its JVM" if stopped else None
 
 
+def is_gone(context: Any) -> bool:
+    """Whether a SparkContext was stopped, or its JVM has ended, as far as this process knows.
+
+    It asks nobody. `end_of` finds what else may have happened.
+    """
+    return context._jsc is None or context._gateway.proc.poll() is not None
+
+
 def stop_spark(seconds: float = 10.0) -> None:
     """Stop the session's JVM, and kill it if it does not end in some seconds."""
     from pyspark import SparkContext

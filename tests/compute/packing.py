@@ -166,13 +166,19 @@ def _pack_reduce(reduce: Reduce) -> Relation:
     return Union((packed, Map(empty, nothing)))
 
 
-def check_packed(engine: Engine, relation: Relation, random: Random, cases: int) -> None:
-    """Assert that a dataflow of `cases` packed random histories is exact for each at every time."""
+def check_packed(
+    engine: Engine, relation: Relation, random: Random, cases: int, *, singly: bool = False
+) -> None:
+    """Assert that a dataflow of `cases` packed random histories is exact for each at every time.
+
+    Windows have several times unless they come `singly`.
+    """
     histories = [random_history(random) for _ in range(cases)]
     times = len(histories[0])
     packed = pack(relation)
     history = [pack_contents([h[i] for h in histories]) for i in range(times)]
-    cuts = frozenset(random.sample(range(2, times), random.randint(0, times - 2)))
+    every = range(2, times)
+    cuts = frozenset(every if singly else random.sample(every, random.randint(0, times - 2)))
     outputs = run(engine, Case(packed, history, cuts))
     updates = pa.concat_tables([output.rows for output in outputs])
     for i in range(times):

@@ -151,6 +151,7 @@ def test_views_go_on_after_kill_of_jvm(data_dir: Path) -> None:
             "CREATE MATERIALIZED VIEW counts IN CLUSTER sparks"
             " AS SELECT kind, count(*) FROM facts GROUP BY kind"
         )
+        replicas = server.children()
         for kills in range(2):
             connection.execute("INSERT INTO facts VALUES (1), (2)")
             counts = connection.execute("SELECT * FROM counts ORDER BY kind").fetchall()
@@ -158,6 +159,11 @@ def test_views_go_on_after_kill_of_jvm(data_dir: Path) -> None:
             (victim,) = jvms()
             os.kill(victim, signal.SIGKILL)
             until(lambda: bool(jvms() - {victim}), "another is started", 60)  # noqa: B023
+        assert server.children() == replicas, "the replica goes on"
+        told = "SELECT DISTINCT engine, jobs, recomputed FROM mz_internal.mz_last_steps"
+        until(lambda: connection.execute(told).fetchall() == [("duckdb", 0, 0)], "steps are told")
+        explained = connection.execute("EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW counts")
+        assert ("Last steps:",) in explained.fetchall()
 
 
 def settled(server: Server, load: Load) -> None:

@@ -18,6 +18,7 @@ from foreshore.compute.bulk.spark_contents import (
 )
 from foreshore.compute.bulk.spark_files import Results
 from foreshore.compute.bulk.spark_store import SparkStore
+from foreshore.compute.bulk.step_log import StepLog
 from foreshore.compute.checkpoint.kept_file import KeptFile
 from foreshore.compute.checkpoint.state import Captured, Mismatch, Reader, Writer
 from foreshore.compute.checkpoint.store import CheckpointStore
@@ -53,6 +54,8 @@ class StoreWithoutSpark(SparkStore):
         self._views = set()
         self._in_spark = {}
         self.local = None
+        self._opened = None
+        self.log = StepLog()
         self._results = Results(lambda: scratch)
         self._resting = 0
         self._generations = count()

@@ -69,7 +69,7 @@ def start(master):
 
 def ended(engine):
     try:
-        engine.check()
+        engine.service.check()
     except Unavailable as error:
         return error.message
 
