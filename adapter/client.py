@@ -309,6 +309,10 @@ class Session(Protocol):
     def time_zone(self) -> str:
         """The time zone in which timestamptz values are written and read."""
 
+    @property
+    def client_encoding(self) -> str:
+        """PostgreSQL's name of the encoding in which the client reads and writes texts."""
+
     def output_style(self, *, names: bool) -> OutputStyle:
         """Return how the session shows values, with `names` of objects if requested."""
 

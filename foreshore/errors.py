@@ -227,6 +227,10 @@ class DependentObjectsStillExist(UserError):
     sqlstate = "2BP01"
 
 
+class UntranslatableCharacter(UserError):
+    sqlstate = "22P05"
+
+
 class InvalidCursorState(UserError):
     sqlstate = "24000"
 

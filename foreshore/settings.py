@@ -11,6 +11,7 @@ from functools import lru_cache
 from zoneinfo import available_timezones
 
 from foreshore.calendar import zone_named
+from foreshore.client_encodings import encoding_named
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.postgres_settings import PostgresSetting, postgres_settings
 from foreshore.sizes import bytes_of, shown
@@ -180,10 +181,11 @@ def datestyle(name: str, value: str) -> str:
 
 
 def encoding(name: str, value: str) -> str:
-    """Take UTF8, the only one."""
-    if re.sub(r"[^a-z0-9]", "", value.lower()) not in ("utf8", "unicode", "default"):
+    """Take the name of an encoding, in any spelling, and return PostgreSQL's."""
+    found = encoding_named(value)
+    if found is None:
         raise _invalid(name, value)
-    return "UTF8"
+    return found
 
 
 _ZONES = {zone.lower(): zone for zone in available_timezones()}

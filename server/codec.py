@@ -87,6 +87,7 @@ class RowEncoder:
             for type, format in zip(self._types, self._formats, strict=True)
         ]
         self.description = row_description(desc, formats)
+        self.columns = self._types, self._formats
         # Whether a column shows names in place of oids, as text.
         self.shows_names = any(
             format == TEXT_FORMAT and (type.element or type).name in REG_NAMES

@@ -24,6 +24,7 @@ from foreshore.adapter.client import (
     Rows,
     Session,
 )
+from foreshore.client_encodings import UTF8
 from foreshore.errors import (
     DatabaseError,
     FeatureNotSupported,
@@ -37,6 +38,7 @@ from foreshore.server.answers import Answers
 from foreshore.server.at_hand import AnswersAtHand
 from foreshore.server.batches import Batches
 from foreshore.server.changes_at_hand import ChangesAtHand
+from foreshore.server.client_encoding import ClientEncoding, client_encoding
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
 from foreshore.server.parameters import arguments
@@ -65,6 +67,7 @@ class Conversation:
         # Whether it waits for a request, so that notifications may be sent, or the session ended.
         self._idle = False
         self._streaming = False
+        self._encoding = UTF8
         session.when_noticed(self._send_notices)
         session.when_notified(self._send_notifications)
         wire.reopened = self._send_notifications
@@ -123,7 +126,7 @@ class Conversation:
     async def _next(self) -> message.Message:
         """Return the next message that is not answered at once; raises Disconnected."""
         wire, answers = self._wire, self._answers
-        if self._skipping:
+        if self._skipping or wire.encoding is not None:
             return await wire.next()
         is_left = answers.answer()
         while True:
@@ -230,8 +233,9 @@ class Conversation:
         """Return the values of a Bind message; long ones are decoded on a thread."""
         zone = self._session.time_zone
         if sum(map(len, filter(None, bind.values))) <= LONG_ARGUMENTS:
-            return arguments(bind, types, zone)
-        return await blocking.run(None, collection_paused()(arguments), bind, types, zone)
+            return arguments(bind, types, zone, self._wire.encoding)
+        decode = collection_paused()(arguments)
+        return await blocking.run(None, decode, bind, types, zone, self._wire.encoding)
 
     def _may_be_alone(self, portal: Portal) -> bool:
         """Whether the portal may be the only statement of a transaction that writes."""
@@ -304,6 +308,8 @@ class Conversation:
     async def _rows(self, rows: Rows, encoder: RowEncoder) -> int:
         wire = self._wire
         style = self._session.output_style(names=encoder.shows_names)
+        if wire.encoding is not None:
+            return await self._converted_rows(rows, encoder, wire.encoding)
         if (few := rows.few()) is not None:
             wire.put(encoder.tuples(few, style))
             await wire.relieve()
@@ -329,6 +335,33 @@ class Conversation:
                 wire.flush()
             await wire.relieve()
         return count
+
+    async def _converted_rows(
+        self, rows: Rows, encoder: RowEncoder, encoding: ClientEncoding
+    ) -> int:
+        """Send rows to a client whose encoding is not UTF8, converted on a thread."""
+        style, count = self._session.output_style(names=encoder.shows_names), 0
+        wire, (types, formats) = self._wire, encoder.columns
+
+        def encode(batch: pa.RecordBatch) -> bytes:
+            return encoding.rows(encoder.encoded(style)(batch), types, formats)
+
+        async for batch in rows.batches:
+            count += batch.num_rows
+            async for piece in copying.encoded(batch, encode):
+                wire.put_rows(piece)
+                await wire.relieve()
+            if rows.streaming:
+                self._streaming = True
+                wire.flush()
+        return count
+
+    def _adopt_encoding(self) -> None:
+        """Speak the encoding that the session has set, or has set back."""
+        name = self._session.client_encoding
+        if name != self._encoding:
+            self._encoding = name
+            self._wire.set_encoding(client_encoding(name))
 
     def _put_notices(self) -> None:
         for notice in self._session.notices():
@@ -368,9 +401,11 @@ class Conversation:
             if number % NOTICES_PER_TURN == 0:
                 await asyncio.sleep(0)
         self._wire.put(message.command_complete(tag))
+        self._adopt_encoding()
 
     def _ready(self) -> None:
         """Send the gathered messages and ReadyForQuery."""
+        self._adopt_encoding()
         self._put_notices()
         self._put_notifications()
         for name, value in self._session.changed_parameters().items():
@@ -395,9 +430,13 @@ class Conversation:
         except Exception as second:
             logger.exception("the session failed to fail")
             raise InternalError("the session is lost") from second
+        self._adopt_encoding()
 
     async def _put_error(self, error: DatabaseError) -> None:
         """Send `error`; others run while a long one is encoded."""
+        if self._wire.encoding is not None:
+            self._wire.put(message.error_response(error))
+            return
         pieces = []
         for piece in message.error_pieces(error):
             pieces.append(piece)

@@ -18,6 +18,7 @@ from foreshore.errors import QueryCanceled
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
 from foreshore.server.binary_copy import BinaryCopyParser
+from foreshore.server.client_encoding import ClientEncoding, LinesDecoder
 from foreshore.server.codec import CHUNK
 from foreshore.server.copy_in import Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
@@ -37,6 +38,8 @@ def shows_names(copy: CopyOut) -> bool:
 async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
     """Send the rows of `copy`; return its tag."""
     formatter = CopyFormatter(copy.desc, copy.options, style)
+    if wire.encoding is not None:
+        return await _copy_out_converted(wire, copy, formatter, wire.encoding)
     wire.put(message.copy_response(b"H", int(formatter.binary), len(copy.desc.columns)))
     if start := formatter.start():
         wire.put(start)
@@ -58,6 +61,30 @@ async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
     if end := formatter.end():
         wire.put(end)
     wire.put(message.COPY_DONE_OUT)
+    return copy.tag(count)
+
+
+async def _copy_out_converted(
+    wire: Wire, copy: CopyOut, formatter: CopyFormatter, encoding: ClientEncoding
+) -> str:
+    """Send the rows of `copy` to a client whose encoding is not UTF8; return its tag."""
+    if formatter.binary:
+        encoding.check_binary([each.type for each in copy.desc.columns])
+    convert = bytes if formatter.binary else encoding.lines
+    wire.put(message.copy_response(b"H", int(formatter.binary), len(copy.desc.columns)))
+    wire.put_rows(convert(formatter.start()))
+    count = 0
+    async for batch in copy.batches:
+        count += batch.num_rows
+        rows = encoded(
+            batch, lambda part: convert(formatter.rows(part)), is_plain=formatter.is_plain
+        )
+        async for piece in rows:
+            wire.put_rows(piece)
+            await wire.relieve()
+        if copy.streaming:
+            wire.flush()
+    wire.put(formatter.end() + message.COPY_DONE_OUT)
     return copy.tag(count)
 
 
@@ -94,7 +121,9 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
     intake: _Intake | None = None
     try:
         binary = copy.options.format == "binary"
-        intake = _BinaryIntake(copy) if binary else _TextIntake(copy, zone)
+        if binary and wire.encoding is not None:
+            wire.encoding.check_binary([each.type for each in copy.desc.columns])
+        intake = _BinaryIntake(copy) if binary else _TextIntake(copy, zone, wire.encoding)
         wire.put(message.copy_response(b"G", int(binary), len(copy.desc.columns)))
         wire.flush()
         number = 0
@@ -166,19 +195,22 @@ class _BinaryIntake:
 class _TextIntake:
     """The intake of text and csv: pieces are parsed concurrently and completed in their order."""
 
-    def __init__(self, copy: CopyIn, zone: str) -> None:
+    def __init__(self, copy: CopyIn, zone: str, encoding: ClientEncoding | None) -> None:
         self._copy = copy
+        self._decoder = encoding and LinesDecoder(encoding)
         self._parser = CopyParser(copy, zone)
         self._reading: deque[tuple[bytes, asyncio.Task[Bulk | None]]] = deque()
 
     async def take(self, data: bytes) -> None:
-        self._parser.feed(data)
+        self._parser.feed(data if self._decoder is None else self._decoder.decoded(data))
         if self._parser.full:
             await self._begin(final=False)
             while len(self._reading) >= PIECES_AT_ONCE:
                 await self._complete()
 
     async def finish(self) -> None:
+        if self._decoder is not None:
+            self._parser.feed(self._decoder.decoded(b"", final=True))
         await self._begin(final=True)
         while self._reading:
             await self._complete()

@@ -7,7 +7,7 @@ FramingError, which ends the connection.
 
 import codecs
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from mmap import mmap
 from struct import Struct
 from typing import Literal as OneOf
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from foreshore.errors import DatabaseError, ProtocolViolation, Subject
+from foreshore.errors import DatabaseError, ProtocolViolation, Subject, UntranslatableCharacter
 
 _INT16 = Struct("!h")
 _INT32 = Struct("!i")
@@ -196,7 +196,10 @@ class _BadText(DatabaseError):
     sqlstate = "22021"
 
 
-def parse_long(long: LongMessage) -> Message:
+Recode = Callable[[int, Body], Body]  # a message's type and body to the body in UTF-8
+
+
+def parse_long(long: LongMessage, recode: Recode | None = None) -> Message:
     """Return the message of a long frame, whose pieces are used up.
 
     They are put together in steps between which other threads can run.
@@ -206,15 +209,17 @@ def parse_long(long: LongMessage) -> Message:
         piece = long.pieces.popleft()
         body[at : at + len(piece)] = piece
         at += len(piece)
-    return parse_message(long.code, body)
+    return parse_message(long.code, body, recode)
 
 
-def parse_message(code: int, body: Body) -> Message:
+def parse_message(code: int, body: Body, recode: Recode | None = None) -> Message:
     """Return the message of type `code` with `body`, the frame without type and length.
 
-    Long values of a Bind message are views of `body`.
+    Long values of a Bind message are views of `body`. `recode` converts texts to UTF-8.
     """
     try:
+        if recode is not None:
+            body = recode(code, body)
         match code:
             case 0x42:  # B
                 return _parse_bind(body)
@@ -258,7 +263,7 @@ def parse_message(code: int, body: Body) -> Message:
                 return TERMINATE
             case _:
                 raise FramingError(f"invalid frontend message type {code}")
-    except _BadText as error:
+    except (_BadText, UntranslatableCharacter) as error:
         return Unreadable(error, code in (0x51, 0x46))
 
 
@@ -294,10 +299,10 @@ def decode_text(value: Bytes) -> str:
     return text
 
 
-def bad_text(error: UnicodeDecodeError) -> DatabaseError:
-    """Return PostgreSQL's error for bytes that are not UTF-8."""
+def bad_text(error: UnicodeDecodeError, encoding: str = "UTF8") -> DatabaseError:
+    """Return PostgreSQL's error for bytes that are no text in an encoding."""
     wrong = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
-    return _BadText(f'invalid byte sequence for encoding "UTF8": {wrong}')
+    return _BadText(f'invalid byte sequence for encoding "{encoding}": {wrong}')
 
 
 def _count(body: Body, at: int) -> int:

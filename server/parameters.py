@@ -31,6 +31,7 @@ from foreshore.ranges import (
     union,
 )
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
+from foreshore.server.client_encoding import ClientEncoding
 from foreshore.server.message import PIECE, Bind, Bytes, decode_text
 from foreshore.text import limit_length, parse_text, truncate_name
 from foreshore.types import REG_NAMES, Datum, SqlType, oid_of
@@ -43,8 +44,10 @@ class InvalidBinaryRepresentation(DataError):
     sqlstate = "22P03"
 
 
-def arguments(bind: Bind, types: Sequence[SqlType], zone: str) -> list[Datum]:
-    """Return the message's values as datums.
+def arguments(
+    bind: Bind, types: Sequence[SqlType], zone: str, encoding: ClientEncoding | None = None
+) -> list[Datum]:
+    """Return the message's values as datums; None is the encoding UTF8.
 
     A name given for a reg* type stays text, which the session looks up. Raises DataError if a value
     is invalid for its type, and ProtocolViolation if there are too few or too many values.
@@ -63,6 +66,11 @@ def arguments(bind: Bind, types: Sequence[SqlType], zone: str) -> list[Datum]:
         )
     if len(formats) <= 1:
         formats = (formats[0] if formats else 0,) * len(values)
+    if encoding is not None:
+        values = [
+            None if value is None else encoding.argument(value, type, format)
+            for value, type, format in zip(values, types, formats, strict=True)
+        ]
     return [
         None if value is None else _argument(value, type, format, zone, number)
         for number, (value, type, format) in enumerate(zip(values, types, formats, strict=True), 1)

@@ -20,6 +20,7 @@ from foreshore.server.message import (
     LongMessage,
     Message,
     Opening,
+    Recode,
     parse_message,
     parse_opening,
 )
@@ -42,6 +43,7 @@ class MessageReader:
         self._more: deque[bytes] = deque()  # bytes that arrived after `_data`
         self._more_size = 0
         self._limit = LIMIT_BEFORE_LOGIN
+        self.recode: Recode | None = None  # of a client whose encoding is not UTF8
         self._left = 0  # bytes yet to come of a CopyData in parts or of a long frame
         self._long: LongMessage | None = None  # the long frame that is being gathered
 
@@ -113,7 +115,7 @@ class MessageReader:
             at, data = self._at, self._data
             end = at + 1 + length
         self._at = end
-        return parse_message(data[at], data[at + 5 : end])
+        return parse_message(data[at], data[at + 5 : end], self.recode)
 
     def _part(self) -> CopyData | None:
         """Return what has arrived of a large CopyData."""

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 from foreshore import blocking
+from foreshore.server.client_encoding import ClientEncoding
 from foreshore.server.lease import Lease
 from foreshore.server.message import PIECE, Bytes, LongMessage, Message, parse_long
 from foreshore.server.protocol import MessageReader
@@ -34,6 +35,7 @@ class Wire(asyncio.Protocol):
 
     def __init__(self, lease: Lease, run: Callable[["Wire"], asyncio.Task[None]]) -> None:
         self.reader = MessageReader()
+        self.encoding: ClientEncoding | None = None
         self.peer = ""
         self.host = ""  # the client's address
         self.tls: TlsLayer | None = None  # what encrypts the connection
@@ -189,7 +191,7 @@ class Wire(asyncio.Protocol):
         """Return the next message if it has arrived, else None."""
         received = self.reader.next()
         if isinstance(received, LongMessage):
-            return await blocking.run(None, parse_long, received)
+            return await blocking.run(None, parse_long, received, self.reader.recode)
         return received
 
     async def upcoming(self) -> int:
@@ -201,8 +203,17 @@ class Wire(asyncio.Protocol):
             await self.more()
         return code
 
+    def set_encoding(self, encoding: ClientEncoding | None) -> None:
+        """Convert texts of messages from now on; None: the client's encoding is UTF8."""
+        self.encoding = encoding
+        self.reader.recode = encoding and encoding.incoming
+
     def put(self, data: Bytes) -> None:
-        """Add bytes to be sent by the next `flush`."""
+        """Add bytes to be sent by the next `flush`: whole messages if an encoding is set."""
+        self.put_rows(data if self.encoding is None else self.encoding.outgoing(data))
+
+    def put_rows(self, data: Bytes) -> None:
+        """Add bytes whose texts are in the client's encoding."""
         self._out.append(data)
         self._out_size += len(data)
 

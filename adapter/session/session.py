@@ -148,6 +148,11 @@ class Session:
         return self.variables["timezone"]
 
     @property
+    def client_encoding(self) -> str:
+        """The encoding of the client, by PostgreSQL's name."""
+        return self.variables["client_encoding"]
+
+    @property
     def database(self) -> str:
         """The session's database."""
         return self.variables["database"]

@@ -227,7 +227,8 @@ def _environment() -> Iterator[Definition]:
         "CASE $1 WHEN 6 THEN 'UTF8' WHEN 0 THEN 'SQL_ASCII' END",
     )
     yield ("pg_char_to_encoding", "name", INT4, "CASE upper($1) WHEN 'UTF8' THEN 6 ELSE -1 END")
-    yield ("getdatabaseencoding pg_client_encoding", "", NAME, "'UTF8'")
+    yield ("getdatabaseencoding", "", NAME, "'UTF8'")
+    yield ("pg_client_encoding", "", NAME, "current_setting('client_encoding')")
     yield ("age", "timestamp", INTERVAL, "age(current_date::timestamp, $1)")
     yield ("age", "timestamptz", INTERVAL, "age(current_date::timestamptz, $1)")
     # The transactions of rows are long ended, which PostgreSQL shows as the xid 2 of this age.

@@ -226,6 +226,7 @@ class FakeSession:
         self.at_hand: AtHand = NothingAtHand()
         self.transaction_status = "I"
         self.time_zone = "UTC"
+        self.client_encoding = "UTF8"
         self.parameters = dict(PARAMETERS)
         self.pending_notices: list[Notice] = []
         self.cancelled = asyncio.Event()
