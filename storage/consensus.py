@@ -11,6 +11,7 @@ All guarantees of storage about what exists depend on this.
 import asyncio
 import sqlite3
 import zlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -155,6 +156,16 @@ def verify(connection: sqlite3.Connection, name: str) -> None:
         checked(*row)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A compare-and-set that is asked for."""
+
+    key: str
+    expected: int | None
+    new: bytes
+    done: "asyncio.Future[Committed | Mismatch]"
+
+
 class SqliteConsensus:
     """Versions in an SQLite database, shared by the processes of one machine.
 
@@ -163,11 +174,16 @@ class SqliteConsensus:
     acknowledged. With a write-ahead journal, SQLite would silently ignore everything after the
     first corrupt frame, and consensus would go back to an earlier state.
 
+    Changes that are asked for while others are made become durable together, in one transaction: a
+    start claims the states of all shards.
+
     Raises DataCorrupted if the database is corrupt.
     """
 
     def __init__(self, path: Path) -> None:
         self._executor = ThreadPoolExecutor(1, "consensus")
+        self._asked: list[_Asked] = []
+        self._changing: asyncio.Task[None] | None = None
         try:
             self._connection = self._executor.submit(self._open, path).result()
         except sqlite3.OperationalError as error:
@@ -207,7 +223,27 @@ class SqliteConsensus:
     async def compare_and_set(
         self, key: str, expected: int | None, new: bytes
     ) -> Committed | Mismatch:
-        return await blocking.run(self._executor, self._compare_and_set, key, expected, new)
+        asked = _Asked(key, expected, new, asyncio.get_running_loop().create_future())
+        self._asked.append(asked)
+        if self._changing is None:
+            self._changing = asyncio.get_running_loop().create_task(self._change())
+        return await asked.done
+
+    async def _change(self) -> None:
+        """Make the changes that are asked for, until there are none."""
+        try:
+            while self._asked:
+                asked, self._asked = self._asked, []
+                outcomes = await blocking.run(self._executor, self._compare_and_set, asked)
+                for each, outcome in zip(asked, outcomes, strict=True):
+                    if each.done.done():
+                        continue  # its caller was cancelled
+                    if isinstance(outcome, Exception):
+                        each.done.set_exception(outcome)
+                    else:
+                        each.done.set_result(outcome)
+        finally:
+            self._changing = None
 
     async def scan(self, key: str, start: int) -> list[Versioned]:
         rows = await self._query(
@@ -247,30 +283,41 @@ class SqliteConsensus:
         except sqlite3.Error as error:
             raise _fault(error) from error
 
-    def _compare_and_set(self, key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
+    def _compare_and_set(
+        self, asked: Sequence["_Asked"]
+    ) -> Sequence[Committed | Mismatch | Exception]:
+        """Make changes in one transaction; return the outcome of each, or its error."""
         connection = self._connection
         try:
             self._roll_back()
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            raise _fault(error) from error
+            return [_fault(error) for _ in asked]
         try:
-            row = connection.execute(LAST, (key,)).fetchone()
-            if (row[0] if row else None) != expected:
-                connection.execute("ROLLBACK")
-                return Mismatch(checked(key, *row) if row else None)
-            seqno = (expected or 0) + 1
-            connection.execute(
-                "INSERT INTO version (key, seqno, data, checksum) VALUES (?, ?, ?, ?)",
-                (key, seqno, new, checksum_of(key, seqno, new)),
-            )
-            connection.execute("COMMIT")
+            outcomes = [self._changed(each) for each in asked]
+            is_changed = any(isinstance(outcome, Committed) for outcome in outcomes)
+            connection.execute("COMMIT" if is_changed else "ROLLBACK")
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):  # the next call closes it, or fails
                 self._roll_back()
             if _is_full(error):  # the commit record is written last
-                raise _fault(error) from error
-            raise Indeterminate(f"consensus failed: {error}") from error
+                return [_fault(error) for _ in asked]
+            return [Indeterminate(f"consensus failed: {error}") for _ in asked]
+        return outcomes
+
+    def _changed(self, asked: "_Asked") -> Committed | Mismatch | DataCorrupted:
+        """Make a change in the present transaction."""
+        row = self._connection.execute(LAST, (asked.key,)).fetchone()
+        if (row[0] if row else None) != asked.expected:
+            try:
+                return Mismatch(checked(asked.key, *row) if row else None)
+            except DataCorrupted as error:
+                return error
+        seqno = (asked.expected or 0) + 1
+        self._connection.execute(
+            "INSERT INTO version (key, seqno, data, checksum) VALUES (?, ?, ?, ?)",
+            (asked.key, seqno, asked.new, checksum_of(asked.key, seqno, asked.new)),
+        )
         return Committed(seqno)
 
     def _roll_back(self) -> None:

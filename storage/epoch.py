@@ -79,10 +79,14 @@ class Register(Generic[S]):
         self.value = self._decoder.decode(head.data) if head else None
         return self.value
 
-    async def claim(self, epoch: int, initial: S | None) -> S | None:
-        """Take the register over from earlier epochs. `initial` is used if it was never set."""
+    async def claim(self, epoch: int, initial: S | None, *, is_read: bool = False) -> S | None:
+        """Take the register over from earlier epochs. `initial` is used if it was never set.
+
+        The head is read first, unless it `is_read`.
+        """
         while True:
-            found = await self.read()
+            found = self.value if is_read else await self.read()
+            is_read = False
             if found is not None and found.epoch > epoch:
                 raise fenced()
             value = msgspec.structs.replace(found, epoch=epoch) if found else initial

@@ -111,6 +111,24 @@ def test_concurrent_sets_have_one_winner(run: Run) -> None:
     run(test)
 
 
+def test_each_of_many_concurrent_changes_has_its_own_outcome(run: Run) -> None:
+    async def test(consensus: Consensus) -> None:
+        assert await consensus.compare_and_set("k3", None, b"before") == Committed(1)
+        given = [(f"k{i}", 1 if i in (3, 5) else None) for i in range(40)]
+        outcomes = await asyncio.gather(
+            *(consensus.compare_and_set(key, seqno, key.encode()) for key, seqno in given)
+        )
+        assert outcomes.pop(5) == Mismatch(None)
+        assert outcomes.pop(3) == Committed(2)
+        assert outcomes == [Committed(1)] * 38
+        heads = await consensus.heads("k")
+        assert {key: head.data for key, head in heads.items()} == {
+            key: key.encode() for key, _ in given if key != "k5"
+        }
+
+    run(test)
+
+
 def test_racing_clients_get_one_order_without_losses(opened: Open) -> None:
     """Each appends its value to the head's, and truncates versions as it goes."""
 
