@@ -9,6 +9,7 @@ import asyncio
 import logging
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 from foreshore.activity import Activity
 from foreshore.adapter.client import ServerConfiguration
@@ -138,11 +139,7 @@ class Coordinator:
             if state is self.state and not any(map(self.is_to_be_read, waiting)):
                 return found
         owner = self.state.cluster(cluster)
-        indexes = [
-            item
-            for item in self.state.all(Item)
-            if item.on is not None and owner is not None and item.cluster == owner.id
-        ]
+        indexes = [] if owner is None else self.state.indexes_in(owner.id)
         waiting = [item.id for item in indexes if not self.is_to_be_read(item.id)]
         found = frozenset(
             item.on for item in indexes if item.on is not None and item.id not in waiting
@@ -205,6 +202,7 @@ class Coordinator:
             self.catalog.sources(item.id),
             lag_ms=item.retain_ms or None,
             durable=item.type != "index",
+            written=partial(self.group.changed, item.id) if item.type == "table" else None,
         )
 
     async def maintain(self, item: Item, begins: Beginning) -> None:
@@ -273,7 +271,8 @@ class Coordinator:
         if self.capabilities[CATALOG_SHARD][0].frontier < written <= self.oracle.read_ts():
             await self.downgrade(CATALOG_SHARD, written)
         failed: DatabaseError | None = None
-        for id, since in self.holds.due().items():
+        due = self.holds.due(self.group.take_written(), self.oracle.read_ts() + 1)
+        for id, since in due.items():
             if id in self.capabilities:
                 try:
                     await self.downgrade(id, since)

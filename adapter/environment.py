@@ -219,6 +219,11 @@ class Environment:
         ]
         if not indexes:
             return
+        if not coordinator.storage.count_updates(item.id):
+            for index in indexes:
+                index.newest.advance(time + 1)
+            coordinator.keys.replace(item.id, {each.constraint.name: each for each in indexes})
+            return
         read, _ = coordinator.capabilities[item.id]
 
         async def rows() -> pa.Table:

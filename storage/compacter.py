@@ -12,6 +12,9 @@ names it, and removed only after a state without it was surely committed. A log 
 when states name batches with all of its contents. Files that no state names are removed at the next
 start. All deletions go through `garbage.py`, which keeps files that a lease file protects.
 
+A round looks at shards in which there may be something to do: those with updates that are not in
+batches, if a segment was sealed, and those with new batches or a later since.
+
 A shard whose compaction fails because of its own data is retried later, and the log segments that
 it still needs are kept. All other shards are compacted as usual.
 """
@@ -33,7 +36,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.errors import DataCorrupted, Fenced, Unavailable, is_disk_full
 from foreshore.failpoint import reached
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, number_of
 from foreshore.storage.batch import BatchMetadata, read_batch, write_batch
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Consensus
@@ -44,6 +47,7 @@ from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 from foreshore.storage.garbage import Garbage
 from foreshore.storage.lease import Leases
 from foreshore.storage.local_files import LocalFiles
+from foreshore.storage.merging import due_for_merging
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import (
     KEYS,
@@ -64,11 +68,9 @@ _KEY = re.compile(r"[ust][0-9]+/(?P<epoch>[0-9]+)-[0-9]+\.parquet")
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
 MAX_RETRY_SECONDS_FULL = 10.0  # an operator is expected to make room
-GROWTH = 1.5  # a batch has at least this many times the rows of those after it
 WORTH_SEALING = 8 << 20  # bytes of sealed segments, or of their updates in memory
 MANY = 8  # sealed segments
-ROWS_OF_A_FILE = 1_000  # the cost of a file, in rows, even if it is empty
-WORTH_REWRITING = 10_000  # loose updates
+CLAIMED_AT_ONCE = 256  # states of shards at a start
 MERGED_BYTES = 4 << 20  # in memory at once, over all batches of a merge
 
 
@@ -89,6 +91,8 @@ class Merger(Protocol):
         ...
 
 
+# A shard, the register of its state, and the state that it has if there is none.
+_Claim = tuple[GlobalId, Register[TraceState], TraceState | None]
 # Yields a shard's sorted updates as of a since. Arguments: schema, since, scratch directory.
 Consolidated = Callable[[pa.Schema, Timestamp, Path], Iterator[pa.RecordBatch]]
 
@@ -139,6 +143,8 @@ class Compacter:
         self._stop = asyncio.Event()
         self._asked = False
         self._through = 0  # the last segment processed
+        self.unsealed: dict[GlobalId, Shard] = {}  # those that may have a tail
+        self._looked_for: set[GlobalId] = set()  # shards in which there may be something to do
         self._retries: dict[GlobalId, _Retry] = {}  # of shards whose compaction failed
         self._closing = False
         self._running = False
@@ -149,19 +155,18 @@ class Compacter:
 
         Raises DataCorrupted for a corrupt state.
         """
-        traces: dict[GlobalId, TraceState] = {}
+        found: dict[GlobalId, TraceState] = {}
+        claims: list[_Claim] = []
         for key, head in (await self._consensus.heads(KEYS)).items():
             register = Register(self._consensus, key, TraceState)
             state = register.found(head)
             assert state is not None
-            if not state.dropped:  # a dropped state is final
-                state = await register.claim(self._epoch, None)
-                assert state is not None
-                self._registers[id_of(key)] = register
-            state.check()
-            reached("trace.claimed")
-            traces[id_of(key)] = state
-        return traces
+            if state.dropped:  # a dropped state is final
+                state.check()
+                found[id_of(key)] = state
+            else:
+                claims.append((id_of(key), register, None))
+        return found | await self._claim(claims)
 
     async def claim(self, shards: Iterable[Shard]) -> dict[GlobalId, TraceState]:
         """Claim the shards of earlier epochs that have no state; return the states found.
@@ -169,15 +174,37 @@ class Compacter:
         Otherwise an older environment could still name the first batch of such a shard. It may have
         done so before the claim.
         """
+        return await self._claim(
+            [
+                (
+                    shard.id,
+                    Register(self._consensus, key_of(shard.id), TraceState),
+                    self._empty(shard),
+                )
+                for shard in shards
+            ]
+        )
+
+    async def _claim(self, claims: Sequence[_Claim]) -> dict[GlobalId, TraceState]:
+        """Claim registers, whose heads have been read, many at once; return their states."""
         traces: dict[GlobalId, TraceState] = {}
-        for shard in shards:
-            register = Register(self._consensus, key_of(shard.id), TraceState)
-            state = await register.claim(self._epoch, self._empty(shard))
-            assert state is not None
-            state.check()
-            reached("trace.claimed")
-            self._registers[shard.id] = register
-            traces[shard.id] = state
+        for start in range(0, len(claims), CLAIMED_AT_ONCE):
+            part = claims[start : start + CLAIMED_AT_ONCE]
+            claimed = await asyncio.gather(
+                *(
+                    register.claim(self._epoch, initial, is_read=True)
+                    for _, register, initial in part
+                ),
+                return_exceptions=True,
+            )
+            for (id, register, _), state in zip(part, claimed, strict=True):
+                if isinstance(state, BaseException):
+                    raise state
+                assert state is not None
+                state.check()
+                reached("trace.claimed")
+                self._registers[id] = register
+                traces[id] = state
         return traces
 
     async def clean(self, traces: Iterable[TraceState]) -> None:
@@ -217,9 +244,14 @@ class Compacter:
         return tuple(self._to_drop)
 
     def wake(self) -> None:
-        """Look for work after a segment was sealed or since has advanced."""
+        """Look for work after a segment was sealed."""
         self._idle.clear()
         self._wake.set()
+
+    def look_at(self, ids: Iterable[GlobalId]) -> None:
+        """Look for work in these shards, whose since has advanced."""
+        self._looked_for.update(ids)
+        self.wake()
 
     async def settle(self) -> None:
         """Compact all that is sealed, and wait until there is nothing to do."""
@@ -318,22 +350,33 @@ class Compacter:
         for id in self._retries.keys() - self._shards.keys():
             del self._retries[id]
         through = self._due()
-        for shard in tuple(self._shards.values()):
+        looked_for = self._take_looked_for(through)
+        while looked_for:
             if self._closing:
                 return
-            if self._is_put_off(shard):
-                continue
-            try:
-                await self._compact(shard, through)
-            except Exception as error:
-                if self._closing or _concerns_all(error):
-                    raise
-                self._put_off(shard, error)
-            else:
-                self._retries.pop(shard.id, None)
+            shard = self._shards.get(looked_for[-1])
+            if shard is not None and not self._is_put_off(shard):
+                try:
+                    await self._compact(shard, through)
+                except Exception as error:
+                    if self._closing or _concerns_all(error):
+                        self._looked_for.update(looked_for)
+                        raise
+                    self._put_off(shard, error)
+                else:
+                    self._retries.pop(shard.id, None)
+            looked_for.pop()
         self._through = through
         if self._wal.segments[0].number <= through:
             await self._wal.remove(self._first_unsealed(through) - 1)
+
+    def _take_looked_for(self, through: int) -> list[GlobalId]:
+        """Return the shards in which to look for work, the first one last."""
+        found, self._looked_for = self._looked_for, set()
+        if through > self._through:
+            found.update(self.unsealed)
+        found.update(self._retries)
+        return sorted(found, key=number_of, reverse=True)
 
     def _is_put_off(self, shard: Shard) -> bool:
         retry = self._retries.get(shard.id)
@@ -352,7 +395,10 @@ class Compacter:
 
     def _first_unsealed(self, through: int) -> int:
         """Return the first segment with updates not in a batch, or `through + 1`."""
-        tails = (shard.tail for shard in self._shards.values())
+        for id, shard in list(self.unsealed.items()):
+            if self._shards.get(id) is not shard or not shard.tail:
+                del self.unsealed[id]
+        tails = (shard.tail for shard in self.unsealed.values())
         segments = (part.segment for part in chain.from_iterable(tails))
         return min((through + 1, *segments))
 
@@ -376,7 +422,7 @@ class Compacter:
         logged = sum(segment.length or 0 for segment in sealed)
         held = sum(
             shard.tail_bytes(through)
-            for shard in self._shards.values()
+            for shard in self.unsealed.values()
             if not self._is_put_off(shard)
         )
         much = max(logged, held) >= WORTH_SEALING
@@ -551,21 +597,3 @@ def check_sizes(batches: Iterable[Batch], sizes: Mapping[str, int]) -> None:
             raise DataCorrupted(f'batch "{batch.key}" is missing')
         if size != batch.bytes:
             raise DataCorrupted(f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}')
-
-
-def due_for_merging(shard: Shard) -> tuple[Batch, ...]:
-    """Return the neighbouring batches that should be merged, none if there are none."""
-    batches = shard.batches
-    if not batches:
-        return ()
-    start, rows = len(batches) - 1, batches[-1].rows + ROWS_OF_A_FILE
-    while start > 0 and batches[start - 1].rows + ROWS_OF_A_FILE < GROWTH * rows:
-        start -= 1
-        rows += batches[start].rows
-    if start < len(batches) - 1:
-        return batches[start:]
-    for batch in batches:
-        passed = min(shard.durable_since, batch.upper - 1) == batch.upper - 1
-        if passed and batch.loose >= WORTH_REWRITING and GROWTH * batch.loose > batch.rows:
-            return (batch,)
-    return ()

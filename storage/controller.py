@@ -157,7 +157,7 @@ class StorageController(ShardGrants):
             self._compacter.leases,
             self._compacter.corruptions,
             wal,
-            PiggybackedEvents(shards, wal.wake, self._compacter.wake),
+            PiggybackedEvents(shards, wal.wake, self._compacter.look_at),
             epoch,
             clock,
         )
@@ -232,6 +232,10 @@ class StorageController(ShardGrants):
                 break
         await self._compacter.clean(traces.values())
         self._shards.update(recovered.shards)
+        self._compacter.look_at(recovered.shards)
+        self._compacter.unsealed.update(
+            (id, shard) for id, shard in recovered.shards.items() if shard.tail
+        )
         self._dropped = recovered.dropped
         self.corruptions.keep(self._shards)
         for id in recovered.dropped:
@@ -423,6 +427,7 @@ class StorageController(ShardGrants):
                 updates = updates.table if isinstance(updates, FewUpdates) else updates
                 listened.append((shard, write.upper, updates))
             shard.add(self._wal.number, write.upper, updates)
+            self._compacter.unsealed[shard.id] = shard
         for each in listened:  # only now, so that a listener finds all writes in place
             each[0].publish(*each[1:])
         for shard, _ in writes:
@@ -449,6 +454,7 @@ class StorageController(ShardGrants):
             if token is not None:
                 shard.capabilities.check_write(token, shard.upper)
             shard.advance(upper)
+            self._piggybacked.advanced(shard)
             self._end_writers(shard)
 
     def _end_writers(self, shard: Shard) -> None:
@@ -474,6 +480,7 @@ class StorageController(ShardGrants):
         """Detach the shard, if it still exists, from its shared upper."""
         if (shard := self._shards.get(id)) is not None:
             shard.unshare_upper()
+            self._piggybacked.advanced(shard)
 
     def set_wait_for_room(self, wait: bool) -> None:
         """Set whether entries that cannot be refused wait while the disk is full.

@@ -84,8 +84,8 @@ def read_time(
         if as_of is None:
             transaction.time = time
             if transaction.block:
-                readable = _readable(context, time)
-                coordinator.holds.hold_for(transaction, readable, time, context.pid)
+                # A transaction block may read any of it later.
+                coordinator.holds.hold_all_for(transaction, time, context.pid)
     if (as_of is not None or not transaction.block) and not (at_once and context.alone):
         coordinator.holds.hold_for(transaction, ids, time, context.pid)
     if as_of is None and not by_key:
@@ -157,7 +157,7 @@ def move_forward(context: StatementContext) -> None:
     if coordinator.keys.changed(keys, transaction.time):
         return
     transaction.time = now
-    coordinator.holds.move(transaction, _readable(context, now), now, context.pid)
+    coordinator.holds.move_all(transaction, now, context.pid)
 
 
 def tables_below(context: StatementContext, ids: Iterable[GlobalId]) -> set[GlobalId]:
@@ -329,9 +329,3 @@ def _tables_of(context: StatementContext, ids: Iterable[GlobalId]) -> set[Global
 def _name_of(context: StatementContext, id: GlobalId) -> str:
     item = context.planner.state.get(id) or context.coordinator.state.get(id)
     return id if item is None else item.name
-
-
-def _readable(context: StatementContext, time: Timestamp) -> list[GlobalId]:
-    """Return everything readable at `time`: a transaction block may read any of it later."""
-    collections = context.coordinator.holds.collections
-    return [id for id, each in collections.items() if each.since <= time]

@@ -24,7 +24,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore.adapter.write.violations import Viewer
-from foreshore.catalog.state import NameKey
+from foreshore.catalog.naming import NameKey
 from foreshore.catalog.subscription_positions import Moves
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_sets import NO_KEYS, Keys
@@ -187,6 +187,7 @@ class GroupCommit:
         self._tokens: dict[GlobalId, str] = {}  # of the write capability on each shard
         self._shared = SharedUpper()  # of all of them
         self._changed: dict[GlobalId, Timestamp] = {}  # when each shard was last written
+        self._written: set[GlobalId] = set()  # since this was last asked for
         self._gone: dict[GlobalId, _Gone] = {}  # in the order in which they went
         self._pending: list[Write] = []
         self._wake = asyncio.Event()
@@ -251,6 +252,11 @@ class GroupCommit:
     def changed(self, id: GlobalId) -> Timestamp:
         """Return the time of the last write to a shard, or one after it."""
         return self._changed[id]
+
+    def take_written(self) -> set[GlobalId]:
+        """Return the shards that have been written since the last call."""
+        taken, self._written = self._written, set()
+        return taken
 
     @property
     def failed(self) -> bool:
@@ -513,6 +519,7 @@ class GroupCommit:
         self._no_room = None
         for id in written:
             self._changed[id] = time
+            self._written.add(id)
         self._guard.apply(time, group)
         self._shared.advance(time + 1)
         self._oracle.apply_write(time)

@@ -10,9 +10,8 @@ import pytest
 
 from foreshore.clock import SystemClock
 from foreshore.errors import DataCorrupted, Fenced
-from foreshore.storage import batch, compacter, epoch
+from foreshore.storage import batch, compacter, epoch, merging
 from foreshore.storage.blob import FileBlob
-from foreshore.storage.compacter import due_for_merging
 from foreshore.storage.consensus import Committed, Mismatch, SqliteConsensus, Versioned
 from foreshore.storage.controller import (
     SEGMENTS_BEHIND,
@@ -25,6 +24,7 @@ from foreshore.storage.controller import (
 )
 from foreshore.storage.identity import NAME
 from foreshore.storage.local_files import LocalFiles
+from foreshore.storage.merging import due_for_merging
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import Batch, TraceState, key_of, with_batch, with_merged
 from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
@@ -121,7 +121,7 @@ def test_compaction_bounds_space_by_live_rows(tmp_path: Path) -> None:
 def test_a_batch_whose_history_since_has_passed_is_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compacter, "WORTH_REWRITING", 10)
+    monkeypatch.setattr(merging, "WORTH_REWRITING", 10)
 
     async def main() -> None:
         controller = await open_at(tmp_path)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.storage import compacter
-from foreshore.storage.compacter import due_for_merging
 from foreshore.storage.controller import (
     ListenEvent,
     ReadCapability,
@@ -22,6 +21,7 @@ from foreshore.storage.controller import (
     UpperMismatch,
 )
 from foreshore.storage.identity import NAME
+from foreshore.storage.merging import due_for_merging
 from tests.effort import examples
 from tests.frontier import Antichain
 from tests.ptvc import INTEGERS, PTvc
