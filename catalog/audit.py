@@ -70,9 +70,9 @@ def events(old: State, new: State) -> Iterator[Event]:
 
 def _changes(old: State, new: State) -> list[tuple[Object | None, Object | None]]:
     """Return the objects that differ, before and after, in the order of oids."""
-    in_old, in_new = old.objects.get, new.objects.get
-    was = {_key(each): each for id, each in old.objects.items() if in_new(id) is not each}
-    now = {_key(each): each for id, each in new.objects.items() if in_old(id) is not each}
+    changed = new.changed(old)
+    was = {_key(each): each for id in changed if (each := old.get(id)) is not None}
+    now = {_key(each): each for id in changed if (each := new.get(id)) is not None}
     return [(was.get(key), now.get(key)) for key in sorted(was.keys() | now.keys())]
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from foreshore.catalog.item import Item, Object
-from foreshore.catalog.state import State, name_key, wholes_of
+from foreshore.catalog.naming import name_key, wholes_of
+from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
 from foreshore.constraint import Constraint, Unique
 from foreshore.domain import Domain
@@ -19,6 +20,7 @@ from foreshore.expr.ir import Get, Relation, Scalar
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
+from foreshore.layered_map import LayeredMap
 from foreshore.privileges import Need
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql_function import SqlFunction
@@ -67,7 +69,7 @@ class Catalog:
 
     def __init__(self, state: State, planned: Mapping[GlobalId, Planned]) -> None:
         self.state = state
-        self.planned = dict(planned)
+        self.planned = LayeredMap(planned)
         self.counters = dict(state.allotted)
         self._defined: dict[str, Timestamp] = {}  # when names and definitions changed last
         self._bases: dict[GlobalId, frozenset[GlobalId]] = {}  # in the present state
@@ -82,18 +84,17 @@ class Catalog:
         assert transaction.base is self.state, "two changes of the catalog at once"
         old, self.state = self.state, transaction.state
         changed = self.state.changed(old)
-        planned = {**self.planned, **transaction.planned}
+        planned: dict[GlobalId, Planned | None] = dict(transaction.planned)
         for id in changed:
             each = self.state.get(id)
             if each is None:
                 self._defined.pop(id, None)
-                planned.pop(GlobalId(id), None)
+                planned[GlobalId(id)] = None
             elif _meaning(each) != _meaning(old.get(id)):
                 self._defined[id] = time
-        for id in transaction.planned.keys() - self.state.objects.keys():  # made and dropped
-            planned.pop(id, None)
+        planned.update((id, None) for id in planned if id not in self.state.objects)
         self._bases = {}
-        self.planned = planned
+        self.planned = self.planned.changed(planned)
         self.state.check(changed)
         for id in changed:
             is_item = isinstance(self.state.get(id), Item)

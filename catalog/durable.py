@@ -64,15 +64,14 @@ class Position(msgspec.Struct, frozen=True):
         return max(self.began, self.reached - 1)
 
 
-def rows_of(state: State, known: State | None = None) -> set[Row]:
-    """Return the rows of `state`, except those of objects that are the same in `known`."""
+def rows_of(state: State, ids: Iterable[str] | None = None) -> set[Row]:
+    """Return the rows of `state`; with `ids`, of the objects only those with these."""
     rows = {("format", "", str(FORMAT))}
     rows.update(("allotted", space, str(number)) for space, number in state.allotted.items())
-    same = known.objects if known is not None else {}
     rows.update(
         (each.collection, id, _value_of(state, each))
-        for id, each in state.objects.items()
-        if same.get(id) is not each and _is_durable(each)
+        for id in (state.objects if ids is None else ids)
+        if (each := state.get(id)) is not None and _is_durable(each)
     )
     return rows
 
@@ -93,7 +92,10 @@ def _is_durable(each: Object) -> bool:
 
 def difference(old: State | None, new: State, time: Timestamp) -> pa.Table:
     """Return the updates at `time` that turn the rows of `old` (None: no rows) into `new`'s."""
-    before, after = rows_of(old, new) if old is not None else set(), rows_of(new, old)
+    if old is None:
+        return _updates(set(), rows_of(new), time)
+    changed = new.changed(old)
+    before, after = rows_of(old, changed), rows_of(new, changed)
     return _updates(before - after, after - before, time)
 
 

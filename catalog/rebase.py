@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from foreshore.catalog.item import Item, Object
-from foreshore.catalog.state import State, name_key, wholes_of, with_allotted, with_objects
+from foreshore.catalog.naming import name_key, wholes_of
+from foreshore.catalog.state import State, with_allotted, with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import Conflict
 from foreshore.ids import GlobalId

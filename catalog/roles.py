@@ -200,8 +200,8 @@ def check_roles_exist(old: State, new: State) -> None:
     The role of a session may be dropped while it is open, and while it creates objects that lock
     nothing, such as temporary tables.
     """
-    for id, each in new.objects.items():
-        if each is not old.get(id):
+    for id in new.changed(old):
+        if (each := new.get(id)) is not None:
             for role in _roles_named(each):
                 if role not in new.objects:
                     raise UndefinedObject(

@@ -7,11 +7,24 @@ never go back.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
+from foreshore.catalog.groups import (
+    NO_IDS,
+    SECURED,
+    Group,
+    Ids,
+    functions_named,
+    groups_of,
+    indexes_in,
+    of_kind,
+    owned_by,
+    parts_of,
+    referring_to,
+    views_named,
+)
 from foreshore.catalog.item import (
     PUBLIC_OID,
     Cluster,
@@ -24,13 +37,17 @@ from foreshore.catalog.item import (
     Schema,
     Secret,
 )
+from foreshore.catalog.naming import NameKey, name_key, names_of_keys, parent_of, wholes_of
 from foreshore.catalog.predefined import MONITOR, PREDEFINED, PREFIX
+from foreshore.catalog.state_changes import StateChanges
 from foreshore.errors import InternalError
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, number_of
+from foreshore.layered_map import LayeredMap
 from foreshore.privileges import PUBLIC, Grant
 
 PERMANENT = ""
+
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
 
@@ -84,9 +101,6 @@ SYSTEM_TABLES = (LAG_HISTORY, VIEW_ERRORS, AUDIT_EVENTS)
 FIRST_USER_OID = 16_384
 
 
-NameKey: TypeAlias = tuple[str, str | None, str]  # kind, parent and name of an object
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:
     """A part of the catalog that changes independently; every change makes a new value.
@@ -109,31 +123,23 @@ class State:
     """All objects at one version."""
 
     version: int = 0
-    objects: Mapping[str, Object] = field(default_factory=lambda: MappingProxyType({}))
+    objects: LayeredMap[str, Object] = field(default_factory=LayeredMap)
     # (space, parent's id, name) -> id
-    names: Mapping[NameKey, str] = field(default_factory=lambda: MappingProxyType({}))
-    dependents: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    parts: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({PERMANENT: Part()}))
+    names: LayeredMap[NameKey, str] = field(default_factory=LayeredMap)
+    dependents: LayeredMap[str, frozenset[str]] = field(default_factory=LayeredMap)
+    allotted: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, Part] = field(default_factory=lambda: {PERMANENT: Part()})
     # Ids of items by their oids.
-    oids: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+    oids: LayeredMap[int, str] = field(default_factory=LayeredMap)
     # Objects as they were read, with the values of their rows, where this version would write
     # other ones: it is those rows that a change takes away.
-    as_read: Mapping[str, tuple[Object, str]] = field(default_factory=lambda: MappingProxyType({}))
+    as_read: Mapping[str, tuple[Object, str]] = field(default_factory=dict)
     # Tables by the schema and the name of a unique constraint or index.
-    keys: Mapping[tuple[str, str], str] = field(default_factory=lambda: MappingProxyType({}))
+    keys: LayeredMap[tuple[str, str], str] = field(default_factory=LayeredMap)
+    groups: LayeredMap[Group, Ids] = field(default_factory=LayeredMap)
     # What was asked of this version; see `altered_below`.
     _altered: dict[frozenset[GlobalId], dict[GlobalId, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )
-    _references: list[Mapping[GlobalId, References]] = field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
-    _secured: list[frozenset[str]] = field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
-    _functions: list[Mapping[tuple[str, str], tuple[Item, ...]]] = field(
-        default_factory=list, init=False, repr=False, compare=False
     )
 
     def get(self, id: str) -> Object | None:
@@ -147,18 +153,31 @@ class State:
         return found
 
     def all(self, type: type[O]) -> Iterator[O]:
-        """Yield the objects of one type, oldest first."""
-        return (each for each in self.objects.values() if isinstance(each, type))
+        """Yield the objects of one type."""
+        if type is Item:
+            return (each for each in self.objects.values() if isinstance(each, type))
+        return (each for each in self.grouped(of_kind(type.collection)) if isinstance(each, type))
 
-    def items(self) -> Iterator[Item]:
-        """Yield the items, each after the items it depends on."""
+    def grouped(self, group: Group) -> list[Object]:
+        """Return the objects of a group (`groups.py`)."""
+        return [self.objects[id] for id in self.groups.get(group, NO_IDS)]
+
+    def items_of(self, group: Group) -> list[Item]:
+        """Return the items of a group, oldest first."""
+        found = [each for each in self.grouped(group) if isinstance(each, Item)]
+        return sorted(found, key=lambda item: number_of(item.id))
+
+    def items(self, ids: Collection[str] | None = None) -> Iterator[Item]:
+        """Yield the items, each after the items it depends on; with `ids`, only these."""
         done: set[str] = set()
+        among = self.objects if ids is None else ids
+        found = (each for each in map(self.objects.__getitem__, among) if isinstance(each, Item))
         # Most items depend on older ones only, but a replaced or renamed one may not.
-        waiting = sorted(self.all(Item), key=lambda item: number_of(item.id))
+        waiting = sorted(found, key=lambda item: number_of(item.id))
         while waiting:
             later = []
             for item in waiting:
-                if all(need in done or need not in self.objects for need in item.depends_on):
+                if all(need in done or need not in among for need in item.depends_on):
                     done.add(item.id)
                     yield item
                 else:
@@ -205,14 +224,15 @@ class State:
 
     def functions_in(self, schema: str, name: str) -> tuple[Item, ...]:
         """Return the functions `name` of the schema with id `schema`, oldest first."""
-        if not self._functions:
-            found: dict[tuple[str, str], tuple[Item, ...]] = {}
-            for item in self.all(Item):
-                if item.is_function:
-                    key = item.schema, item.name
-                    found[key] = (*found.get(key, ()), item)
-            self._functions.append(found)
-        return self._functions[0].get((schema, name), ())
+        return tuple(self.items_of(functions_named(schema, name)))
+
+    def has_view(self, name: str) -> bool:
+        """Return whether a view, or a materialized one, has this name in lower case."""
+        return views_named(name) in self.groups
+
+    def indexes_in(self, cluster: str) -> list[Item]:
+        """Return the indexes that the cluster with id `cluster` maintains, oldest first."""
+        return self.items_of(indexes_in(cluster))
 
     def policy_on(self, table: str, name: str) -> Item | None:
         """Return the policy `name` of the table with id `table`."""
@@ -227,10 +247,7 @@ class State:
     @property
     def secured_tables(self) -> frozenset[str]:
         """Return the ids of the tables with row-level security."""
-        if not self._secured:
-            found = frozenset(item.id for item in self.all(Item) if item.row_security)
-            self._secured.append(found)
-        return self._secured[0]
+        return frozenset(self.groups.get(SECURED, NO_IDS))
 
     def is_taken(self, schema: str, name: str) -> bool:
         """Whether an item of the schema, or the index of a constraint, has this name."""
@@ -334,8 +351,7 @@ class State:
 
     def items_above(self, id: str) -> list[Item]:
         """Return the direct and indirect dependents of an item, in an order to plan them."""
-        above = self.above(id) - {id}
-        return [item for item in self.items() if item.id in above]
+        return list(self.items(self.above(id) - {id}))
 
     def foreign_keys_of(self, id: GlobalId) -> tuple[ForeignKey, ...]:
         """Return the foreign keys of table `id`."""
@@ -344,28 +360,26 @@ class State:
 
     def references_to(self, id: GlobalId) -> References:
         """Return the foreign keys that refer to table `id`, with their tables, oldest first."""
-        if not self._references:
-            found: dict[GlobalId, list[tuple[GlobalId, ForeignKey]]] = {}
-            for item in self.all(Item):
-                for key in item.foreign_keys or ():
-                    found.setdefault(key.references, []).append((item.id, key))
-            ordered = {
-                table: tuple(sorted(keys, key=lambda pair: pair[1].oid))
-                for table, keys in found.items()
-            }
-            self._references.append(ordered)
-        return self._references[0].get(id, ())
+        if referring_to(id) not in self.groups:
+            return ()
+        found = [
+            (item.id, key)
+            for item in self.items_of(referring_to(id))
+            for key in item.foreign_keys or ()
+            if key.references == id
+        ]
+        return tuple(sorted(found, key=lambda pair: pair[1].oid))
 
     def sequences_of(self, id: str) -> list[Item]:
         """Return the sequences owned by columns of table `id`."""
-        return [item for item in self.all(Item) if item.owned_by and item.owned_by.table == id]
+        return self.items_of(owned_by(id))
 
     def parts_of(self, item: Item) -> list[Item]:
         """Return the indexes and policies on a relation, its columns' sequences, its error count.
 
         They have its owner and its schema.
         """
-        counts = [each for each in self.all(Item) if each.part_of == item.id]
+        counts = self.items_of(parts_of(item.id))
         on_counts = [index for each in counts for index in self.indexes_on(each.id)]
         parts = [*self.indexes_on(item.id), *self.policies_of(item.id)]
         return [*parts, *self.sequences_of(item.id), *counts, *on_counts]
@@ -375,7 +389,9 @@ class State:
         return [each for each in self.all(Replica) if each.cluster == cluster]
 
     def children(self, id: str) -> list[Object]:
-        """Return the direct contents of the database, schema or cluster `id`."""
+        """Return the direct contents of the database, schema or cluster `id`; none of others."""
+        if isinstance(self.objects.get(id), Item):
+            return []
         return [each for each in self.objects.values() if parent_of(each) == id] + [
             item for item in self.all(Item) if item.cluster == id
         ]
@@ -393,8 +409,7 @@ class State:
 
     def changed(self, old: "State") -> list[str]:
         """Return the ids of the objects that another state lacks, has otherwise, or has alone."""
-        found = [id for id, each in self.objects.items() if old.objects.get(id) is not each]
-        return [*found, *(old.objects.keys() - self.objects.keys())]
+        return self.objects.keys_changed_since(old.objects)
 
     def check(self, changed: Iterable[str] | None = None) -> None:
         """Assert the invariants of every state; if only `changed` objects may break them, of these.
@@ -438,82 +453,35 @@ class State:
         assert max(counts.values(), default=1) == 1, "two objects share an oid"
         oids = {item.oid: item.id for item in self.all(Item)}
         assert oids == self.oids, "an oid is stale"
-        keys = {name: item.id for item in self.all(Item) for name in _names_of_keys(item)}
+        keys = {name: item.id for item in self.all(Item) for name in names_of_keys(item)}
         assert keys == self.keys, "the name of a key is stale"
-
-
-def parent_of(each: Object) -> str | None:
-    """Return the id of the object that contains `each`."""
-    match each:
-        case Schema(database=parent) | Replica(cluster=parent):
-            return parent
-        case Item(schema=parent) | Secret(schema=parent):
-            return parent
-        case _:
-            return None
-
-
-def wholes_of(each: Object) -> list[str]:
-    """Return the ids of the objects that `each` is part of and is dropped with."""
-    found = [parent_of(each)]
-    if isinstance(each, Item):
-        found += [each.cluster, each.owned_by.table if each.owned_by else None]
-    return [id for id in found if id is not None]
-
-
-def name_key(each: Object) -> NameKey:
-    """Return the key under which `each` is found by name."""
-    if isinstance(each, Item) and each.is_function:
-        return ("function", each.schema, f"{each.name}({','.join(each.arguments or ())})")
-    if isinstance(each, Item) and each.policy:
-        return ("policy", each.policy.table, each.name)
-    return (each.collection, parent_of(each), each.name)
-
-
-def _names_of_keys(item: Item) -> Iterator[tuple[str, str]]:
-    """Yield the schema and names of the indexes of a table's constraints."""
-    return ((item.schema, each.name) for each in item.constraints if each.has_index)
+        groups: dict[Group, set[str]] = {}
+        for each in self.objects.values():
+            for group in groups_of(each):
+                groups.setdefault(group, set()).add(each.id)
+        assert groups == {group: {*ids} for group, ids in self.groups.items()}, "a group is stale"
 
 
 def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
     """Return a new version of `state` with objects added, replaced or (None) removed."""
-    objects, names, oids = dict(state.objects), dict(state.names), dict(state.oids)
-    dependents, keys = dict(state.dependents), dict(state.keys)
+    change = StateChanges(state)
     for id in changes:
-        old = objects.pop(id, None)
-        if old is not None:
-            del names[name_key(old)]
-            if isinstance(old, Item):
-                for name in _names_of_keys(old):
-                    keys.pop(name, None)
-                del oids[old.oid]
-                for need in old.depends_on:
-                    left = dependents.get(need, frozenset()) - {id}
-                    if left:
-                        dependents[need] = left
-                    else:
-                        dependents.pop(need, None)
+        if (old := state.objects.get(id)) is not None:
+            change.remove(old)
     for id, new in changes.items():
         if new is not None:
-            key = name_key(new)
-            if key in names:
-                raise InternalError(f"{new.kind} {new.name!r} is in the catalog twice")
-            objects[id], names[key] = new, id
-            if isinstance(new, Item):
-                keys.update(dict.fromkeys(_names_of_keys(new), id))
-                oids[new.oid] = id
-                for used in new.depends_on:
-                    dependents[used] = dependents.get(used, frozenset()) | {id}
+            change.add(id, new)
     return State(
-        state.version + 1,
-        objects,
-        names,
-        dependents,
-        state.allotted,
-        _parts(state, changes),
-        oids,
-        state.as_read,
-        keys,
+        version=state.version + 1,
+        objects=state.objects.changed(changes),
+        names=state.names.changed(change.names),
+        dependents=state.dependents.changed(change.dependents),
+        allotted=state.allotted,
+        parts=_parts(state, changes),
+        oids=state.oids.changed(change.oids),
+        as_read=state.as_read,
+        keys=state.keys.changed(change.keys),
+        groups=change.changed_groups(),
     )
 
 
@@ -544,17 +512,7 @@ def _part_of(each: Object) -> str:
 
 def with_allotted(state: State, space: str, number: int) -> State:
     """Return `state` with the counter of `space` at `number`."""
-    return State(
-        state.version,
-        state.objects,
-        state.names,
-        state.dependents,
-        {**state.allotted, space: number},
-        state.parts,
-        state.oids,
-        state.as_read,
-        state.keys,
-    )
+    return replace(state, allotted={**state.allotted, space: number})
 
 
 def empty() -> State:

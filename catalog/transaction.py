@@ -35,14 +35,8 @@ from foreshore.catalog.item import (
     Schema,
     Secret,
 )
-from foreshore.catalog.state import (
-    FIRST_USER_OID,
-    State,
-    is_system,
-    parent_of,
-    with_allotted,
-    with_objects,
-)
+from foreshore.catalog.naming import parent_of
+from foreshore.catalog.state import FIRST_USER_OID, State, is_system, with_allotted, with_objects
 from foreshore.errors import (
     DuplicateDatabase,
     DuplicateObject,

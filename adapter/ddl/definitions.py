@@ -146,9 +146,11 @@ def verify_sql_round_trip(
     `before` are checked. `planned` has the plans of all items of `state`; `own` is as in
     `plan_item`.
     """
-    for item in state.all(Item):
-        then = before.get(item.id)
-        if then is item or (isinstance(then, Item) and _reads(then) == _reads(item)):
+    for id in state.changed(before):
+        item, then = state.get(id), before.get(id)
+        if not isinstance(item, Item):
+            continue
+        if isinstance(then, Item) and _reads(then) == _reads(item):
             continue
         try:
             is_kept = any(

@@ -62,9 +62,11 @@ def may_take_rights(old: State, new: State) -> bool:
     """Return whether a role may have a right, or see a row, in `old` that it does not in `new`."""
     if _policies(old) != _policies(new):
         return True
-    for id, before in old.objects.items():
-        after = new.get(id)
-        if after is not before and (isinstance(before, Role) or _rights(before) != _rights(after)):
+    for id in new.changed(old):
+        before, after = old.get(id), new.get(id)
+        if before is None:
+            continue
+        if isinstance(before, Role) or _rights(before) != _rights(after):
             return True
     return False
 

@@ -104,7 +104,7 @@ class SessionPlanner:
         change = None if transaction is None else transaction.staged.catalog
         planned = self._coordinator.catalog.planned
         if change is not None:
-            planned = {**planned, **change.planned}
+            planned = planned.changed(change.planned)
         role = self._session.role
         refuses = self._session.variables["row_security"] == "off"
         return SessionCatalog(

@@ -9,7 +9,6 @@ is planned, never what it means.
 import re
 
 from foreshore.catalog.builtin.registry import BUILTINS
-from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.sql.bind.sql_functions import sql_function_names
 from foreshore.types import REG_NAMES
@@ -24,24 +23,14 @@ _COSTLY = _DEFINING | _CATALOG | _REFERENCES | sql_function_names()
 
 
 class PlanningCost:
-    """Tells which texts are planned quickly; the names of views are kept for one state."""
-
-    def __init__(self) -> None:
-        self._state = State()
-        self._views: frozenset[str] = frozenset()
+    """Tells which texts are planned quickly."""
 
     def is_small(self, text: str, state: State) -> bool:
         """Return whether `text` may be planned on the event loop."""
         if not is_short(text):
             return False
         words = set(_WORD.findall(text.lower()))
-        return words.isdisjoint(_COSTLY) and words.isdisjoint(self._view_names(state))
-
-    def _view_names(self, state: State) -> frozenset[str]:
-        if state is not self._state:
-            items = (item for item in state.all(Item) if item.type in ("view", "materialized view"))
-            self._state, self._views = state, frozenset(item.name.lower() for item in items)
-        return self._views
+        return words.isdisjoint(_COSTLY) and not any(map(state.has_view, words))
 
 
 def is_short(text: str) -> bool:

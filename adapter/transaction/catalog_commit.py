@@ -20,10 +20,11 @@ from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.audit import AuditRows
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
+from foreshore.catalog.naming import name_key
 from foreshore.catalog.rebase import rebased
 from foreshore.catalog.roles import check_roles_exist
 from foreshore.catalog.sequence_numbers import Generation, generation_of
-from foreshore.catalog.state import AUDIT_EVENTS, State, name_key
+from foreshore.catalog.state import AUDIT_EVENTS, State
 from foreshore.catalog.table_changes import moved_views
 from foreshore.catalog.transaction import Transaction
 from foreshore.compute.controller.controller import ComputeController
@@ -194,7 +195,11 @@ class CatalogCommits:
         moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
         begins, ends = subscription_ids(made.created), subscription_ids(made.dropped)
         new = change.transaction.state
-        constrained = [item.id for item in new.all(Item) if item.constrained_since == AT_COMMIT]
+        constrained = [
+            item.id
+            for item in map(new.get, new.changed(old))
+            if isinstance(item, Item) and item.constrained_since == AT_COMMIT
+        ]
         relaxed = {
             item.id: f'"{item.name}" was altered'
             for item in coordinator.catalog.relaxed(change.transaction.planned)

@@ -14,7 +14,7 @@ from foreshore.adapter.write.stage import has_foreign_keys
 from foreshore.adapter.write.violations import key_exists, not_present
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
-from foreshore.catalog.state import NameKey
+from foreshore.catalog.naming import NameKey
 from foreshore.catalog.subscription_positions import DurablePositions
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_index import KeyIndex

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from foreshore.adapter.transaction.group_commit import GroupCommit
-from foreshore.catalog.state import State, name_key
+from foreshore.catalog.naming import name_key
+from foreshore.catalog.state import State
 from foreshore.compute.keys.key_sets import NO_KEYS, KeyPlace, Keys, are_disjoint, keys_of
 from foreshore.errors import TableAltered
 from foreshore.ids import GlobalId

@@ -63,8 +63,7 @@ class _View:
     def at(self, state: State) -> "_View":
         """Return the view of `state`; its stale groups have other rows than in this view."""
         old, new = self.state.objects, state.objects
-        changed = {id for id, each in new.items() if old.get(id) is not each}
-        changed |= old.keys() - new.keys()
+        changed = {*state.changed(self.state)}
         items = {id for id in changed if isinstance(new.get(id) or old[id], Item)}
         groups = dict(self.groups)
         for id in items:

@@ -10,7 +10,7 @@ import pytest
 
 from foreshore.adapter.transaction.group_commit import GroupCommit, Reads, Write
 from foreshore.catalog.item import Item
-from foreshore.catalog.state import NameKey
+from foreshore.catalog.naming import NameKey
 from foreshore.clock import ManualClock
 from foreshore.compute.keys.group_keys import GroupKeys
 from foreshore.compute.keys.key_sets import Keys

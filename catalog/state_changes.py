@@ -1,0 +1,62 @@
+"""The changes of a state's mappings when some of its objects change."""
+
+from typing import TYPE_CHECKING
+
+from foreshore.catalog.groups import NO_IDS, Group, Ids, groups_of
+from foreshore.catalog.item import Item, Object
+from foreshore.catalog.naming import NameKey, name_key, names_of_keys
+from foreshore.errors import InternalError
+from foreshore.layered_map import LayeredMap
+
+if TYPE_CHECKING:
+    from foreshore.catalog.state import State
+
+
+class StateChanges:
+    """What changes in the mappings of a state when objects are removed and then others added."""
+
+    def __init__(self, state: "State") -> None:
+        self._state = state
+        self.names: dict[NameKey, str | None] = {}
+        self.oids: dict[int, str | None] = {}
+        self.keys: dict[tuple[str, str], str | None] = {}
+        self.dependents: dict[str, frozenset[str] | None] = {}
+        self._groups: dict[Group, dict[str, bool | None]] = {}
+
+    def remove(self, old: Object) -> None:
+        """Let the mappings forget an object."""
+        self.names[name_key(old)] = None
+        for group in groups_of(old):
+            self._groups.setdefault(group, {})[old.id] = None
+        if isinstance(old, Item):
+            self.keys.update(dict.fromkeys(names_of_keys(old)))
+            self.oids[old.oid] = None
+            for need in old.depends_on:
+                self.dependents[need] = (self._dependents_of(need) - {old.id}) or None
+
+    def add(self, id: str, new: Object) -> None:
+        """Let the mappings know an object."""
+        key = name_key(new)
+        if self.names.get(key, None if key in self.names else self._state.names.get(key)):
+            raise InternalError(f"{new.kind} {new.name!r} is in the catalog twice")
+        self.names[key] = id
+        for group in groups_of(new):
+            self._groups.setdefault(group, {})[id] = True
+        if isinstance(new, Item):
+            self.keys.update(dict.fromkeys(names_of_keys(new), id))
+            self.oids[new.oid] = id
+            for need in new.depends_on:
+                self.dependents[need] = self._dependents_of(need) | {id}
+
+    def _dependents_of(self, need: str) -> frozenset[str]:
+        if need in self.dependents:
+            return self.dependents[need] or frozenset()
+        return self._state.dependents.get(need) or frozenset()
+
+    def changed_groups(self) -> LayeredMap[Group, Ids]:
+        """Return the groups after the changes."""
+        groups = self._state.groups
+        changed = {
+            group: groups.get(group, NO_IDS).changed(ids) for group, ids in self._groups.items()
+        }
+        return groups.changed({group: ids if len(ids) else None for group, ids in changed.items()})
