@@ -67,7 +67,8 @@ class ExplainParser(ChangeParser):
         self.expect_symbol("(")
         while True:
             token = self.token
-            option = self.name() if not self.accept("analyze") else "analyze"
+            reserved = next(filter(self.accept, ("analyze", "analyse", "verbose")), None)
+            option = reserved or self.name()
             if option == "format":
                 form = self.name()
                 if form not in ("text", "json"):
