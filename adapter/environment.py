@@ -239,8 +239,10 @@ class Environment:
         """Create the dataflow of a maintained collection again, from where it can continue."""
         coordinator = self.coordinator
         if item.type == "index":
-            inputs = coordinator.catalog.sources(item.id)
-            since = max((coordinator.holds.since(id) for id in inputs), default=0)
+            # Its plan relies on constraints, which rows from before an ALTER TABLE may violate.
+            since = 0
+            for id in coordinator.catalog.sources(item.id):
+                since = max(since, coordinator.holds.since(id), coordinator.state.altered(id) or 0)
             begins = Beginning(max(since, read_ts - (item.retain_ms or 0)))
             known = begins.as_of
         else:

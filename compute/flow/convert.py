@@ -55,7 +55,11 @@ def words_of(columns: Sequence[pa.Array], rows: int, layout: Layout, interner: N
 def fill_words(
     words: Words, columns: Sequence[pa.Array], layout: Layout, interner: Numbering
 ) -> None:
-    """Write the rows of Arrow columns into words that are 0."""
+    """Write the rows of Arrow columns into words that are 0.
+
+    A NULL where the layout has none becomes 0. Rows from before a SET NOT NULL have some; at times
+    at which a plan reads the column they cancel out.
+    """
     for place, column in zip(layout.places, columns, strict=True):
         _put(words, place, column, interner)
 
@@ -65,12 +69,12 @@ def _put(words: Words, place: Place, column: pa.Array, interner: Numbering) -> N
     for offset, value in enumerate(values):
         words[:, place.word + offset] = value
     if column.null_count:
-        assert place.bit >= 0, place
         null = column.is_null().to_numpy(zero_copy_only=False)
         for offset in range(len(values)):
             words[null, place.word + offset] = 0
-        word, bit = divmod(place.bit, 64)
-        words[null, word] |= np.int64(1) << np.int64(bit)
+        if place.bit >= 0:
+            word, bit = divmod(place.bit, 64)
+            words[null, word] |= np.int64(1) << np.int64(bit)
 
 
 def is_direct(type: SqlType) -> bool:

@@ -10,7 +10,8 @@ A row is a fixed number of 64-bit words. Each column has one or two of them:
     text, bytea, json, enums, arrays                       a number of the interner (`intern.py`)
 
 A row with nullable columns begins with mask words: bit i of them is set if the i-th nullable column
-is NULL; its words are 0 then. So two rows are identical exactly if all their words are.
+is NULL; its words are 0 then. So two rows are identical exactly if all their words are. (A column
+that was made NOT NULL later may have been NULL at earlier times; nothing reads it at these.)
 """
 
 from collections.abc import Sequence

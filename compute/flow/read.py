@@ -12,6 +12,7 @@ from foreshore.compute.flow.batch import Batch, Ints, Words
 from foreshore.compute.flow.convert import fill_words, integers
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.sorter import BLOCK
 from foreshore.types import ColumnType, SqlType, arrow_type
 from foreshore.update import DIFF, TIME, Timestamp
@@ -32,18 +33,27 @@ def read_until(
 
     Their rows have the columns at `picked`, in `layout`. `check` is called with the bytes read so
     far, and may raise.
+
+    If there are NULLs where the layout has none, which cancel out, the updates are consolidated:
+    operators can make nothing of the words that stand for them.
     """
     most = count_updates(input)
     words = np.zeros((most, layout.words), np.int64)
     diffs = np.empty(most, np.int64)
     end = 0
+    has_nulls = False
     types = [columns[i].type for i in picked]
     for arrays, counts in _blocks(tables_until(input, picked, time), types):
         start, end = end, end + len(counts)
         check(end * 8 * (layout.words + 2))
         fill_words(words[start:end], arrays, layout, interner)
         diffs[start:end] = counts
-    return Batch(words[:end], np.full(end, time, np.int64), diffs[:end])
+        has_nulls = has_nulls or any(
+            place.bit < 0 and array.null_count
+            for place, array in zip(layout.places, arrays, strict=True)
+        )
+    batch = Batch(words[:end], np.full(end, time, np.int64), diffs[:end])
+    return consolidated(batch, interner.seed) if has_nulls else batch
 
 
 def read_blocks(

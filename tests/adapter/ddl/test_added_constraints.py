@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from foreshore.compute.flow import spine
 from tests.adapter.harness import TestEnvironment
 
 HISTORY = "WITH (RETAIN HISTORY FOR '1h')"
@@ -228,3 +229,33 @@ async def test_block_fills_its_new_table_from_query_as_of(env: TestEnvironment, 
     assert await env.query("s", insert.format("t")) == "INSERT 0 2\nT"
     assert await env.query("s", "COMMIT") == "COMMIT"
     assert await env.query("s", "SELECT * FROM o ORDER BY k") == "1\n2\nSELECT 2"
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["whole", "by blocks"])
+async def test_view_made_after_nulls_were_filled_and_forbidden(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, blocks: bool
+) -> None:
+    if blocks:
+        monkeypatch.setattr(spine, "SORTED_BY_BLOCKS", 0)
+    await env.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int)")
+    await env.query("s", "INSERT INTO t VALUES (1), (2)")
+    for column in ("a", "b"):
+        add = f"ALTER TABLE t ADD COLUMN {column} text; UPDATE t SET {column} = 'x'"
+        forbid = f"ALTER TABLE t ALTER COLUMN {column} SET NOT NULL"
+        makes = [
+            f"CREATE INDEX by_{column} ON t ({column})",
+            f"CREATE MATERIALIZED VIEW m{column} AS SELECT {column}, sum(k) FROM t GROUP BY 1",
+            f"CREATE MATERIALIZED VIEW j{column} AS "
+            f"SELECT t.k FROM t JOIN t u ON t.k = u.k WHERE t.{column} = u.{column}",
+        ]
+        block = "; ".join((add, forbid, *makes))
+        await env.query("s", f"BEGIN; {block}; COMMIT" if column == "a" else block)
+    for _ in range(2):
+        for column in ("a", "b"):
+            assert await env.query("s", f"SELECT * FROM m{column}") == "x|3\nSELECT 1"
+            assert await env.query("s", f"SELECT sum(k) FROM j{column}") == "3\nSELECT 1"
+            by_index = f"SELECT count(*) FROM t WHERE {column} = 'x'"
+            assert await env.query("s", by_index) == "2\nSELECT 1"
+        await env.reopen()
+    await env.query("s", "INSERT INTO t VALUES (3, 'y', 'y')")
+    assert await env.query("s", "SELECT * FROM ma ORDER BY 1") == "x|3\ny|3\nSELECT 2"
