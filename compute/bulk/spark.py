@@ -5,6 +5,7 @@ Its dataflows are saved in checkpoints (`checkpoint/engine.py`), file by file, a
 
 import copy
 import logging
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -38,6 +39,7 @@ from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
 
+START_SECONDS = 15.0  # between two tries to start Spark again
 LOCAL_MEMORY = "1GB"  # of the DuckDB that computes small steps; it spills
 
 
@@ -64,6 +66,7 @@ class SparkEngine(BulkEngine):
         self._work = "views"
         self._repeats = repeats
         self.service = SparkService(options)
+        self._start_at = 0.0  # Spark is not started again before
         self._cancellations: WeakSet[Cancellation] = WeakSet()  # of dataflows
         self._here: DuckDbEngine | None = None
         self._here_lock = Lock()
@@ -106,15 +109,21 @@ class SparkEngine(BulkEngine):
         )
 
     def check(self) -> None:
-        """Begin to replace a JVM that has ended, or in which Spark has stopped.
+        """Begin to replace a JVM that has ended, has not started, or in which Spark has stopped.
 
         State is in files and in this process, so dataflows go on meanwhile by what they compute
         here. What needs a job waits for the JVM, or is repeated on it.
         """
         try:
             self.service.check()
+            if self.service.is_running or self.service.is_beginning:
+                return
+            why = "it did not start"
         except Unavailable as error:
-            logger.warning("Spark is started again", extra={"why": error.message})
+            why = error.message
+        if time.monotonic() >= self._start_at:
+            self._start_at = time.monotonic() + START_SECONDS
+            logger.warning("Spark is started again", extra={"why": why})
             self.service.begin()
 
     def close(self) -> None:

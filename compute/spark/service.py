@@ -77,6 +77,11 @@ class SparkService:
         """Whether there is a session; its JVM may have ended since."""
         return self._session is not None
 
+    @property
+    def is_beginning(self) -> bool:
+        """Whether `begin` has not come to its end."""
+        return self._beginning.locked()
+
     def check(self) -> None:
         """Raise Unavailable if Spark was started and has ended; it asks the JVM."""
         session = self._session

@@ -157,3 +157,13 @@ def test_types_are_those_that_spark_would_parse() -> None:
         "struct<value: decimal128(38, 20), rest: binary, scale: int16>",
         "timestamp[us]",
     ]
+
+
+def test_spark_that_did_not_start_is_started_again(
+    engine: RestartingSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[None] = []
+    monkeypatch.setattr(SparkService, "begin", lambda service: begun.append(None))
+    engine.check()
+    engine.check()  # not again at once
+    assert len(begun) == 1
