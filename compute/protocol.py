@@ -175,6 +175,13 @@ class AddRefresh(Message, frozen=True):
     time: int
 
 
+class Awaited(Message, frozen=True):
+    """Somebody waits until the dataflow has passed `time`: it makes the step before its tick."""
+
+    dataflow: GlobalId
+    time: int
+
+
 class SubscribeIndex(Message, frozen=True):
     """Subscribe to an index as `id`: its contents as of `as_of`, then each change.
 
@@ -478,6 +485,7 @@ Command: TypeAlias = (
     | MergeTimes
     | LimitMemory
     | AddRefresh
+    | Awaited
     | SubscribeIndex
     | Feed
     | Peek

@@ -24,6 +24,7 @@ from typing import Any, assert_never
 import msgspec
 
 from foreshore.compute.controller import index_streams
+from foreshore.compute.controller.awaited import tell_awaited
 from foreshore.compute.controller.background import run_background
 from foreshore.compute.controller.bursts import Bursts
 from foreshore.compute.controller.capabilities import DataflowCapabilities
@@ -438,6 +439,8 @@ class ComputeController:
         if self._uppers[id] > beyond:
             return
         self.maintained.check_advances([id], patient=patient)
+        if not patient:
+            tell_awaited(self._exporters, self._uppers, id, beyond)
         await self._uppers.wait(id, beyond, patient=patient)
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:

@@ -117,6 +117,7 @@ class DataflowState:
         self._weighed_at = 0.0  # when its memory was last compared with its limit
         as_of = description.as_of
         self.frontier = as_of  # all before it is processed, once hydrated
+        self.awaited = as_of  # somebody waits until the frontier is beyond it
         self.settled = as_of  # no output was put out at this time or later
         self.exact_from = as_of  # times before were merged, or are not known
         self.indexes = {

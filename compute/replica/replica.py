@@ -20,6 +20,7 @@ from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.protocol import (
     AddRefresh,
     AllowCompaction,
+    Awaited,
     CancelPeek,
     Command,
     CreateDataflow,
@@ -158,6 +159,10 @@ class Replica:
                 # The description of one that is created later has it.
                 if self._history is None and (found := self._dataflows.get(id)) is not None:
                     found.add_refresh(time)
+            case Awaited(dataflow=id, time=time):
+                if (found := self._dataflows.get(id)) is not None:
+                    found.awaited = max(found.awaited, time)
+                    self._scheduler.wake()
             case SubscribeIndex():
                 if self._history is not None:
                     self._requested.append(command)

@@ -190,7 +190,7 @@ class Scheduler:
                     dataflow.busy = True
                     self._tasks.create_task(self._begin_subscriptions(dataflow))
                     continue
-                due = dataflow.times.stepped_at + self._instance.tick_seconds
+                due = self._due(dataflow)
                 if not self._is_free(dataflow) or dataflow.importable <= dataflow.frontier:
                     continue
                 if self._instance.tick_seconds and due > loop.time():
@@ -205,6 +205,16 @@ class Scheduler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(wait):
                     await self._work.wait()
+
+    def _due(self, dataflow: DataflowState) -> float:
+        """Return when the next step is due: a tick after the last one.
+
+        If somebody waits for it, it is due as long after the last one as that took.
+        """
+        wait = self._instance.tick_seconds
+        if dataflow.frontier <= dataflow.awaited < dataflow.importable:
+            wait = min(wait, dataflow.times.step_ms / 1000)
+        return dataflow.times.stepped_at + wait
 
     @staticmethod
     def _is_free(dataflow: DataflowState) -> bool:
