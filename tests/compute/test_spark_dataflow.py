@@ -191,7 +191,7 @@ def test_an_evaluation_can_be_cancelled(engine: SparkEngine) -> None:
         engine.evaluate(endless, {}, START, cancellation)
 
 
-@settings(max_examples=3, phases=[Phase.generate], derandomize=True)
+@settings(max_examples=2, phases=[Phase.generate], derandomize=True)
 @given(lowered_relations(size=5), st.randoms(use_true_random=False))
 def test_a_random_plan_is_exact_at_every_time(
     engine: SparkEngine, relation: Relation, random: Random
