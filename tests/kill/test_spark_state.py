@@ -92,7 +92,7 @@ def test_views_are_right_after_kills_of_a_standalone_cluster(
     """Its executors, workers and master are killed too; each step is a job."""
     java()
     with Standalone(tmp_path, 2) as cluster:
-        arguments = ("--checkpoint-interval", "1", "--spark-master", cluster.url)
+        arguments: tuple[str, ...] = ("--checkpoint-interval", "1", "--spark-master", cluster.url)
         for each in ("spark.foreshore.step.bytes=1B", "spark.executor.cores=1"):
             arguments += ("--spark-conf", each)
         kill_at_random(Server(data_dir, arguments), cluster)
