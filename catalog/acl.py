@@ -10,7 +10,11 @@ from typing import TypeVar
 import msgspec
 
 from foreshore.acl_text import AclItem
-from foreshore.catalog.item import Cluster, Database, Item, Object, Schema, Secret
+from foreshore.catalog.item import (
+    Grantable,
+    Item,
+    Object,
+)
 from foreshore.errors import DependentObjectsStillExist, InvalidGrant
 from foreshore.privileges import LETTERS, PUBLIC, Grant
 
@@ -144,7 +148,7 @@ def without_role(grants: Grants, role: str) -> Grants:
 def owned_by(each: O, role: str) -> O:
     """Return an object with another owner, who has the rights of the former one."""
     changed: dict[str, object] = {"owner": role}
-    if isinstance(each, Database | Schema | Secret | Cluster | Item) and each.grants:
+    if isinstance(each, Grantable) and each.grants:
         changed["grants"] = with_owner(each.grants, each.owner, role)
     if isinstance(each, Item) and each.column_grants:
         changed["column_grants"] = {

@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from foreshore.catalog.item import (
     Cluster,
+    Connection,
     Database,
+    Grantable,
     Item,
     Object,
     Role,
@@ -132,10 +134,10 @@ def _usual(each: Object) -> tuple[tuple[int, Grant], ...]:
     return tuple((0, grant) for grant in initial(kind_of(each), each.owner))
 
 
-def _has_rights(each: Object) -> TypeGuard[Database | Schema | Secret | Cluster | Item]:
+def _has_rights(each: Object) -> TypeGuard[Grantable]:
     if isinstance(each, Item):
         return each.type not in ("index", "subscription", "policy")
-    return isinstance(each, Database | Schema | Secret | Cluster)
+    return isinstance(each, Database | Schema | Secret | Connection | Cluster)
 
 
 def _granted(

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 from foreshore.catalog.item import (
     ColumnOf,
+    Connection,
     Database,
     ForeignKeyOf,
     Item,
     Object,
     Replica,
     Schema,
+    Secret,
 )
 from foreshore.catalog.state import State, is_system
 from foreshore.errors import (
@@ -173,6 +175,8 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
             (item, each.id in (item.on, item.part_of, item.policy and item.policy.table))
             for item in items
         ]
+    if isinstance(each, Secret):
+        return [(user, False) for user in state.all(Connection) if each.id in user.spec.secrets]
     return [
         (child, isinstance(child, Replica) or (isinstance(child, Item) and child.is_policy))
         for child in state.children(each.id)

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 import msgspec
 
 from foreshore.catalog import acl
-from foreshore.catalog.item import Cluster, Database, Item, Role, Schema, Secret
+from foreshore.catalog.item import Grantable, Item, Role
 from foreshore.catalog.rights import grants_on, kind_of, owns, roles_with_rights_of
 from foreshore.catalog.state import is_system
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import InsufficientPrivilege, InvalidGrant, UndefinedColumn
 from foreshore.privileges import PUBLIC, RIGHTS, Grant
-
-Grantable = Database | Schema | Secret | Cluster | Item
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Catalog objects: each has a permanent id, an oid, a name and an owner.
 
 Objects are values; a change is a new value under the same id. Ids of databases, schemas, clusters,
-replicas, roles and secrets are text too (`d1`, `n2`, `c3`, `r4`, `o5`, `x6`). Like those of items
-they are allotted and never reused. `kind` is PostgreSQL's word for the object in messages.
+replicas, roles, secrets and connections are text too (`d1`, `n2`, `c3`, `r4`, `o5`, `x6`, `l7`).
+Like those of items they are allotted and never reused. `kind` is PostgreSQL's word for the object
+in messages.
 """
 
 from typing import ClassVar, TypeAlias
@@ -11,6 +12,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from foreshore.burst import Burst
+from foreshore.connection_spec import ConnectionSpec
 from foreshore.foreign_key import ForeignKey
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId, is_temporary
@@ -143,6 +145,19 @@ class Secret(Granted, frozen=True):
     name: str
     owner: str
     sealed: str  # as `foreshore.secret_box` writes it
+
+
+class Connection(Granted, frozen=True):
+    """How to reach an external system, which sources and sinks may use."""
+
+    collection: ClassVar[str] = "connection"
+    kind: ClassVar[str] = "connection"
+    id: str
+    oid: int
+    schema: str  # the schema's id
+    name: str
+    owner: str
+    spec: ConnectionSpec
 
 
 class Cluster(Granted, frozen=True):
@@ -364,15 +379,15 @@ class ForeignKeyOf(msgspec.Struct, frozen=True):
     table: Item
 
 
-Object: TypeAlias = (
-    Role | Database | Schema | Secret | Cluster | Replica | SystemSettings | NetworkPolicy | Item
-)
+Grantable: TypeAlias = Database | Schema | Secret | Connection | Cluster | Item
+Object: TypeAlias = Role | Grantable | Replica | SystemSettings | NetworkPolicy
 
 OBJECTS: tuple[type[Object], ...] = (
     Role,
     Database,
     Schema,
     Secret,
+    Connection,
     Cluster,
     Replica,
     SystemSettings,

@@ -4,11 +4,21 @@ A name is looked up in one state of the catalog, from one database, along one se
 in the system's schemas are found by unqualified names too.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.item import ColumnOf, ForeignKeyOf, Item, Object, Role, Schema, Secret
+from foreshore.catalog.item import (
+    ColumnOf,
+    Connection,
+    ForeignKeyOf,
+    Item,
+    Object,
+    Role,
+    Schema,
+    Secret,
+)
 from foreshore.catalog.rights import holds
 from foreshore.catalog.state import State, is_system
 from foreshore.errors import (
@@ -256,18 +266,22 @@ class Names:
                 if policy := self.state.network_policy(name):
                     return policy
                 raise UndefinedObject(f'network policy "{name}" does not exist')
-            case "secret":
-                if secret := self._secret(parts):
-                    return secret
-                raise UndefinedObject(f'secret "{name}" does not exist')
+            case "secret" | "connection":
+                find = self.state.secret_in if kind == "secret" else self.state.connection_in
+                if (inside := self._in_schemas(parts, find)) is not None:
+                    return inside
+                raise UndefinedObject(f'{kind} "{name}" does not exist')
             case _:
                 return self._relation_called(kind, parts, altered)
 
-    def _secret(self, parts: tuple[str, ...]) -> Secret | None:
+    def _in_schemas(
+        self, parts: tuple[str, ...], find: Callable[[str, str], Secret | Connection | None]
+    ) -> Secret | Connection | None:
+        """Return what `find` finds by a schema's id and a name, on the search path."""
         database, schema, name = self._qualified(parts)
         for each in self._searched(database, schema):
             owner = self.schema(database, each)
-            found = None if owner is None else self.state.secret_in(owner.id, name)
+            found = None if owner is None else find(owner.id, name)
             if found is not None:
                 return found
         return None

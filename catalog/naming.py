@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from foreshore.catalog.item import Item, Object, Replica, Schema, Secret
+from foreshore.catalog.item import Connection, Item, Object, Replica, Schema, Secret
 
 NameKey: TypeAlias = tuple[str, str | None, str]  # kind, parent and name of an object
 
@@ -13,7 +13,7 @@ def parent_of(each: Object) -> str | None:
     match each:
         case Schema(database=parent) | Replica(cluster=parent):
             return parent
-        case Item(schema=parent) | Secret(schema=parent):
+        case Item(schema=parent) | Secret(schema=parent) | Connection(schema=parent):
             return parent
         case _:
             return None

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from foreshore.catalog import acl
-from foreshore.catalog.item import Granted, Item, Object, Replica, Role, Schema, Secret
+from foreshore.catalog.item import (
+    Connection,
+    Granted,
+    Item,
+    Object,
+    Replica,
+    Role,
+    Schema,
+    Secret,
+)
 from foreshore.catalog.state import State, is_system
 from foreshore.catalog.transaction import Transaction
 from foreshore.privileges import Grant
@@ -143,7 +152,7 @@ def mentions(grants: Iterable[Grant], role: str) -> bool:
 
 def database_of(state: State, each: Object) -> str | None:
     """Return the name of the database in which an object is, None if it is in none."""
-    schema = state.objects[each.schema] if isinstance(each, Item | Secret) else each
+    schema = state.objects[each.schema] if isinstance(each, Item | Secret | Connection) else each
     if isinstance(schema, Schema) and schema.database is not None:
         return state.objects[schema.database].name
     return None

@@ -12,7 +12,9 @@ import msgspec
 
 from foreshore.catalog.item import (
     Cluster,
+    Connection,
     Database,
+    Grantable,
     Item,
     NetworkPolicy,
     Object,
@@ -47,7 +49,7 @@ def kind_of(each: Object) -> str:
             raise AssertionError(f"there are no rights on {each.name}, a policy")
         case Item():
             return "table"
-        case Database() | Schema() | Cluster() | Secret():
+        case Database() | Schema() | Cluster() | Secret() | Connection():
             return each.kind
         case _:
             raise AssertionError(f"there are no rights on a {each.kind}")
@@ -95,7 +97,7 @@ def members_of(state: State, role: Role) -> frozenset[str]:
     return frozenset(found)
 
 
-def grants_on(each: Database | Schema | Secret | Cluster | Item) -> tuple[Grant, ...]:
+def grants_on(each: Grantable) -> tuple[Grant, ...]:
     """Return the rights on an object, also if it has no list of its own; none on a policy."""
     if isinstance(each, Item) and each.is_policy:
         return ()
@@ -109,7 +111,7 @@ def grants_on(each: Database | Schema | Secret | Cluster | Item) -> tuple[Grant,
 def holds(
     state: State,
     role: Role,
-    each: Database | Schema | Secret | Cluster | Item,
+    each: Grantable,
     privilege: Privilege,
 ) -> bool:
     """Return whether `role` has a right on an object as a whole."""
@@ -142,7 +144,7 @@ def owns(state: State, role: Role, owner: str) -> bool:
 def owns_object(
     state: State,
     role: Role,
-    each: Database | Schema | Secret | Cluster | Replica | NetworkPolicy | Item,
+    each: Grantable | Replica | NetworkPolicy,
 ) -> bool:
     """Return whether `role` has the rights of the owner of an object."""
     if each.owner == DATABASE_OWNER and owns_database(state, role, each):
@@ -152,16 +154,14 @@ def owns_object(
 
 def owns_database(state: State, role: Role, each: Object) -> bool:
     """Return whether `role` has the rights of the owner of the database that an object is in."""
-    if isinstance(each, Item | Secret):
+    if isinstance(each, Item | Secret | Connection):
         each = state.objects[each.schema]
     if isinstance(each, Schema) and each.database is not None:
         each = state.objects.get(each.database, each)
     return isinstance(each, Database) and owns(state, role, each.owner)
 
 
-def _roles_at(
-    state: State, role: Role, each: Database | Schema | Secret | Cluster | Item
-) -> frozenset[str]:
+def _roles_at(state: State, role: Role, each: Grantable) -> frozenset[str]:
     """Return the roles whose rights on an object `role` has."""
     roles = roles_with_rights_of(state, role)
     return roles | {DATABASE_OWNER} if owns_database(state, role, each) else roles

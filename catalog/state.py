@@ -28,6 +28,7 @@ from foreshore.catalog.groups import (
 from foreshore.catalog.item import (
     PUBLIC_OID,
     Cluster,
+    Connection,
     Database,
     Item,
     NetworkPolicy,
@@ -221,6 +222,10 @@ class State:
     def secret_in(self, schema: str, name: str) -> Secret | None:
         """Return the secret `name` of the schema with id `schema`."""
         return self._named(Secret, "secret", schema, name)
+
+    def connection_in(self, schema: str, name: str) -> Connection | None:
+        """Return the connection `name` of the schema with id `schema`."""
+        return self._named(Connection, "connection", schema, name)
 
     def functions_in(self, schema: str, name: str) -> tuple[Item, ...]:
         """Return the functions `name` of the schema with id `schema`, oldest first."""

@@ -20,6 +20,7 @@ from foreshore.catalog.item import (
     Binding,
     Cluster,
     ColumnOf,
+    Connection,
     Database,
     ForeignKeyOf,
     Item,
@@ -472,6 +473,8 @@ class Transaction:
                 self.check_name_free(schema, to)
             case Secret(schema=id) if self.state.secret_in(id, to) is not None:
                 raise DuplicateObject(f'secret "{to}" already exists')
+            case Connection(schema=id) if self.state.connection_in(id, to) is not None:
+                raise DuplicateObject(f'connection "{to}" already exists')
             case Database() if self.state.database(to) is not None:
                 raise DuplicateDatabase(f'database "{to}" already exists')
             case Schema(database=database):

@@ -14,6 +14,7 @@ from foreshore.policy import Securing
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import (
     cluster,
+    connections,
     domains,
     enums,
     functions,
@@ -183,6 +184,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return secrets.bind_create_secret(planning, tree)
         case ast.AlterSecretStatement():
             return secrets.bind_alter_secret(planning, tree)
+        case ast.CreateConnectionStatement():
+            return connections.bind_create_connection(planning, tree)
+        case ast.AlterConnectionStatement():
+            return connections.bind_alter_connection(planning, tree)
         case ast.CreateSourceStatement():
             return sources.bind_create_source(planning, tree)
         case ast.CreateFedTableStatement():

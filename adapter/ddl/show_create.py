@@ -6,7 +6,8 @@ from foreshore.adapter.ddl.definitions import definition_text
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.item import Cluster, Item, Replica
+from foreshore.adapter.sources.connections import connection_text
+from foreshore.catalog.item import Cluster, Connection, Item, Replica
 from foreshore.foreign_key import ForeignKey, rule_text
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import ShowCreate
@@ -32,6 +33,8 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
             cluster = reader.state.objects[found.cluster].name
             sql = statement_heads.create_replica(cluster, name, size, options.get("address"))
             name = f"{cluster}.{name}"
+        case Connection():
+            sql = connection_text(reader.state, found)
         case _:
             sql = f"CREATE {found.kind.upper()} {quote_identifier(name)}"
     columns = [pa.array([text], pa.string()) for text in (name, sql)]

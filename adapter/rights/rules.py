@@ -51,6 +51,10 @@ def _named(check: Checker, plan: Any) -> None:
     check.create_in(plan.name)
 
 
+def _alter_connection(check: Checker, plan: plans.AlterConnection) -> None:
+    check.own(check.found("connection", plan.name))
+
+
 def _source(check: Checker, plan: plans.CreateSource) -> None:
     for name in (plan.name, *(part.name for part in plan.parts)):
         check.create_in(name)
@@ -416,6 +420,8 @@ RULES: Mapping[type, Rule] = {
     plans.CommentPolicy: _policy,
     plans.SetRowSecurity: _policy,
     plans.CreateSecret: _named,
+    plans.CreateConnection: _named,
+    plans.AlterConnection: _alter_connection,
     plans.CreateSource: _source,
     plans.CreateFedTable: _named,
     plans.AlterSecret: _alter_secret,

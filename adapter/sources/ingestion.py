@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.transaction.group_commit import Write
+from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item, Object
 from foreshore.errors import UndefinedObject
 from foreshore.ids import GlobalId
@@ -60,11 +61,8 @@ class Ingestion:
         assert item.feed, item
         assert item.feed.spec is not None, item
         assert item.cluster is not None, item
-        outputs = {
-            each.feed.reference: each.id
-            for each in self._coordinator.state.all(Item)
-            if each.feed and each.feed.source == item.id
-        }
+        parts = self._coordinator.state.items_of(parts_of(item.id))
+        outputs = {each.feed.reference: each.id for each in (item, *parts) if each.feed}
         progress = outputs.pop(PROGRESS)
         return SourceDescription(item.id, item.cluster, item.feed.spec, outputs, progress)
 

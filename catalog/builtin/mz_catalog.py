@@ -14,6 +14,7 @@ from foreshore.catalog.builtin.mz_rows import (
     cluster_rows,
     column_rows,
     comment_rows,
+    connection_rows,
     database_rows,
     definition_rows,
     dependency_rows,
@@ -383,12 +384,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "privilege_type text",
         shown_privileges,
     ),
-    # There are no sinks and connections; tools join with these relations all the same.
+    # There are no sinks; tools join with mz_sinks all the same.
     (
         "mz_catalog",
         "mz_connections",
         "id text, oid oid, schema_id text, name text, type text, owner_id text, create_sql text?",
-        _none,
+        connection_rows,
     ),
     (
         "mz_catalog",

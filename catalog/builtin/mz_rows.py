@@ -10,7 +10,17 @@ from foreshore.catalog.builtin.definitions import (
 )
 from foreshore.catalog.builtin.function_texts import arguments_of, definition_of
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
-from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
+from foreshore.catalog.item import (
+    Cluster,
+    Connection,
+    Database,
+    Item,
+    Object,
+    Replica,
+    Role,
+    Schema,
+    Secret,
+)
 from foreshore.ids import is_temporary
 from foreshore.source_spec import PROGRESS, Feed
 from foreshore.types import format_type, oid_of
@@ -157,6 +167,17 @@ def secret_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "oid": each.oid,
             "schema_id": each.schema,
             "name": each.name,
+            "owner_id": each.owner,
+        }
+
+
+def connection_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_connections."""
+    for each in snapshot.state.all(Connection):
+        yield {
+            **_common(each),
+            "schema_id": each.schema,
+            "type": each.spec.kind.replace(" ", "-"),
             "owner_id": each.owner,
         }
 

@@ -6,7 +6,12 @@ import msgspec
 
 from foreshore.catalog import acl
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
-from foreshore.catalog.item import Cluster, Database, Item, Role, Schema, Secret
+from foreshore.catalog.item import (
+    Grantable,
+    Item,
+    Role,
+    Schema,
+)
 from foreshore.catalog.predefined import DATABASE_OWNER, EVERYWHERE, id_of
 from foreshore.catalog.rights import (
     FOR_STATISTICS,
@@ -23,9 +28,7 @@ from foreshore.privileges import LETTERS, PUBLIC, RIGHTS, Grant
 SUPERUSER_OID = 10  # owns the system objects; no one can connect as it
 
 
-def shown(
-    snapshot: IntrospectionSnapshot, each: Database | Schema | Secret | Cluster | Item
-) -> list[str] | None:
+def shown(snapshot: IntrospectionSnapshot, each: Grantable) -> list[str] | None:
     """Return the list of rights of an object as text; None if it has none of its own."""
     if each.grants is msgspec.UNSET or is_system(each.id):
         return None
@@ -46,7 +49,7 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     state = snapshot.state
     others = (each for each in state.objects.values() if not isinstance(each, Item))
     for each in (*(others if snapshot.is_rest else ()), *snapshot.all_items):
-        if not isinstance(each, Database | Schema | Secret | Cluster | Item):
+        if not isinstance(each, Grantable):
             continue
         if isinstance(each, Item) and each.type in ("index", "subscription", "policy"):
             continue
@@ -68,7 +71,7 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             yield {"oid": builtin.oid, "position": 0, "grantee": grantee, "rights": "r"}
 
 
-def _everywhere(state: State, each: Database | Schema | Secret | Cluster | Item) -> Iterator[Row]:
+def _everywhere(state: State, each: Grantable) -> Iterator[Row]:
     """Yield the rights on an object that predefined roles give."""
     kind = kind_of(each)
     for (of, privilege), roles in EVERYWHERE.items():

@@ -18,6 +18,7 @@ Import the package and write `ast.Select`.
 from typing import TypeAlias
 
 from foreshore.sql.ast.changes import *
+from foreshore.sql.ast.connections import *
 from foreshore.sql.ast.definitions import *
 from foreshore.sql.ast.expressions import *
 from foreshore.sql.ast.functions import *
@@ -60,6 +61,8 @@ StatementSyntax: TypeAlias = (
     | CommentPolicyStatement
     | RowSecurityStatement
     | CreateSecretStatement
+    | CreateConnectionStatement
+    | AlterConnectionStatement
     | CreateSourceStatement
     | CreateFedTableStatement
     | AlterSecretStatement

@@ -122,7 +122,8 @@ class ChangeParser(ObjectParser):
             return ast.OnConflict(columns, constraint, None, None, at)
         self.expect("update", "set")
         assignments = self.list_of(self._assignment)
-        return ast.OnConflict(columns, constraint, assignments, self._where(), at)
+        where = self.expression() if self.accept("where") else None
+        return ast.OnConflict(columns, constraint, assignments, where, at)
 
     def _conflict_column(self) -> tuple[str, int]:
         if self.at_symbol("(") or self.peek().value == "(":

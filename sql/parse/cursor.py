@@ -59,6 +59,10 @@ class Cursor:
         """Return whether the current token is the punctuation or operator `symbol`."""
         return self.token.value == symbol and self.token.kind in (PUNCTUATION, OPERATOR)
 
+    def at_literal(self) -> bool:
+        """Return whether the current token is a string or a number."""
+        return self.token.kind in (STRING, NUMBER)
+
     def at_end(self) -> bool:
         """Return whether the statement ends here."""
         return self.token.kind == END or self.at_symbol(";")

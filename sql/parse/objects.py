@@ -4,6 +4,7 @@ from typing import Literal as OneOf
 
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.sql import ast
+from foreshore.sql.parse.connections import ConnectionParser
 from foreshore.sql.parse.grants import GrantParser
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.network import NetworkPolicyParser
@@ -27,6 +28,7 @@ _KINDS = (
     ("domain",),
     ("subscription",),
     ("secret",),
+    ("connection",),
     ("source",),
     ("network", "policy"),
     ("schema",),
@@ -61,6 +63,7 @@ _SHOWN = (
 
 
 class ObjectParser(
+    ConnectionParser,
     GrantParser,
     NetworkPolicyParser,
     PolicyParser,
@@ -110,6 +113,8 @@ class ObjectParser(
         if self.accept("secret"):
             if_not_exists = self._if_not_exists()
             return ast.CreateSecretStatement(*self._secret(), if_not_exists)
+        if self.accept("connection"):
+            return self._create_connection()
         if self.accept("source"):
             return self._create_source()
         if self.accept("subsource"):
@@ -436,6 +441,8 @@ class ObjectParser(
             return self._alter_table(name, if_exists)
         if kind == "network policy" and not if_exists and self.accept("set"):
             return ast.NetworkPolicyStatement(name.name[-1], self.policy_rules(), False)
+        if kind == "connection" and (set := self._alter_connection(name, if_exists)) is not None:
+            return set
         if kind == "secret" and self.accept("as"):
             return ast.AlterSecretStatement(name, self.expression(), if_exists)
         if kind == "type":

@@ -2,7 +2,6 @@
 
 from foreshore.sql import ast
 from foreshore.sql.parse.clusters import ClusterParser
-from foreshore.sql.parse.lexer import NUMBER, STRING
 
 
 class SourceParser(ClusterParser):
@@ -46,14 +45,11 @@ class SourceParser(ClusterParser):
         """Parse `WORDS [=] value`."""
         at = self.token.start
         words = [self.label()]
-        while not (self.at_symbol("=") or self._at_value() or self._at_option_end()):
+        while not (self.at_symbol("=") or self.at_literal() or self._at_option_end()):
             words.append(self.label())
         self.accept_symbol("=")
         value = None if self._at_option_end() else self.advance().value
         return ast.SourceOption(" ".join(words), value, at)
-
-    def _at_value(self) -> bool:
-        return self.token.kind in (STRING, NUMBER)
 
     def _at_option_end(self) -> bool:
         return self.at_symbol(",") or self.at_symbol(")")

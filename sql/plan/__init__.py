@@ -15,6 +15,7 @@ may hold `Parameter` and `Environment` scalars that the adapter replaces at exec
 from typing import TypeAlias
 
 from foreshore.sql.plan.changes import *
+from foreshore.sql.plan.connections import *
 from foreshore.sql.plan.definitions import *
 from foreshore.sql.plan.network import *
 from foreshore.sql.plan.policies import *
@@ -62,6 +63,8 @@ Plan: TypeAlias = (
     | SetRowSecurity
     | CreateSecret
     | AlterSecret
+    | CreateConnection
+    | AlterConnection
     | CreateSource
     | CreateFedTable
     | CreateSequence

@@ -7,6 +7,7 @@ from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sql.plan import (
     AlterCluster,
+    AlterConnection,
     AlterDefaultRights,
     AlterEnum,
     AlterFunction,
@@ -18,6 +19,7 @@ from foreshore.sql.plan import (
     CommentPolicy,
     CreateCluster,
     CreateClusterReplica,
+    CreateConnection,
     CreateDatabase,
     CreateDomain,
     CreateEnum,
@@ -159,6 +161,8 @@ def changed_objects(plan: Plan) -> Changed | None:
             | AlterCluster()
             | CreateSecret()
             | CreateSource()
+            | CreateConnection()
+            | AlterConnection()
             | AlterSecret()
             | Swap()
             | SetCluster()

@@ -68,6 +68,7 @@ ObjectKind = OneOf[
     "cluster replica",
     "role",
     "secret",
+    "connection",
     "network policy",
     "column",  # COMMENT ON only
     "constraint",  # COMMENT ON only

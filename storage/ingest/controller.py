@@ -223,6 +223,8 @@ class IngestController:
                     raise _OutOfPlace
                 await self._commit_patiently(source, progressed)
                 source.position |= progressed.after
+                if source.status.state == "starting":
+                    self._set_state(source, "running", None)
                 source.status.batches += len(together)
                 parts = [part for each in progressed.rows.values() for part in each]
                 source.status.updates += sum(part.num_rows for part in parts)

@@ -7,8 +7,12 @@ from foreshore.adapter.ddl.functions import function_called
 from foreshore.adapter.ddl.roles.names import current_role, grantee_of, role_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog import roles
-from foreshore.catalog.granting import Giving, Grantable, change_column_rights, change_rights
-from foreshore.catalog.item import Cluster, Database, Item, Role, Schema, Secret
+from foreshore.catalog.granting import Giving, change_column_rights, change_rights
+from foreshore.catalog.item import (
+    Grantable,
+    Item,
+    Role,
+)
 from foreshore.catalog.names import with_article
 from foreshore.errors import (
     FeatureNotSupported,
@@ -97,7 +101,7 @@ def _object(context: StatementContext, kind: str, name: Name) -> Grantable:
     if kind in ("table", "sequence"):
         return _relation(context, kind, name)
     found = reader.object_called(kind, name.parts)
-    assert isinstance(found, Database | Schema | Secret | Cluster | Item), found
+    assert isinstance(found, Grantable), found
     return found
 
 

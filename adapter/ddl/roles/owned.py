@@ -7,14 +7,12 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.bootstrap import FIRST_ROLE_ID
 from foreshore.catalog.item import (
-    Cluster,
-    Database,
+    Grantable,
     Item,
     NetworkPolicy,
     Object,
     Role,
     Schema,
-    Secret,
 )
 from foreshore.catalog.owned import database_of, is_part, without_rights_of
 from foreshore.catalog.policies import without_role
@@ -78,7 +76,7 @@ def _is_temporary_schema(each: Object) -> bool:
 async def _reassign(context: StatementContext, role: Role, new: Role) -> None:
     state, change = context.planner.state, context.catalog_change()
     for each in list(state.objects.values()):
-        if not isinstance(each, Database | Schema | Secret | Cluster | NetworkPolicy | Item):
+        if not isinstance(each, Grantable | NetworkPolicy):
             continue
         if each.owner != role.id or is_part(state, each) or _is_temporary_schema(each):
             continue

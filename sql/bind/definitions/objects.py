@@ -83,6 +83,7 @@ _KINDS: dict[str, ObjectKind] = {
     "cluster replica": "cluster replica",
     "role": "role",
     "secret": "secret",
+    "connection": "connection",
     "source": "source",
     "network policy": "network policy",
     "column": "column",

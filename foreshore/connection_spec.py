@@ -1,0 +1,82 @@
+"""Connections: how to reach an external system, as SQL describes it.
+
+The values of options are texts, or secrets by their ids. Only who reaches the system reads those.
+"""
+
+from collections.abc import Mapping
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+import msgspec
+
+ConnectionKind: TypeAlias = OneOf["postgres", "kafka", "confluent schema registry", "aws"]
+
+
+class SecretRef(msgspec.Struct, frozen=True):
+    """The value of a secret."""
+
+    secret: str  # its id
+
+
+class ConnectionSpec(msgspec.Struct, frozen=True):
+    """What CREATE CONNECTION gave."""
+
+    kind: ConnectionKind
+    options: dict[str, str | SecretRef]
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Return the ids of the secrets that it needs."""
+        return frozenset(each.secret for each in self.options.values() if not isinstance(each, str))
+
+
+class OptionRule(msgspec.Struct, frozen=True):
+    """What an option of a connection may be."""
+
+    required: bool = False
+    secret: OneOf["never", "may", "must"] = "never"
+    choices: tuple[str, ...] = ()
+    is_number: bool = False
+
+
+_TEXT, _NEEDED, _MAY_HIDE = OptionRule(), OptionRule(required=True), OptionRule(secret="may")
+_HIDDEN = OptionRule(secret="must")
+_TLS: Mapping[str, OptionRule] = {
+    "ssl certificate authority": _MAY_HIDE,
+    "ssl certificate": _MAY_HIDE,
+    "ssl key": _HIDDEN,
+}
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
+    "postgres": {
+        "host": _NEEDED,
+        "port": OptionRule(is_number=True),
+        "database": _NEEDED,
+        "user": OptionRule(required=True, secret="may"),
+        "password": _HIDDEN,
+        "ssl mode": OptionRule(choices=_SSL_MODES),
+        **_TLS,
+    },
+    "kafka": {
+        "broker": _NEEDED,
+        "security protocol": OptionRule(choices=("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")),
+        "sasl mechanisms": OptionRule(choices=("plain", "scram-sha-256", "scram-sha-512")),
+        "sasl username": _MAY_HIDE,
+        "sasl password": _HIDDEN,
+        "progress topic": _TEXT,
+        **_TLS,
+    },
+    "confluent schema registry": {
+        "url": _NEEDED,
+        "username": _MAY_HIDE,
+        "password": _HIDDEN,
+        **_TLS,
+    },
+    "aws": {
+        "endpoint": _TEXT,
+        "region": _TEXT,
+        "access key id": _MAY_HIDE,
+        "secret access key": _HIDDEN,
+        "session token": _HIDDEN,
+    },
+}

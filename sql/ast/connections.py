@@ -1,0 +1,31 @@
+"""Syntax of statements about connections."""
+
+from foreshore.sql.ast.expressions import Syntax
+from foreshore.sql.ast.query import TableRef
+
+
+class ConnectionOption(Syntax):
+    """An option in words: its value as text or as a secret; neither: it is to be removed."""
+
+    name: str
+    text: str | None
+    secret: TableRef | None
+    at: int
+
+
+class CreateConnectionStatement(Syntax):
+    """CREATE CONNECTION [IF NOT EXISTS] name TO kind (option, ...)."""
+
+    name: TableRef
+    kind: str
+    options: tuple[ConnectionOption, ...]
+    if_not_exists: bool
+    at: int
+
+
+class AlterConnectionStatement(Syntax):
+    """ALTER CONNECTION name SET (option, ...) or DROP (option, ...)."""
+
+    name: TableRef
+    options: tuple[ConnectionOption, ...]
+    if_exists: bool

@@ -1,0 +1,51 @@
+"""Bind CREATE CONNECTION and ALTER CONNECTION."""
+
+from collections.abc import Sequence
+
+from foreshore.connection_spec import RULES, ConnectionKind
+from foreshore.errors import InvalidParameterValue, SyntaxError_
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.objects import name_of
+from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue
+from foreshore.sql.planning import Planning, located
+
+
+def bind_create_connection(
+    planning: Planning, statement: ast.CreateConnectionStatement
+) -> CreateConnection:
+    """Return the plan of CREATE CONNECTION."""
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name)
+    kind = _kind(statement)
+    return CreateConnection(
+        name, kind, _options(planning, statement.options), statement.if_not_exists
+    )
+
+
+def bind_alter_connection(
+    planning: Planning, statement: ast.AlterConnectionStatement
+) -> AlterConnection:
+    """Return the plan of ALTER CONNECTION."""
+    name = name_of(planning, "connection", statement.name)
+    return AlterConnection(name, _options(planning, statement.options), statement.if_exists)
+
+
+def _kind(statement: ast.CreateConnectionStatement) -> ConnectionKind:
+    for kind in RULES:
+        if kind == statement.kind:
+            return kind
+    raise InvalidParameterValue(
+        f"connections to {statement.kind.upper()} are not supported",
+        hint=f"There are {', '.join(kind.upper() for kind in RULES)}.",
+        position=statement.at + 1,
+    )
+
+
+def _options(planning: Planning, options: Sequence[ast.ConnectionOption]) -> dict[str, OptionValue]:
+    found: dict[str, OptionValue] = {}
+    for each in options:
+        if each.name in found:
+            raise SyntaxError_(f'option "{each.name}" is given twice', position=each.at + 1)
+        secret = None if each.secret is None else name_of(planning, "secret", each.secret)
+        found[each.name] = each.text if secret is None else secret
+    return found

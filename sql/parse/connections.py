@@ -1,0 +1,56 @@
+"""Parse CREATE CONNECTION and ALTER CONNECTION."""
+
+from foreshore.sql import ast
+from foreshore.sql.parse.tables import TableParser
+
+
+class ConnectionParser(TableParser):
+    """Parse statements about connections."""
+
+    def _create_connection(self) -> ast.StatementSyntax:
+        if_not_exists = self._if_not_exists()
+        name = self.table_name()
+        self.expect("to")
+        at = self.token.start
+        words = [self.label()]
+        while not (self.at_end() or self.at_symbol("(")):
+            words.append(self.label())
+        options = self.in_parentheses(self._connection_option)
+        return ast.CreateConnectionStatement(name, " ".join(words), options, if_not_exists, at)
+
+    def _alter_connection(
+        self, name: ast.TableRef, if_exists: bool
+    ) -> ast.AlterConnectionStatement | None:
+        """Parse SET (...), DROP (...) or RESET (...); None: it is none of them."""
+        if self.accept("set"):
+            options = self.in_parentheses(self._connection_option)
+        elif self.accept("drop") or self.accept("reset"):
+            options = self.in_parentheses(self._connection_option_name)
+        else:
+            return None
+        return ast.AlterConnectionStatement(name, options, if_exists)
+
+    def _connection_option(self) -> ast.ConnectionOption:
+        """Parse `WORDS [=] text` or `WORDS [=] SECRET name`."""
+        at = self.token.start
+        words = [self.label()]
+        while not (self.at_symbol("=") or self.at_literal() or self._at_secret()):
+            words.append(self.label())
+        self.accept_symbol("=")
+        name = " ".join(words)
+        if self._at_secret():
+            self.advance()
+            return ast.ConnectionOption(name, None, self.table_name(), at)
+        return ast.ConnectionOption(name, self.advance().value, None, at)
+
+    def _at_secret(self) -> bool:
+        """Whether SECRET and a name follow, and no further word of an option."""
+        after = self.peek(2)
+        return self.at_word("secret") and after.value in (",", ")", ".")
+
+    def _connection_option_name(self) -> ast.ConnectionOption:
+        at = self.token.start
+        words = [self.label()]
+        while not (self.at_symbol(",") or self.at_symbol(")")):
+            words.append(self.label())
+        return ast.ConnectionOption(" ".join(words), None, None, at)

@@ -1,0 +1,29 @@
+"""Plans of statements about connections."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from foreshore.connection_spec import ConnectionKind
+from foreshore.item_view import Name
+from foreshore.sql.plan.query import WritePlan
+
+OptionValue = str | Name | None  # a text, a secret, or nothing: the option is removed
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConnection(WritePlan):
+    """CREATE CONNECTION."""
+
+    name: Name
+    kind: ConnectionKind
+    options: Mapping[str, OptionValue]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConnection(WritePlan):
+    """ALTER CONNECTION: the options that change."""
+
+    name: Name
+    options: Mapping[str, OptionValue]
+    if_exists: bool

@@ -1,0 +1,73 @@
+"""CREATE CONNECTION: options by kind, secrets by name and never shown, dependencies, rights."""
+
+import pytest
+
+from tests.adapter.harness import TestEnvironment
+
+KEY = bytes(range(32))
+POSTGRES = "TO POSTGRES (HOST 'db', PORT 5432, DATABASE 'd', USER 'u', PASSWORD = SECRET pw)"
+
+
+@pytest.fixture
+def opened(own_env: TestEnvironment) -> TestEnvironment:
+    own_env.environment.unlock_secrets(KEY)
+    return own_env
+
+
+async def test_a_connection_is_kept_shown_and_changed(opened: TestEnvironment) -> None:
+    env = opened
+    await env.ran("a", "CREATE SECRET pw AS 'hidden'", f"CREATE CONNECTION c {POSTGRES}")
+    await env.ran("a", "ALTER SECRET pw RENAME TO pw2", "ALTER CONNECTION c RENAME TO d")
+    await env.ran("a", "ALTER CONNECTION d SET (PORT = 5433, SSL MODE 'require')")
+    await env.ran("a", "ALTER CONNECTION d DROP (PORT)")
+    await env.reopen()
+    shown = await env.query("a", "SHOW CREATE CONNECTION d")
+    assert shown.splitlines()[0] == (
+        "d|CREATE CONNECTION foreshore.public.d TO POSTGRES (HOST = 'db', DATABASE = 'd', "
+        "USER = 'u', PASSWORD = SECRET foreshore.public.pw2, SSL MODE = 'require')"
+    )
+    assert await env.query("a", "SHOW CONNECTIONS") == "d|postgres\nSELECT 1"
+    in_use = await env.query("a", "DROP SECRET pw2")
+    assert "2BP01" in in_use
+    assert "connection d depends on secret pw2" in in_use
+    await env.ran("a", "DROP SECRET pw2 CASCADE")
+    assert await env.query("a", "SHOW CONNECTIONS") == "SELECT 0"
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        (
+            "CREATE CONNECTION c TO POSTGRES (HOST 'x')",
+            "22023: connections to POSTGRES need the op",
+        ),
+        ("CREATE CONNECTION c TO KAFKA (HOST 'x')", "22023: connections to KAFKA have no option"),
+        ("CREATE CONNECTION c TO MYSQL (HOST 'x')", "22023: connections to MYSQL are not suppor"),
+        (
+            "CREATE CONNECTION c TO AWS (SECRET ACCESS KEY 'x')",
+            '22023: the option "secret access k',
+        ),
+        ("CREATE CONNECTION c TO AWS (REGION SECRET pw)", '22023: the option "region" cannot be a'),
+        ("CREATE CONNECTION c TO AWS (SESSION TOKEN SECRET no)", '42704: secret "no" does not'),
+        ("CREATE CONNECTION c TO AWS (REGION 'x', REGION 'y')", '42601: option "region" is given'),
+        ("CREATE CONNECTION a TO AWS (REGION 'x')", '42710: connection "a" already exists'),
+        ("ALTER CONNECTION no SET (REGION = 'x')", '42704: connection "no" does not exist'),
+    ],
+)
+async def test_wrong_options_are_refused(env: TestEnvironment, statement: str, error: str) -> None:
+    env.environment.unlock_secrets(KEY)
+    if "a|aws" not in await env.query("a", "SHOW CONNECTIONS"):
+        await env.ran("a", "CREATE SECRET pw AS 'x'", "CREATE CONNECTION a TO AWS (REGION 'x')")
+    assert f"ERROR {error}" in await env.query("a", statement)
+
+
+async def test_a_connection_needs_usage_of_its_secrets(opened: TestEnvironment) -> None:
+    env = opened
+    await env.ran("a", "CREATE SECRET pw AS 'hidden'", "CREATE ROLE r")
+    await env.ran("a", "GRANT CREATE ON SCHEMA public TO r", "SET ROLE r")
+    assert "ERROR 42501" in await env.query("a", f"CREATE CONNECTION c {POSTGRES}")
+    await env.ran("a", "RESET ROLE", "GRANT USAGE ON SECRET pw TO r", "SET ROLE r")
+    await env.ran("a", f"CREATE CONNECTION c {POSTGRES}", "RESET ROLE", "CREATE ROLE s")
+    await env.ran("a", "GRANT USAGE ON CONNECTION c TO s", "SET ROLE s")
+    assert "ERROR 42501" in await env.query("a", "ALTER CONNECTION c DROP (PORT)")
+    assert "ERROR 42501" in await env.query("a", "DROP CONNECTION c")
