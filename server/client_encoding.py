@@ -18,7 +18,7 @@ from struct import Struct
 
 from foreshore.client_encodings import CODECS, is_multibyte
 from foreshore.errors import DatabaseError, FeatureNotSupported, UntranslatableCharacter
-from foreshore.server.message import Bytes, bad_text
+from foreshore.server.message import Body, Bytes, bad_text
 from foreshore.types import SqlType
 
 _INT16 = Struct("!h")
@@ -83,7 +83,7 @@ class ClientEncoding:
 
     # --- messages ---------------------------------------------------------------------------
 
-    def incoming(self, code: int, body: Bytes) -> Bytes:
+    def incoming(self, code: int, body: Body) -> Body:
         """Return the body of a client's message with its names and SQL in UTF-8."""
         if code in _NAMED:
             return bytes(body[:1]) + self.to_utf8(body[1:])

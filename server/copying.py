@@ -197,7 +197,7 @@ class _TextIntake:
 
     def __init__(self, copy: CopyIn, zone: str, encoding: ClientEncoding | None) -> None:
         self._copy = copy
-        self._decoder = encoding and LinesDecoder(encoding)
+        self._decoder = None if encoding is None else LinesDecoder(encoding)
         self._parser = CopyParser(copy, zone)
         self._reading: deque[tuple[bytes, asyncio.Task[Bulk | None]]] = deque()
 

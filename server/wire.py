@@ -206,7 +206,7 @@ class Wire(asyncio.Protocol):
     def set_encoding(self, encoding: ClientEncoding | None) -> None:
         """Convert texts of messages from now on; None: the client's encoding is UTF8."""
         self.encoding = encoding
-        self.reader.recode = encoding and encoding.incoming
+        self.reader.recode = None if encoding is None else encoding.incoming
 
     def put(self, data: Bytes) -> None:
         """Add bytes to be sent by the next `flush`: whole messages if an encoding is set."""

@@ -51,7 +51,9 @@ def answers(url: str, name: str, text: str) -> Iterator[object]:
         for at in range(0, len(data), 7):  # characters are split
             pg.put_copy_data(data[at : at + 7])
         pg.put_copy_end()
-        yield pg.get_result().status, pg.get_result()
+        ended = pg.get_result()
+        assert ended is not None
+        yield ended.status, pg.get_result()
         yield run("SELECT count(*), min(t), max(octet_length(t)) FROM copied")
         pg.exec_(b"COPY (SELECT t FROM copied LIMIT 2) TO STDOUT (FORMAT csv, HEADER)")
         lines = []

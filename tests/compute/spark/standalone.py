@@ -69,7 +69,7 @@ class Standalone:
             command, environment = command_of("master", ("--port", str(self._port)))
         else:
             place = str(self._directory / name)
-            own = ("--cores", "1", "--memory", f"{self._worker_mb}m")
+            own: tuple[str, ...] = ("--cores", "1", "--memory", f"{self._worker_mb}m")
             own += ("--work-dir", place, self.url)
             command, environment = command_of("worker", own)
         with (self._directory / f"{name}.log").open("ab") as log:

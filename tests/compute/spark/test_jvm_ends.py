@@ -18,7 +18,7 @@ from foreshore.expr.ir import Threshold
 from foreshore.ids import GlobalId
 from tests.compute.cases import START, rows_of, schema_of, updates
 from tests.compute.plans import U2
-from tests.compute.spark.test_session import java
+from tests.harness import java
 
 SCHEMA = schema_of(U2.columns)
 
