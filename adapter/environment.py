@@ -39,7 +39,7 @@ from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.session.temporary import run_sweeps
 from foreshore.adapter.transaction.catalog_commit import follow_bursts, start_replica
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, Position, difference, read_catalog

@@ -7,7 +7,7 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.roles.settings import settings_at_login
 from foreshore.adapter.rights.roles import SessionRoles, require_login, require_settable
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.item import Role
 from foreshore.catalog.network_policies import check_peer
 from foreshore.catalog.rights import members_of

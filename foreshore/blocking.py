@@ -14,12 +14,15 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import uvloop
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+Ended: TypeAlias = Callable[[R | None, BaseException | None], None]  # with a result, or an error
+_Handed: TypeAlias = tuple[asyncio.AbstractEventLoop, Callable[[], Any], Ended[Any]]
 
 NICENESS = 5  # for background work: a third of a processor beside a busy one
 
@@ -67,32 +70,35 @@ class OneThread(ThreadPoolExecutor):
     def __init__(self, name: str) -> None:
         super().__init__(1, name)
         self._name = name
-        self._handed: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None]
-        self._handed = SimpleQueue()
+        self._handed: SimpleQueue[_Handed | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def hand_over(
         self, loop: asyncio.AbstractEventLoop, work: Callable[[], R]
     ) -> asyncio.Future[R]:
         """Return the future of what `work` gives."""
+        done = loop.create_future()
+        self.call(loop, work, partial(_settle, done))
+        return done
+
+    def call(self, loop: asyncio.AbstractEventLoop, work: Callable[[], R], ended: Ended[R]) -> None:
+        """Call `ended` on the loop with what `work` gives, or with its error."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
-        done = loop.create_future()
-        self._handed.put((done, work))
-        return done
+        self._handed.put((loop, work, ended))
 
     def _work(self) -> None:
         while (each := self._handed.get()) is not None:
-            done, work = each
-            settle: Callable[[], None]
+            loop, work, ended = each
+            tell: Callable[[], None]
             try:
-                settle = partial(_settle, done, work(), None)
+                tell = partial(ended, work(), None)
             except BaseException as error:
-                settle = partial(_settle, done, None, error)
+                tell = partial(ended, None, error)
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
-                done.get_loop().call_soon_threadsafe(settle)
-            del each, done, work, settle
+                loop.call_soon_threadsafe(tell)
+            del each, loop, work, ended, tell
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the thread once it has done what was handed over."""
@@ -120,3 +126,21 @@ async def run(
     if isinstance(executor, OneThread) and isinstance(loop, uvloop.Loop):
         return await executor.hand_over(loop, partial(work, *args, **kwargs))
     return await loop.run_in_executor(executor, partial(work, *args, **kwargs))
+
+
+def call(executor: Executor, work: Callable[[], R], ended: Ended[R]) -> None:
+    """Run `work` on a thread of `executor`, and call `ended` on the loop with what it gives.
+
+    No task waits and no future wakes, so that what follows needs a single turn of the loop.
+    """
+    loop = asyncio.get_running_loop()
+    if isinstance(executor, OneThread) and isinstance(loop, uvloop.Loop):
+        executor.call(loop, work, ended)
+        return
+
+    def tell(done: asyncio.Future[R]) -> None:
+        if not done.cancelled():
+            error = done.exception()
+            ended(done.result() if error is None else None, error)
+
+    asyncio.ensure_future(loop.run_in_executor(executor, work)).add_done_callback(tell)

@@ -17,7 +17,7 @@ flight. The `upper` that readers see advances once the entry is durable.
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -339,8 +339,13 @@ class StorageController(ShardGrants):
 
     # --- writing -------------------------------------------------------------------------------
 
-    async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
+    async def append(
+        self, writes: Sequence[ShardWrite], applied: Callable[[], None] | None = None
+    ) -> Appended | UpperMismatch:
         """Append to shards, durably and atomically, if each write's lower is its shard's upper.
+
+        `applied` is called, earlier than this returns, as soon as readers see the writes; with it
+        the log does not wait for other writes to join these.
 
         Waits while compaction is far behind, so that neither the log nor memory grows without
         bound. Raises InvalidCapability if a write's token does not give the right to it, DiskFull
@@ -364,8 +369,9 @@ class StorageController(ShardGrants):
             shard.reserve(write.upper)
         await self._wal.log(
             [write for _, write in conforming],
-            partial(self._appended, conforming),
+            partial(self._appended, conforming, applied),
             refuse=partial(self._refused, [shard for shard, _ in conforming]),
+            at_once=applied is not None,
         )
         return Appended()
 
@@ -418,7 +424,9 @@ class StorageController(ShardGrants):
         is_due = self._piggybacked.due <= asyncio.get_running_loop().time()
         return self._piggybacked.entries() if is_due else []
 
-    def _appended(self, writes: list[tuple[Shard, ShardWrite]]) -> None:
+    def _appended(
+        self, writes: list[tuple[Shard, ShardWrite]], applied: Callable[[], None] | None
+    ) -> None:
         listened: list[tuple[Shard, Timestamp, pa.Table]] = []
         for shard, write in writes:
             shard.in_flight -= 1
@@ -433,6 +441,8 @@ class StorageController(ShardGrants):
         for shard, _ in writes:
             shard.catch_up()  # it may have been advanced meanwhile
             self._end_writers(shard)
+        if applied is not None:
+            applied()
 
     def _refused(self, shards: Iterable[Shard]) -> None:
         for shard in shards:

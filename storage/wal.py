@@ -5,8 +5,9 @@
 
 Entries that are pending when the log becomes free go into one record and become durable together:
 this is the group commit. Synced entries are applied on the event loop in log order, and only then
-acknowledged. Consensus lists all files of the log, sealed ones with length and checksum, so that a
-missing or exchanged file is detected.
+acknowledged. A callback hands a record to the thread, and another one applies its entries; the task
+(`run`) does what has to wait for consensus or for a new segment. Consensus lists all files of the
+log, sealed ones with length and checksum, so that a missing or exchanged file is detected.
 
 If the disk has no room for a record, the partial record is cut off and the log is unchanged.
 Appends of data are then refused, together with everything pending, which was requested on top of
@@ -24,6 +25,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -132,6 +134,11 @@ class Wal:
         self._saved = 0  # bytes saved by compression
         self._before: tuple[SegmentInfo, ...] | None = None  # while no state lists it
         self._pending: list[Entry] = []
+        self._piggybacked: Callable[[], list[Entry]] = list
+        self._in_flight: list[Entry] | None = None  # of a record that no task waits for
+        self._is_parked = False  # the task waits until it is woken
+        self._is_asked = False  # for another record, while one is in flight
+        self._trouble: BaseException | None = None  # with such a record: the task raises it
         self._wake = asyncio.Event()
         self._closing = False
         self._sealing: list[asyncio.Future[None]] = []
@@ -203,36 +210,51 @@ class Wal:
         content: Event | Sequence[ShardWrite],
         apply: Callable[[], None],
         refuse: Callable[[], None] | None = None,
+        *,
+        at_once: bool = False,
     ) -> None:
-        """Make an entry durable with the next record, and apply it."""
+        """Make an entry durable with the next record, as `append` does, and apply it."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.append(Entry(content, apply, done, refuse))
+        self.append(Entry(content, apply, done, refuse), at_once=at_once)
         await done
 
-    def append(self, entry: Entry) -> None:
-        """Make the entry durable with the next record."""
+    def append(self, entry: Entry, *, at_once: bool = False) -> None:
+        """Make the entry durable with the next record.
+
+        That begins `at_once` if the log is free, else once others have had time to join it.
+        """
         if self.failure is not None:
             raise self.failure.with_traceback(None)
         if self._closing:
             raise Unavailable("the storage is shutting down", sqlstate="57P01")
         self._pending.append(entry)
-        self._wake.set()
+        if at_once and self._in_flight is None and not self._wake.is_set() and self._may_begin():
+            self._begin()
+        else:
+            self._ask()
 
     def wake(self) -> None:
         """Write a record now, even if there are only piggybacked entries."""
-        self._wake.set()
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask for another record; while one is in flight, for one after it."""
+        if self._in_flight is None:
+            self._wake.set()
+        else:
+            self._is_asked = True
 
     async def seal(self) -> None:
         """Write pending entries and begin a new segment."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sealing.append(done)
-        self._wake.set()
+        self._ask()
         await done
 
     def close(self) -> None:
         """Let `run` end after the pending entries have been written."""
         self._closing = True
-        self._wake.set()
+        self._ask()
 
     async def run(
         self,
@@ -241,12 +263,16 @@ class Wal:
         sealed: Callable[[], None],
     ) -> None:
         """Write appended entries until `close`; call `sealed` after each new segment."""
+        self._piggybacked = piggybacked
         try:
             while not (self._closing and not self._pending and not self._wake.is_set()):
+                self._is_parked = True
                 await self._wake.wait()
+                self._is_parked = False
                 self._wake.clear()
-                group = [*self._pending, *piggybacked()]  # downgrades follow earlier grants
-                self._pending = []
+                if self._trouble is not None:
+                    raise self._trouble
+                group = self._gathered()
                 if group:
                     await self._write_group(group)
                 asked, self._sealing = self._sealing, []
@@ -275,6 +301,12 @@ class Wal:
             self._fail(Unavailable("the log has ended", sqlstate="57P01"))
             raise
 
+    def _gathered(self) -> list[Entry]:
+        """Remove and return the entries of the next record."""
+        group = [*self._pending, *self._piggybacked()]  # downgrades follow earlier grants
+        self._pending = []
+        return group
+
     async def _write_group(self, group: list[Entry]) -> None:
         try:
             await self._list()
@@ -285,10 +317,48 @@ class Wal:
         except BaseException:
             self._pending = group + self._pending
             raise
-        for entry in group:
-            entry.apply()
-            reached("log.applied")
-            _complete(entry.done)
+        _apply(group)
+
+    # --- records that no task waits for
+
+    def _may_begin(self) -> bool:
+        """Whether nothing but to write is to be done, so that the task need not wake."""
+        return (
+            self._is_parked
+            and self._before is None
+            and not (self._closing or self._sealing)
+            and not self._full()
+        )
+
+    def _begin(self) -> None:
+        """Hand what is pending to the thread as one record."""
+        group = self._gathered()
+        if group:
+            self._in_flight = group
+            work = partial(self._write, [entry.content for entry in group])
+            blocking.call(self._executor, work, self._written)
+
+    def _written(self, _: None, error: BaseException | None) -> None:
+        """Apply the entries of the record in flight, and go on."""
+        group = self._in_flight
+        if group is None:  # the task was cancelled meanwhile
+            return
+        try:
+            if isinstance(error, DiskFull):
+                self._refuse(group, error)
+            elif error is not None:
+                self._pending = group + self._pending
+                self._trouble = error
+            else:
+                _apply(group)
+        except Exception as trouble:
+            self._trouble = trouble
+        self._in_flight = None
+        is_asked, self._is_asked = self._is_asked, False
+        if self._trouble is None and is_asked and self._may_begin():
+            self._begin()
+        elif self._trouble is not None or is_asked or self._full():
+            self._wake.set()
 
     def _refuse(self, group: list[Entry], error: DiskFull) -> None:
         """Refuse the entries of a group and all entries after it."""
@@ -307,7 +377,7 @@ class Wal:
             _complete(entry.done, error)
         self._pending = waiting[::-1]
         if waiting:
-            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wake.set)
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask)
 
     def _write(self, contents: list[Event | Sequence[ShardWrite]]) -> None:
         assert self._segment is not None
@@ -414,6 +484,9 @@ class Wal:
     def _fail(self, failure: DatabaseError) -> None:
         logger.error("the log has failed, nothing more is written", exc_info=failure)
         self.failure = failure
+        if self._in_flight is not None:  # what is known of it comes too late
+            self._pending = self._in_flight + self._pending
+            self._in_flight = None
         for entry in self._pending:
             _complete(entry.done, failure)
         for done in self._sealing:
@@ -456,6 +529,14 @@ def _numbers(path: Path) -> tuple[int, int]:
     """Return the number and the epoch of a segment's file."""
     number, _, epoch = path.stem.partition("-")
     return int(number), int(epoch)
+
+
+def _apply(group: Sequence[Entry]) -> None:
+    """Apply the entries of a record that is durable, and acknowledge them."""
+    for entry in group:
+        entry.apply()
+        reached("log.applied")
+        _complete(entry.done)
 
 
 def _complete(done: asyncio.Future[None] | None, error: DatabaseError | None = None) -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.introspection.upkeep import goes_on
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import AUDIT_EVENTS
 from foreshore.catalog.system_settings import system_setting
 from foreshore.rows import negated

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from foreshore import blocking
 from foreshore.adapter.introspection.upkeep import goes_on
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import LAG_HISTORY, is_system

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import VIEW_ERRORS
 from foreshore.compute.controller.error_log import Steps
 from foreshore.compute.controller.stored_errors import Row, StoredErrors, table_of

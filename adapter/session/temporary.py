@@ -19,7 +19,7 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import PERMANENT
 from foreshore.errors import DatabaseError
 

@@ -6,7 +6,6 @@ and commits with the last of them, before that returns anything. A statement tha
 transaction commits within its attempts (`Session.attempt`), so it runs again if that fails.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,13 +16,12 @@ from foreshore.adapter.session.activity import Interrupts
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.transaction import commit as committing
-from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
+from foreshore.adapter.transaction.write import Write
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
 from foreshore.notifications import Inbox
 from foreshore.session_variables import Mark, Variables
 from foreshore.sql import plan as plans
-from foreshore.update import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,19 +168,18 @@ class Transactions:
         transaction, shelter = self.running, self._interrupts.sheltered()
         assert transaction is not None
 
-        def ended(done: asyncio.Future[Timestamp]) -> None:
-            has_committed = not done.cancelled() and done.exception() is None
+        def ended(error: BaseException | None) -> None:
             if self.running is transaction:  # otherwise the client has gone
-                if has_committed:
+                if error is None:
                     self._has_committed(transaction)
                 elif not transaction.block:
                     self._end(transaction)
-                landed(has_committed)
+                landed(error is None)
             shelter.__exit__(None, None, None)
 
-        done = self._coordinator.group.submit(write)
+        write.landed = ended
+        self._coordinator.group.submit(write)
         shelter.__enter__()
-        done.add_done_callback(ended)
 
     async def _commit_effects(self, transaction: Transaction) -> None:
         context = self._context()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item, Object
 from foreshore.errors import UndefinedObject

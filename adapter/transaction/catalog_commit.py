@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.ddl.view_handoff import Beginning
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.audit import AuditRows
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica

@@ -7,8 +7,8 @@ from foreshore import blocking
 from foreshore.adapter.ddl.tables.alter import altered_indexes
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
-from foreshore.adapter.transaction.group_commit import Reads, Write
 from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.adapter.write.foreign_keys import referred_at_commit
 from foreshore.adapter.write.stage import has_foreign_keys
 from foreshore.adapter.write.violations import key_exists, not_present

@@ -15,20 +15,18 @@ has written to a shard of the group, or has dropped it: only writes to that shar
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
-from msgspec import Struct
 
-from foreshore.adapter.write.violations import Viewer
+from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.catalog.naming import NameKey
-from foreshore.catalog.subscription_positions import Moves
-from foreshore.compute.keys.group_keys import GroupKeys, Keyed
-from foreshore.compute.keys.key_sets import NO_KEYS, Keys
-from foreshore.compute.keys.references import ReferredKeys
+from foreshore.compute.keys.group_keys import GroupKeys
+from foreshore.compute.keys.key_sets import Keys
 from foreshore.errors import (
     AdminShutdown,
     ConcurrentUpdate,
@@ -57,13 +55,16 @@ from foreshore.update import Timestamp, at_time
 logger = logging.getLogger(__name__)
 
 IDLE_ADVANCE_MS = 250
+TOLD_AT_ONCE = 16  # writes of a group, in one callback of the loop
 
 
 class Shards(Protocol):
     """The methods of the storage controller that group commit calls."""
 
-    async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
-        """Make all writes durable, or none."""
+    async def append(
+        self, writes: Sequence[ShardWrite], applied: Callable[[], None] | None = None
+    ) -> Appended | UpperMismatch:
+        """Make all writes durable, or none; `applied` is called once readers see them."""
         ...
 
     def share_upper(self, id: GlobalId, shared: SharedUpper) -> None:
@@ -77,42 +78,6 @@ class Shards(Protocol):
     def upper(self, id: GlobalId) -> Timestamp:
         """Return a shard's upper."""
         ...
-
-
-class Reads(Struct, frozen=True):
-    """A write holds only if nothing has changed in `ids`, nor any of `keys`, since `time`.
-
-    Keys are by a unique constraint or by other columns of their table.
-    """
-
-    ids: frozenset[GlobalId]
-    time: Timestamp
-    keys: Keys = NO_KEYS
-
-
-@dataclass(eq=False, slots=True)
-class Write:
-    """The rows that one transaction writes to each shard, without a time.
-
-    `at` returns further updates, made with the time of the write. `applied` is called with the time
-    when the write becomes visible, before anything else can run.
-    """
-
-    rows: dict[GlobalId, Sequence[pa.Table | TableRows]]
-    reads: Reads | None = None
-    at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
-    applied: Callable[[Timestamp], None] | None = None
-    owner: object = None  # of blocked tables
-    lock_timeout_ms: int = 0  # the longest wait for others who block its tables; 0: no limit
-    keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
-    refers: Sequence[ReferredKeys] = ()  # keys of other tables that have to be there
-    checked: Timestamp = 0  # the last time at which the constraints were known to hold
-    described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
-    moves: Moves = field(default_factory=dict)  # of subscriptions
-    retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
-    viewer: Viewer = Viewer()  # noqa: RUF009 - who gets its errors
-    waits: bool = True  # for others who block its tables
-    done: asyncio.Future[Timestamp] = field(init=False)
 
 
 class Guard(Protocol):
@@ -146,6 +111,7 @@ class _Group:
     asked: list[Write] = field(default_factory=list)  # all of it, in order of arrival
     writes: list[Write] = field(default_factory=list)
     refused: list[tuple[Write, DatabaseError]] = field(default_factory=list)
+    fault: BaseException | None = None  # with which `finish` has failed
 
     def refuse(self, write: Write, error: DatabaseError) -> None:
         """Add a write that is refused."""
@@ -155,8 +121,7 @@ class _Group:
     def answer(self) -> None:
         """Fail the writes that are refused."""
         for write, error in self.refused:
-            if not write.done.done():
-                write.done.set_exception(error)
+            write.fail(error)
 
 
 @dataclass(eq=False, slots=True)
@@ -274,32 +239,29 @@ class GroupCommit:
         Raises Conflict if what it read has changed, LockNotAvailable if others block its tables
         for too long. After a cancellation the write may still happen.
         """
+        loop = asyncio.get_running_loop()
+        write.done = loop.create_future()
         self.submit(write)
         if not write.lock_timeout_ms:
             return await write.done
-        timer = asyncio.get_running_loop().call_later(
-            write.lock_timeout_ms / 1000, self._give_up, write
-        )
+        timer = loop.call_later(write.lock_timeout_ms / 1000, self._give_up, write)
         try:
             return await write.done
         finally:
             timer.cancel()
 
-    def submit(self, write: Write) -> asyncio.Future[Timestamp]:
-        """Let a write join the next group; return the future of its time, as `write` does."""
+    def submit(self, write: Write) -> None:
+        """Let a write join the next group; its end calls `landed`."""
         if self._failed is not None:
             raise _stopped(self._failed)
-        write.done = asyncio.get_running_loop().create_future()
         self._pending.append(write)
         self._wake.set()
-        return write.done
 
     def _give_up(self, write: Write) -> None:
         """Refuse a write that still waits for others who block its tables."""
         if write in self._pending and self._is_blocked(write):
             self._pending.remove(write)
-            if not write.done.done():
-                write.done.set_exception(LockNotAvailable())
+            write.fail(LockNotAvailable())
 
     def _is_blocked(self, write: Write) -> bool:
         return write.waits and any(
@@ -399,13 +361,13 @@ class GroupCommit:
         for write in self._pending:
             ids = set(write.rows)
             missing = ids - self._tokens.keys()
-            if write.done.cancelled():
+            if write.is_given_up:
                 continue
             if alone and group.writes:
                 left.append(write)
                 self._wake.set()
             elif missing:
-                write.done.set_exception(self.gone(min(missing)))
+                write.fail(self.gone(min(missing)))
             elif self._is_blocked(write):
                 left.append(write)
             elif (
@@ -458,39 +420,51 @@ class GroupCommit:
                 for id, parts in tables.items()
                 if id in self._tokens
             ]
-            await self._append(writes)
+            await self._append(writes, partial(self._finish, group, time, tables.keys()))
+            if group.fault is not None:
+                raise group.fault
         except (OutOfDisk, Conflict, InvalidCapability) as error:  # nothing has been written
             self._again(group, error)
-            return
         except BaseException as error:
             for write in group.asked:
-                if not write.done.done():
-                    write.done.set_exception(_stopped(error))
+                write.fail(_stopped(error))
             raise
-        for write in group.writes:
-            for id in write.retires:
-                self.remove(id)
-        self._apply(time, tables.keys(), group.writes)
-        self.groups += 1
-        self.writes += len(group.writes)
-        for write in group.writes:
-            if write.applied is not None:
-                write.applied(time)
-            if not write.done.done():
-                write.done.set_result(time)
+
+    def _finish(self, group: _Group, time: Timestamp, written: Iterable[GlobalId]) -> None:
+        """Make a group visible that is durable, and tell those who wait for its writes.
+
+        They go on here, as far as they need not wait; a large group leaves some to the next turn.
+        """
+        try:
+            for write in group.writes:
+                for id in write.retires:
+                    self.remove(id)
+            self._apply(time, written, group.writes)
+            self.groups += 1
+            self.writes += len(group.writes)
+            for write in group.writes:
+                if write.applied is not None:
+                    write.applied(time)
+        except Exception as error:
+            group.fault = error
+            return
+        for place, write in enumerate(group.writes):
+            write.succeed(time, at_once=place < TOLD_AT_ONCE)
         group.answer()
 
-    async def _append(self, writes: Sequence[ShardWrite]) -> None:
+    async def _append(self, writes: Sequence[ShardWrite], applied: Callable[[], None]) -> None:
         """Make `writes` durable; raises Conflict if another process has written to a shard."""
         for write in writes:
             if write.lower >= write.upper:
                 raise self._overtaken(write.id, write.lower)
-        if writes:
-            match await self._shards.append(writes):
-                case UpperMismatch(id=id, upper=upper):
-                    raise self._overtaken(id, upper)
-                case _:
-                    pass
+        if not writes:
+            applied()
+            return
+        match await self._shards.append(writes, applied):
+            case UpperMismatch(id=id, upper=upper):
+                raise self._overtaken(id, upper)
+            case _:
+                pass
 
     def _overtaken(self, id: GlobalId, upper: Timestamp) -> Conflict:
         """Note that another holder of a write capability has written up to `upper`."""
@@ -504,8 +478,7 @@ class GroupCommit:
         again = group.asked
         if len(group.writes) == 1:
             again = [write for write, _ in group.refused]
-            if not (done := group.writes[0].done).done():
-                done.set_exception(error)
+            group.writes[0].fail(error)
         group.refused = []
         self._pending = [*again, *self._pending]
         self._alone += len(again)
@@ -542,11 +515,11 @@ class GroupCommit:
         self._failed = error
         pending, self._pending = self._pending, []
         waiting, self._awaited = self._awaited, []
-        ends: list[asyncio.Future[Any]] = [write.done for write in pending]
-        ends += [each.done for each in waiting]
-        for done in ends:
-            if not done.done():
-                done.set_exception(_stopped(error))
+        for write in pending:
+            write.fail(_stopped(error))
+        for each in waiting:
+            if not each.done.done():
+                each.done.set_exception(_stopped(error))
 
     def check(self) -> None:
         """Assert that all shards are readable at the oracle's read time."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,8 +69,14 @@ def write(id: GlobalId, lower: Timestamp, upper: Timestamp, *updates: Update) ->
 
 
 async def put(controller: StorageController, *writes: ShardWrite) -> None:
-    """Append, asserting success."""
-    assert await controller.append(writes) == Appended()
+    """Append, asserting success; in turns as group commit does and as others do."""
+    if writes and writes[0].lower % 2:
+        assert await controller.append(writes) == Appended()
+        return
+    told: list[Timestamp] = []
+    applied = partial(told.append, writes[0].upper if writes else 0)
+    assert await controller.append(writes, applied) == Appended()
+    assert len(told) == 1
 
 
 async def open_at(

@@ -8,7 +8,7 @@ import pytest
 
 from foreshore.adapter.introspection import lag_history
 from foreshore.adapter.introspection.lag_history import LagHistory
-from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import LAG_HISTORY
 from foreshore.clock import ManualClock
 from foreshore.compute.controller.lag_samples import KEPT_MS

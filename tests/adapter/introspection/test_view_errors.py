@@ -11,7 +11,8 @@ from foreshore import failpoint
 from foreshore.adapter import environment
 from foreshore.adapter.environment import Environment
 from foreshore.adapter.introspection import view_errors
-from foreshore.adapter.transaction.group_commit import GroupCommit, Write
+from foreshore.adapter.transaction.group_commit import GroupCommit
+from foreshore.adapter.transaction.write import Write
 from foreshore.catalog import state
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import AUDIT_EVENTS, LAG_HISTORY, SYSTEM_TABLES, VIEW_ERRORS

@@ -1,14 +1,15 @@
 """Group commit: which writes share a group, which are refused, and failures of the log."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.transaction.group_commit import GroupCommit, Reads, Write
+from foreshore.adapter.transaction.group_commit import GroupCommit
+from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.catalog.item import Item
 from foreshore.catalog.naming import NameKey
 from foreshore.clock import ManualClock
@@ -53,7 +54,9 @@ class Shards:
         self.fault: Exception | None = None
         self.room = 100  # rows that an append may have
 
-    async def append(self, writes: Sequence[ShardWrite]) -> Appended:
+    async def append(
+        self, writes: Sequence[ShardWrite], applied: Callable[[], None] | None = None
+    ) -> Appended:
         await self.gate.wait()
         if self.fault is not None:
             raise self.fault
@@ -63,6 +66,8 @@ class Shards:
             assert write.lower == self.upper(write.id) < write.upper
             self.uppers[write.id] = write.upper
         self.appended.append(writes)
+        if applied is not None:
+            applied()
         return Appended()
 
     def share_upper(self, id: GlobalId, shared: SharedUpper) -> None:
@@ -144,6 +149,43 @@ def test_writes_during_group_share_next_time() -> None:
             assert [len(each) for each in world.shards.appended] == [1, 2]
             assert world.oracle.read_ts() >= times[1]
             assert min(map(world.shards.upper, (T, U))) > times[1]
+            world.group.check()
+
+    play(scenario())
+
+
+def test_landed_writes_go_on_when_their_group_is_visible() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            told: list[tuple[str, BaseException | None, int]] = []
+            over = asyncio.Event()
+            faults: list[object] = []
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda loop, context: faults.append(context["exception"]))
+
+            def submit(name: str, then: Callable[[], None], reads: Reads | None = None) -> None:
+                def landed(error: BaseException | None) -> None:
+                    told.append((name, error, world.oracle.read_ts()))
+                    then()
+
+                world.group.submit(Write({T: [rows(1)]}, reads, landed=landed))
+
+            def fail() -> None:
+                raise ValueError("of who was told")
+
+            before = world.oracle.read_ts()
+            submit("first", lambda: submit("next", over.set))
+            submit("failing", fail)
+            submit("refused", lambda: None, Reads(frozenset({T}), before))
+            await over.wait()
+            await asyncio.sleep(0)  # the refused one may be told a turn later
+            found = {name: (error, time) for name, error, time in told}
+            assert [error for error, _ in found.values() if error is None] == [None] * 3
+            assert isinstance(found["refused"][0], Conflict)
+            time = found["first"][1]
+            assert before < time == found["failing"][1] < found["next"][1]
+            assert len(world.shards.appended) == 2
+            assert [type(each) for each in faults] == [ValueError]
             world.group.check()
 
     play(scenario())
@@ -279,9 +321,11 @@ def test_shard_with_foreign_writer_fails_only_its_writes(tmp_path: Path) -> None
         ahead = storage.upper(t) + 1_000
         gate, append = asyncio.Event(), storage.append
 
-        async def held(writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
+        async def held(
+            writes: Sequence[ShardWrite], applied: Callable[[], None] | None = None
+        ) -> Appended | UpperMismatch:
             await gate.wait()
-            return await append(writes)
+            return await append(writes, applied)
 
         storage.append = held  # type: ignore[method-assign]
         insert = "INSERT INTO {} VALUES (1)"

@@ -1,0 +1,90 @@
+"""What one transaction writes, on its way through group commit."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from msgspec import Struct
+
+from foreshore.adapter.write.violations import Viewer
+from foreshore.catalog.subscription_positions import Moves
+from foreshore.compute.keys.group_keys import Keyed
+from foreshore.compute.keys.key_sets import NO_KEYS, Keys
+from foreshore.compute.keys.references import ReferredKeys
+from foreshore.ids import GlobalId
+from foreshore.table_rows import TableRows
+from foreshore.update import Timestamp
+
+
+class Reads(Struct, frozen=True):
+    """A write holds only if nothing has changed in `ids`, nor any of `keys`, since `time`.
+
+    Keys are by a unique constraint or by other columns of their table.
+    """
+
+    ids: frozenset[GlobalId]
+    time: Timestamp
+    keys: Keys = NO_KEYS
+
+
+@dataclass(eq=False, slots=True)
+class Write:
+    """The rows that one transaction writes to each shard, without a time.
+
+    `at` returns further updates, made with the time of the write. `applied` is called with the time
+    when the write becomes visible, before anything else can run.
+
+    Its end settles `done`. Or it calls `landed`, soon, with the error for which it has failed; if
+    it has not, with None and in the very turn of the loop in which it has become visible.
+    """
+
+    rows: dict[GlobalId, Sequence[pa.Table | TableRows]]
+    reads: Reads | None = None
+    at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
+    applied: Callable[[Timestamp], None] | None = None
+    owner: object = None  # of blocked tables
+    lock_timeout_ms: int = 0  # the longest wait for others who block its tables; 0: no limit
+    keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
+    refers: Sequence[ReferredKeys] = ()  # keys of other tables that have to be there
+    checked: Timestamp = 0  # the last time at which the constraints were known to hold
+    described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
+    moves: Moves = field(default_factory=dict)  # of subscriptions
+    retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
+    viewer: Viewer = Viewer()  # noqa: RUF009 - who gets its errors
+    waits: bool = True  # for others who block its tables
+    landed: Callable[[BaseException | None], None] | None = None
+    done: asyncio.Future[Timestamp] | None = field(init=False, default=None)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether who waited for it was cancelled."""
+        return self.done is not None and self.done.cancelled()
+
+    def succeed(self, time: Timestamp, *, at_once: bool = True) -> None:
+        """Note that it has become durable and visible; unless `at_once`, `landed` is called later.
+
+        It is called once, and its errors are its own.
+        """
+        landed, self.landed = self.landed, None
+        if landed is not None:
+            loop = asyncio.get_running_loop()
+            if not at_once:
+                loop.call_soon(landed, None)
+                return
+            try:
+                landed(None)
+            except Exception as error:
+                loop.call_exception_handler(
+                    {"message": "the end of a commit was not told", "exception": error}
+                )
+        elif self.done is not None and not self.done.done():
+            self.done.set_result(time)
+
+    def fail(self, error: BaseException) -> None:
+        """Note that it has not happened, or that this is not known."""
+        landed, self.landed = self.landed, None
+        if landed is not None:
+            asyncio.get_running_loop().call_soon(landed, error)
+        elif self.done is not None and not self.done.done():
+            self.done.set_exception(error)
