@@ -11,13 +11,13 @@ import re
 from array import array as packed
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
+from foreshore.by_identity import ByIdentity
 from foreshore.update import Timestamp
 
 MOST_ROWS = 256  # beyond which columns cost less
@@ -59,7 +59,7 @@ def few_updates(
     schema: pa.Schema, time: Timestamp, rows: Sequence[Values], diffs: Sequence[int]
 ) -> FewUpdates | None:
     """Return updates as tuples; None if they are too many or too long, or not of plain types."""
-    checks = _checks(schema)
+    checks = _checks_of(schema)
     if checks is None or not 0 < len(rows) <= MOST_ROWS:
         return None
     for row in rows:
@@ -106,7 +106,6 @@ def _column(data: Sequence[Any], type: pa.DataType) -> pa.Array:
 # --- plain types ---------------------------------------------------------------------------
 
 
-@lru_cache(1024)
 def _checks(schema: pa.Schema) -> tuple[Check, ...] | None:
     """Return what tells whether a value fits its column; None if a column is not plain."""
     checks = [_check(field.type) for field in list(schema)[:-2]]
@@ -117,6 +116,9 @@ def _checks(schema: pa.Schema) -> tuple[Check, ...] | None:
         for check, field in zip(checks, schema, strict=False)
         if check is not None
     )
+
+
+_checks_of = ByIdentity(_checks, 1024)
 
 
 def _check(type: pa.DataType) -> Check | None:

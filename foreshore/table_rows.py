@@ -10,6 +10,7 @@ from itertools import chain
 
 import pyarrow as pa
 
+from foreshore.by_identity import ByIdentity
 from foreshore.expr.datum import from_array, to_array
 from foreshore.few_updates import FewUpdates, few_updates
 from foreshore.rows import count, negated, split_diffs
@@ -138,7 +139,7 @@ def updates_at(parts: Sequence[TableRows], time: Timestamp) -> pa.Table | FewUpd
     else:
         rows = list(chain.from_iterable([part.tuples for part in parts]))
         diffs = list(chain.from_iterable([part.diffs for part in parts]))
-    schema = _update_schema(desc)
+    schema = _update_schema_of(desc)
     few = few_updates(schema, time, rows, diffs)
     if few is not None:
         return few
@@ -155,6 +156,9 @@ def _row_schema(desc: RelationDesc) -> pa.Schema:
 @lru_cache(1024)
 def _update_schema(desc: RelationDesc) -> pa.Schema:
     return update_schema(desc.stored_schema())
+
+
+_update_schema_of = ByIdentity(_update_schema, 1024)
 
 
 def columns_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa.Array]:
