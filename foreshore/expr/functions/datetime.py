@@ -119,6 +119,23 @@ def _round_stamp(types: Signature, a: pa.Array) -> Outcome:
     return column(np.where(infinite, values, half + epoch), arrow_type(types.result), nulls(a))
 
 
+def _one_rounded(types: Signature) -> Callable[[Any], Any]:
+    """Return what rounds one value as `_round_stamp` does."""
+    unit: int = 10 ** (6 - min(types.result.length if types.result.length is not None else 6, 6))
+    if unit == 1:
+        return lambda value: value
+    epoch = 0 if types.result.name == "time" else 946_684_800 * SECOND
+
+    def rounded(value: int) -> int:
+        if value in (LOWEST, HIGHEST):
+            return value
+        offset = value - epoch
+        half = (abs(offset) + unit // 2) // unit * unit
+        return epoch + (half if offset > 0 else -half)
+
+    return rounded
+
+
 def _difference(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
     x, y, mask = integers(a), integers(b), nulls(a, b)
     infinite = is_infinite(x) | is_infinite(y)
@@ -357,7 +374,7 @@ for _t in STAMPS:
     hidden(f"cast(date,{_t})", "date", _t, _date_to_stamp, fallible=True)
     hidden(f"cast({_t},date)", _t, "date", _stamp_to_date)
     hidden(f"cast({_t},time)", _t, "time", _stamp_to_time)
-    hidden(f"cast({_t},{_t})", _t, _t, _round_stamp)
+    hidden(f"cast({_t},{_t})", _t, _t, _round_stamp, one=_one_rounded)
     hidden(f"cast({_t},mz_timestamp)", _t, "mz_timestamp", _millis, fallible=True)
     hidden(f"cast(mz_timestamp,{_t})", "mz_timestamp", _t, _from_millis, fallible=True)
 _declare_shifts("date", "timestamp")
@@ -373,9 +390,9 @@ declare("+", "date time", "timestamp", _date_plus_time, stem="add", fallible=Tru
 declare("+", "time date", "timestamp", _swapped(_date_plus_time), stem="add", fallible=True)
 declare("isfinite", "date", "bool", _isfinite)
 declare("isfinite", "interval", "bool", lambda types, a: pa.repeat(True, len(a)))
-hidden("cast(timestamp,timestamptz)", "timestamp", "timestamptz", _round_stamp)
-hidden("cast(timestamptz,timestamp)", "timestamptz", "timestamp", _round_stamp)
-hidden("cast(time,time)", "time", "time", _round_stamp)
+hidden("cast(timestamp,timestamptz)", "timestamp", "timestamptz", _round_stamp, one=_one_rounded)
+hidden("cast(timestamptz,timestamp)", "timestamptz", "timestamp", _round_stamp, one=_one_rounded)
+hidden("cast(time,time)", "time", "time", _round_stamp, one=_one_rounded)
 hidden("cast(date,mz_timestamp)", "date", "mz_timestamp", _millis, fallible=True)
 hidden("cast(interval,interval)", "interval", "interval", _declared_interval)
 hidden("cast(time,interval)", "time", "interval", _interval_of_time)
