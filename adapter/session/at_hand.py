@@ -22,8 +22,10 @@ from foreshore.adapter.read.result import ALL, Outcome, Selected, TupleSource
 from foreshore.adapter.rights.authorize import is_allowed
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.transaction.commit import write_of
+from foreshore.adapter.write.returning import compiled_list
+from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.result_limits import is_unlimited
-from foreshore.sql.plan import Begin, Commit, Delete, Insert, Rollback, Select, Update
+from foreshore.sql.plan import Begin, Commit, Delete, Insert, Query, Rollback, Select, Update
 from foreshore.sql.rewrite.values_template import MOST_IN_PASSING
 from foreshore.table_rows import Row
 from foreshore.types import Datum
@@ -126,7 +128,13 @@ class StatementsAtHand:
                 state, locks = session.coordinator.state, session.coordinator.locks
                 if state.foreign_keys_of(table) or state.references_to(table):
                     return False
-                return isinstance(prepared.plan, Insert) or not locks.is_waited_for(table)
+                if prepared.desc is not None and (
+                    session.coordinator.catalog.planned[table].computed
+                    or not is_unlimited(session.variables)
+                ):
+                    return False
+                locks_no_key = isinstance(prepared.plan, Insert) and not prepared.plan.on_conflict
+                return locks_no_key or not locks.is_waited_for(table)
             case Select():
                 return is_unlimited(session.variables)
             case _:
@@ -149,6 +157,9 @@ class StatementsAtHand:
         undo = transactions.before_statement()
 
         rows: Sequence[Row] = ()
+        template = prepared.template
+        draws = template is not None and bool(template.calls)
+        forget_numbers = session.last_values.begin() if draws else None
 
         def ended(tag: str | None) -> None:
             session.activity.end()
@@ -181,12 +192,18 @@ class StatementsAtHand:
         except Exception as error:  # what runs it as any other meets it, too
             logger.debug("not at once: %s", error)
             session.notice.drain()
+            if forget_numbers is not None:
+                for taken in forget_numbers():
+                    session.coordinator.sequences.take_back(taken)
             if is_alone:
                 _at_once(transactions.rollback(is_counted=False))
             else:
                 undo()
             session.activity.end()
             return False
+        finally:
+            if draws:
+                session.last_values.taken = None
         return True
 
     def _is_idle(self) -> bool:
@@ -268,8 +285,12 @@ def _answer_of(outcome: Outcome) -> tuple[str, Sequence[Row]]:
             raise _Waits
 
 
+# Calls that a statement may make again, if it is undone as if it had not begun.
+_CALLS = frozenset(("nextval", "currval", "lastval", RANDOM, RANDOM_UUID))
+
+
 def _runs_at_once(prepared: Prepared, *, in_block: bool) -> bool:
-    """Whether a statement changes rows of VALUES, or the row under a key, and returns none.
+    """Whether a statement changes rows of VALUES, or the row under a key.
 
     BEGIN outside of a block, and reads by a key and the end of one within it, are such as well.
     """
@@ -280,16 +301,21 @@ def _runs_at_once(prepared: Prepared, *, in_block: bool) -> bool:
             return not in_block
         case Commit(chain=False) | Rollback(chain=False):
             return in_block
-        case Insert(returning=None, as_of=None, on_conflict=None):
+        case Insert(as_of=None, on_conflict=conflict, returning=returning):
             template = prepared.template
             return (
                 template is not None
-                and not template.calls
                 and len(template.cells) <= MOST_IN_PASSING
+                and all(call.function in _CALLS for call in template.calls)
+                and (returning is None or (conflict is None and _returns_tuples(returning)))
             )
-        case Update(returning=None) | Delete(returning=None):
-            return prepared.point is not None
+        case Update(returning=returning) | Delete(returning=returning):
+            return prepared.point is not None and (returning is None or _returns_tuples(returning))
         case Select():
             return in_block and isinstance(prepared.at_hand, TableRow | IndexRows)
         case _:
             return False
+
+
+def _returns_tuples(returning: Query) -> bool:
+    return compiled_list(returning) is not None

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from foreshore.adapter.read.result import BatchSource, Selected
+from foreshore.adapter.read.result import BatchSource, Selected, TupleSource
 from foreshore.adapter.session.context import StatementContext
+from foreshore.by_identity import ByIdentity
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.errors import FeatureNotSupported
@@ -15,6 +16,7 @@ from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs, table_of
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import bind_relation
+from foreshore.sql.rewrite.keyed_selection import KeyedSelection, compile_selection
 from foreshore.table_rows import TableRows
 from foreshore.types import ColumnType
 
@@ -30,8 +32,17 @@ def returned(
 ) -> Selected:
     """Return a RETURNING list over written rows.
 
-    `beside` are columns of other relations, joined to the rows.
+    `beside` are columns of other relations, joined to the rows. Few rows stay tuples.
     """
+    selection = compiled_list(returning) if rows.are_tuples and not beside else None
+    if selection is not None:
+        now = context.coordinator.oracle.read_ts()
+        givens = selection.givens.values(context.args, context.session_value(now))
+        written = rows.tuples
+        if all(selection.may_be_selected(givens, row) for row in written):
+            found = [selection.selected(givens, row) for row in written]
+            selected = [row for row in found if row is not None]
+            return Selected(returning.desc, TupleSource(selected, returning.desc.columns), verb)
     columns, diffs = split_diffs(rows.table)
     return returned_of(context, verb, returning, table_of([*columns, *beside], diffs))
 
@@ -45,6 +56,18 @@ def returned_of(context: StatementContext, verb: str, returning: Query, rows: pa
         raise FeatureNotSupported("subqueries in RETURNING are not supported")
     result = expanded(evaluate_linear(relation, {WRITTEN: rows}), returning.finishing)
     return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
+
+
+def _compiled(returning: Query) -> KeyedSelection | None:
+    finishing = returning.finishing
+    if finishing.order_by or finishing.limit is not None or finishing.offset:
+        return None
+    columns = _columns(returning.relation)
+    return compile_selection((), over_rows(returning.relation, columns), finishing.project)
+
+
+# Returns a RETURNING list over one row as a tuple; None if it cannot be computed so.
+compiled_list: ByIdentity[Query, KeyedSelection | None] = ByIdentity(_compiled, 1024)
 
 
 def _columns(relation: Relation) -> tuple[ColumnType, ...]:

@@ -14,10 +14,17 @@ from tests.adapter.harness import Gate, TestEnvironment
 from tests.adapter.read.test_at_hand import DESCRIBE, SYNC, Client, bind, execute, frame, parse
 
 TABLES = (
-    "DROP TABLE IF EXISTS t, parent CASCADE",
+    "DROP TABLE IF EXISTS t, parent, numbered CASCADE",
+    "CREATE TABLE numbered (id serial PRIMARY KEY, v int CHECK (v >= 0), w int UNIQUE)",
     "CREATE TABLE t (k int PRIMARY KEY, v int CHECK (v >= 0), s text DEFAULT 'none')",
     "CREATE TABLE parent (k int PRIMARY KEY)",
     "INSERT INTO t SELECT i, i, 's' FROM generate_series(1, 9) AS i",
+)
+AGAIN = (
+    "DELETE FROM t",
+    "DELETE FROM numbered",
+    "ALTER SEQUENCE numbered_id_seq RESTART",
+    TABLES[-1],
 )
 STATEMENTS = {
     "insert": "INSERT INTO t VALUES ($1, $2)",
@@ -33,6 +40,13 @@ STATEMENTS = {
     "savepoint": "SAVEPOINT a",
     "back": "ROLLBACK TO a",
     "returning": "UPDATE t SET v = v + 1 WHERE k = $1 RETURNING v",
+    "number": "INSERT INTO numbered (v, w) VALUES ($1, $2) RETURNING id, v + 1 AS next, $1 AS v",
+    "numbers": "INSERT INTO numbered (v, w) VALUES ($1, $2), ($1, $3)",
+    "last": "SELECT lastval(), currval('numbered_id_seq')",
+    "gone": "DELETE FROM t WHERE k = $1 RETURNING *",
+    "upsert": "INSERT INTO t VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = t.v + excluded.v",
+    "unless": "INSERT INTO t VALUES ($1, $2) ON CONFLICT DO NOTHING",
+    "upserted": "INSERT INTO t VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = 1 RETURNING k",
 }
 
 
@@ -99,6 +113,18 @@ REQUESTS = (
     run("insert", 4, 4) + run("look", 4) + run("add", 4, 1) + run("look", 4),
     run("returning", 5),
     bind("add", [b"6", b"1"]) + execute() + bind("add", [b"7", b"-99"]) + execute() + SYNC,
+    run("number", 1, 1, describe=True) + run("last"),
+    run("number", 1, 1) + run("last"),  # a number is lost, and only one
+    run("number", -1, 2) + run("last") + run("number", 3, 3) + run("last"),
+    run("numbers", 4, 4, 5) + run("numbers", 4, 6, 6) + run("number", 7, 7) + run("last"),
+    run("begin") + run("number", 8, 8) + run("rollback") + run("number", 9, 9) + run("last"),
+    *(run("number", v, v) for v in range(100, 140)),  # more than the first range of numbers
+    run("last"),
+    run("gone", 8, describe=True) + run("gone", 8),
+    run("upsert", 50, 1) + run("upsert", 50, 2) + run("upsert", 50, -9) + run("look", 50),
+    run("unless", 50, 7) + run("unless", 51, 7) + run("look", 51),
+    run("upserted", 52, 7) + run("upserted", 52, 7) + run("look", 52),
+    query("INSERT INTO numbered (v) VALUES (1) RETURNING id, v"),
     run("look", 6),
     run("begin") + run("add", 6, 1) + run("look", 6) + run("insert", 60, 60) + run("commit"),
     run("begin") + run("add", 6, 1) + run("add", 60, -99) + run("look", 6) + run("commit"),
@@ -145,7 +171,7 @@ async def test_answers_and_rows_are_those_of_the_task(
     await env.ran("s", *TABLES)
     for at_once in (True, False):
         if not at_once:
-            await env.ran("s", "DELETE FROM t", TABLES[-1])
+            await env.ran("s", *AGAIN)
             monkeypatch.setattr(StatementsAtHand, "may_run", lambda self, prepared: False)
         async with clients(env, "one") as (client,):
             answers = []
@@ -154,7 +180,7 @@ async def test_answers_and_rows_are_those_of_the_task(
                 answers.append(await client.ready(request.count(SYNC) + request.count(b"Q\0\0")))
                 env.environment.coordinator.check_consistency()
         outcomes.append((answers, await contents(env)))
-        assert ran.count(True) == 50
+        assert ran.count(True) == 102
     (answers, rows), (answers_of_task, rows_of_task) = outcomes
     for request, ours, theirs in zip(REQUESTS, answers, answers_of_task, strict=True):
         assert ours == theirs, request
