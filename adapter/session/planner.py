@@ -485,8 +485,10 @@ class SessionPlanner:
         zone = self._session.time_zone
         try:
             return [
-                parse_text(value, type, zone=zone) if isinstance(value, str) else value
-                for value, type in zip(shape.values, prepared.parameters, strict=True)
+                value if oid else parse_text(str(value), type, zone=zone)
+                for value, oid, type in zip(
+                    shape.values, shape.oids, prepared.parameters, strict=True
+                )
             ]
         except DatabaseError:
             return None
@@ -513,7 +515,7 @@ class SessionPlanner:
     async def _plan_shape(self, shape: Shape, syntax: Syntax) -> bool:
         """Plan a shape of a text, and keep the plan; return whether it may stand for the text's."""
         parsed = await self._session.parsed(shape.text)
-        if len(parsed) != 1 or not means_the_same(syntax.ast, parsed[0].ast, shape.values):
+        if len(parsed) != 1 or not means_the_same(syntax.ast, parsed[0].ast, shape):
             return False
         # Its positions mean nothing to the client.
         own = structs.replace(parsed[0], translated=True)

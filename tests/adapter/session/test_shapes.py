@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ TABLE = """
     CREATE TABLE shaped (k int PRIMARY KEY, small int2, big int8, t text, c char(3), v varchar(4),
         n numeric(6, 2), d date, b bool, f float8, s int CHECK (s > -50))"""
 NUMBERS = (0, 1, 2, 3, 7, -1, -60, 40_000, 2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 10**17)
+DECIMALS = ("0.5", "-1.50", "007.25", "-0.00", "99999.99", "3.0", "1234567.125")
+CASTS = ("", "", "", "::text", "::int8", "::numeric", "::float8", "::date", "::int", "::varchar(2)")
 STRINGS = ("", "a", "ab ", "it''s", "abcdef", "5", " 7 ", "2020-02-30", "2020-02-29", "t", "NULL")
 COLUMNS = ("k", "small", "big", "t", "c", "v", "n", "d", "b", "f", "s")
 
@@ -25,18 +28,30 @@ def statements(seed: int, count: int) -> list[str]:
     chosen = random.Random(seed)
 
     def literal() -> str:
-        if chosen.random() < 0.6:
-            return str(chosen.choice(NUMBERS))
-        return f"'{chosen.choice(STRINGS)}'" if chosen.random() < 0.8 else "NULL"
+        cast = chosen.choice(CASTS)
+        return chosen.choice((f"<int>{cast}", "<int>", f"<dec>{cast}", f"<str>{cast}", "NULL"))
 
     def key() -> str:
-        return str(chosen.randint(0, 5))
+        return "<key>"
+
+    def filled(hole: re.Match[str]) -> str:
+        match hole[1]:
+            case "int":
+                number = chosen.choice(NUMBERS)
+                return f"({number})" if number < 0 and hole[2] else str(number)
+            case "dec":
+                number = chosen.choice(DECIMALS)
+                return f"({number})" if number[0] == "-" and hole[2] else number
+            case "str":
+                return f"'{chosen.choice(STRINGS)}'"
+            case _:
+                return str(chosen.randint(0, 5))
 
     def column() -> str:
         return chosen.choice(COLUMNS)
 
     def text() -> str:
-        match chosen.randrange(9):
+        match chosen.randrange(13):
             case 0:
                 return f"INSERT INTO shaped (k, {chosen.choice(COLUMNS[1:])}) VALUES ({key()}, {literal()})"
             case 1:
@@ -55,10 +70,28 @@ def statements(seed: int, count: int) -> list[str]:
                 return f"SELECT k FROM shaped WHERE k = {key()} OR k = {key()} ORDER BY 1 LIMIT 1"
             case 7:
                 return f"SELECT {literal()}, k + {literal()} FROM shaped WHERE {literal()} = k"
-            case _:
+            case 8:
                 return f"INSERT INTO shaped VALUES ({key()}, 1, {literal()}, 'x', 'y', 'z', 1.5)"
+            case 9:
+                name = chosen.choice(COLUMNS[1:])
+                rows = f"({key()}, {literal()}), (<int>, {literal()})"
+                return f"INSERT INTO shaped (k, {name}) VALUES {rows} RETURNING k, {name}"
+            case 10:
+                name = chosen.choice(COLUMNS[1:])
+                update = chosen.choice((f"{name} = {literal()}", "big = shaped.big + 7"))
+                action = chosen.choice(("NOTHING", f"UPDATE SET {update}"))
+                return (
+                    f"INSERT INTO shaped (k, big, {name}) VALUES ({key()}, 1, {literal()})"
+                    f" ON CONFLICT (k) DO {action}"
+                )
+            case 11:
+                return f"UPDATE shaped SET n = {literal()} WHERE k = {key()} RETURNING *, s AS one"
+            case _:
+                return f"DELETE FROM shaped WHERE n = {literal()} AND k = {key()} RETURNING n + s"
 
-    return [text() for _ in range(count)]
+    forms = [text() for _ in range(count // 12)]
+    hole = re.compile("<(int|dec|str|key)>(?=(:?))")
+    return [hole.sub(filled, chosen.choice(forms)) for _ in range(count)]
 
 
 async def told(env: TestEnvironment, name: str, texts: Sequence[str]) -> list[str]:
@@ -86,7 +119,7 @@ async def test_shapes_stand_for_their_texts(
 
     monkeypatch.setattr(Shapes, "stands", noted)
     with_shapes = await told(env, "with", texts)
-    assert sum(stood) > 100
+    assert sum(stood) > 80
     monkeypatch.setattr(Shapes, "stands", lambda self, shape: False)
     monkeypatch.setattr(Shapes, "is_due", lambda self, shape: False)
     planned = await told(env, "without", texts)
