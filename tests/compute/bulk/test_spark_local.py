@@ -86,6 +86,7 @@ def test_what_steps_took_is_told(
 ) -> None:
     """Few changes are computed as changes, as many as there are rows by all rows anew."""
     monkeypatch.setattr(anew, "LEAST_CHANGES", 5)
+    monkeypatch.setattr(anew, "SHARE", 0.5)
     schema = schema_of(U2.columns)
     path = engine._options.scratch.parent / "told.parquet"
     pq.write_table(updates(U2.columns, [((i, i), START, 1) for i in range(9)]), path)
