@@ -394,8 +394,11 @@ class Session(Protocol):
     def simple(self, sql: str) -> AsyncIterator[Execution]:
         """Run the statements of `sql` in order, up to the first that fails."""
 
-    async def fail(self) -> None:
-        """Fail the transaction block, or roll back the implicit transaction, after an error."""
+    async def fail(self, error: DatabaseError | None = None) -> None:
+        """Fail the transaction block, or roll back the implicit transaction, after an error.
+
+        `error` is what the client is told, for the history of statements.
+        """
 
     async def close(self) -> None:
         """End the session and release its resources."""

@@ -47,6 +47,7 @@ from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
 from foreshore.notifications import Channels
 from foreshore.processes.launch import Launcher
+from foreshore.statement_history import StatementHistory
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.decoded_files import DecodedFiles
 from foreshore.storage.oracle import TimestampOracle
@@ -92,6 +93,7 @@ class Coordinator:
         self.configuration: ServerConfiguration | None = None  # of who serves it, if it has one
         self.catalog_answers = CatalogAnswers()
         self.activity = Activity()
+        self.statement_history = StatementHistory()
         self.decoded = DecodedFiles()
         self.loop_latency = LoopLatency(self.clock)
         self.changelogs = Changelogs(self)

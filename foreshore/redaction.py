@@ -22,9 +22,26 @@ _PASSWORD = re.compile(
     rf"(?P<word>\bpassword\b{_BETWEEN}=?+{_BETWEEN}){_STRING}(?:\s*+'(?:[^']++|'')*+(?:'|\Z))*+",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
+# Strings and numbers; what else has digits or quotes is `kept`, but for comments.
+_LITERAL = re.compile(
+    rf"""{_STRING}
+    |(?P<comment>--[^\n]*+|/\*.*?(?:\*/|\Z))
+    |(?P<kept>"(?:[^"]++|"")*+"?+|[^\W\d][\w$]*+|\$\d++)
+    |(?:\d[\d_]*+\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+""",
+    re.DOTALL | re.VERBOSE,
+)
 _SECRET = re.compile(r"SCRAM-SHA-256\$\d++:[\w+/=]++\$[\w+/=]++:[\w+/=]++|\bmd5[0-9a-f]{32}\b")
 _OF_SECRET = re.compile(rf"\b(?:create|alter){_BETWEEN}\bsecret\b", re.IGNORECASE | re.DOTALL)
 _VALUE = re.compile(r"(?:\b[a-z]&?)?'|\$\w*+\$", re.IGNORECASE)
+
+
+def without_literals(text: str) -> str:
+    """Return the text of statements with `<REDACTED>` for strings and numbers, no comments."""
+
+    def shown(found: re.Match[str]) -> str:
+        return found["kept"] or (" " if found["comment"] else "<REDACTED>")
+
+    return _LITERAL.sub(shown, text)
 
 
 def redacted(text: str) -> str:

@@ -33,6 +33,17 @@ def text(name: str, value: str) -> str:
     return value
 
 
+def fraction(name: str, value: str) -> str:
+    """Take a number from 0 to 1."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise InvalidParameterValue(f'invalid value for parameter "{name}": "{value}"')
+    return f"{number:g}"
+
+
 _BOOLEANS = ((("true", "yes", "on", "1"), "on"), (("false", "no", "off", "0"), "off"))
 
 
@@ -406,6 +417,13 @@ _ALL = (
         "Sets in whose spelling queries are written.",
     ),
     Variable("standard_conforming_strings", choice("on"), "on", report=True),
+    Variable(
+        "statement_logging_sample_rate",
+        fraction,
+        "1",
+        "Sets which part of the statements mz_internal.mz_recent_activity_log keeps.",
+        superuser=True,
+    ),
     Variable("statement_timeout", duration, "0", "Sets how long a statement may take."),
     Variable("synchronize_seqscans", boolean, "on"),
     Variable(

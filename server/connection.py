@@ -426,7 +426,7 @@ class Conversation:
         metrics.ERRORS.labels(shown.sqlstate).inc()
         await self._put_error(shown)
         try:
-            await self._session.fail()
+            await self._session.fail(shown)
         except Exception as second:
             logger.exception("the session failed to fail")
             raise InternalError("the session is lost") from second

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from foreshore.activity import TableActivity
 from foreshore.adapter.introspection.source_rows import source_statistics, source_statuses
+from foreshore.adapter.introspection.statement_history import recent_statements
 from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.rights.roles import visible_settings
 from foreshore.adapter.session.context import StatementContext
@@ -377,6 +378,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_burst_cluster_replicas": _burst_replicas,
     "mz_materialized_view_refreshes": _refreshes,
     "mz_message_loop_latency": _loop_latencies,
+    "mz_recent_activity_log": recent_statements,
     "mz_read_holds": _read_holds,
     "mz_write_capabilities": _writers,
     **{name: _of_dataflows(rows) for name, rows in DATAFLOWS.items()},

@@ -188,14 +188,14 @@ def taken(
     selected: Selected,
     limit: int,
     interrupts: Interrupts,
-    done: Callable[[], None] = lambda: None,
+    done: Callable[[int], None] = lambda rows: None,
     *,
     limits: ResultLimits = NO_LIMITS,
 ) -> Rows:
     """Return up to `limit` rows as the client takes them; 0 is all of them.
 
-    `done` is called after the last one. If there are more than `limits` allow, of a SUBSCRIBE at
-    one time, the rest of them is an error.
+    `done` is called after the last one, with their number. If there are more than `limits`
+    allow, of a SUBSCRIBE at one time, the rest of them is an error.
     """
     source, verb, limit, count = selected.source, selected.verb, limit or ALL, 0
     is_limited = limits != NO_LIMITS
@@ -214,7 +214,7 @@ def taken(
                 if error is not None:
                     raise error
             yield batch
-        done()
+        done(count)
 
     def few() -> Sequence[Row] | None:
         nonlocal count
@@ -223,7 +223,7 @@ def taken(
         rows = source.at_once(limit)
         if rows is not None:
             count = len(rows)
-            done()
+            done(count)
         return rows
 
     def tag(rows: int) -> str:

@@ -26,6 +26,7 @@ from foreshore.errors import (
 )
 from foreshore.session_variables import Variables
 from foreshore.settings import milliseconds
+from foreshore.statement_history import StatementHistory, Who
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
@@ -139,10 +140,22 @@ class _Sheltered:
 class Activity:
     """The activity of one session; times are microseconds since 1970."""
 
-    def __init__(self, clock: Clock, variables: Variables, interrupts: Interrupts) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        variables: Variables,
+        interrupts: Interrupts,
+        history: StatementHistory,
+        who: Callable[[], Who],
+    ) -> None:
         self._clock = clock
         self._variables = variables
         self._interrupts = interrupts
+        self._history = history
+        self._find_who = who
+        self._who: Who | None = None
+        self._who_at = -1  # the version of the variables
+        self._result: str | int | None = None  # of the running statement
         self.connected_at = self.state_at = clock.now() * 1000
         self.query = ""
         self.query_at: int | None = None
@@ -168,20 +181,46 @@ class Activity:
                 QueryCanceled("canceling statement due to statement timeout"),
             )
 
-    def end(self) -> None:
-        """Note that the statement is over, if there is one."""
+    def returned(self, result: str | int) -> None:
+        """Note the tag of the running statement, or how many rows it has returned."""
+        self._result = result
+
+    def end_rows(self, rows: int) -> None:
+        """Note that the statement is over, which has returned so many rows."""
+        self._result = rows
+        self.end()
+
+    def drop(self) -> None:
+        """Note that what began is over and is no statement of the history."""
+        self.end(is_kept=False)
+
+    def end(self, error: DatabaseError | None = None, *, is_kept: bool = True) -> None:
+        """Note that the statement is over, if there is one, perhaps with an error."""
         if self._interrupts.active:
             self.state_at = self._clock.now() * 1000
+            if is_kept and self.query_at is not None:
+                self._remember(self.query_at, error)
+            self._result = None
         self._interrupts.end()
         self._idle_since = asyncio.get_running_loop().time()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def _remember(self, began: int, error: DatabaseError | None = None) -> None:
+        """Add the statement to the history."""
+        rate, version = self._variables["statement_logging_sample_rate"], self._variables.version
+        if rate == "0":
+            return
+        if self._who is None or version != self._who_at:
+            self._who, self._who_at = self._find_who(), version
+        self._history.add(self._who, rate, self.query, began, self.state_at, self._result, error)
+
     def ran(self, query: str) -> None:
         """Note that a statement ran just now, in no time."""
         self.query = query
         self.query_at = self.state_at = self._clock.now() * 1000
+        self._remember(self.query_at)
         self._idle_since = self._loop.time()
 
     def expired(self, now: float, *, in_block: bool) -> DatabaseError | None:

@@ -162,7 +162,9 @@ class StatementsAtHand:
         forget_numbers = session.last_values.begin() if draws else None
 
         def ended(tag: str | None) -> None:
-            session.activity.end()
+            if tag is not None:
+                session.activity.returned(tag)
+            session.activity.end(is_kept=tag is not None)
             session.told()
             landed(tag, rows)
 
@@ -199,7 +201,7 @@ class StatementsAtHand:
                 _at_once(transactions.rollback(is_counted=False))
             else:
                 undo()
-            session.activity.end()
+            session.activity.drop()
             return False
         finally:
             if draws:

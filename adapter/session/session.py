@@ -72,6 +72,7 @@ from foreshore.settings import milliseconds
 from foreshore.sql.parse.dialects import parse_in
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import CopyFrom
+from foreshore.statement_history import Who
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
@@ -106,7 +107,13 @@ class Session:
         self.encryption: Encryption | None = None  # of the client's connection
         self.interrupts = Interrupts()
         self.inbox = Inbox(pid, self.terminate)
-        self.activity = Activity(self.coordinator.clock, variables, self.interrupts)
+        self.activity = Activity(
+            self.coordinator.clock,
+            variables,
+            self.interrupts,
+            self.coordinator.statement_history,
+            self._who,
+        )
         self.planner = SessionPlanner(self)
         self.roles = SessionRoles(
             role, variables, lambda: self.planner.state, lambda: self.coordinator.state
@@ -357,9 +364,14 @@ class Session:
             self.notice.drain()
             await self.planner.ready(prepared)
 
-    async def fail(self) -> None:
+    def _who(self) -> Who:
+        """Return whose statements the session runs."""
+        user, application = self.roles.session, self.variables["application_name"]
+        return Who(user.id, user.name, self.database, application, self.pid)
+
+    async def fail(self, error: DatabaseError | None = None) -> None:
         """Mark a transaction block as failed after an error; roll an implicit one back."""
-        self.activity.end()
+        self.activity.end(error, is_kept=error is not None)
         await self.transactions.fail()
 
     # --- extended protocol ---------------------------------------------------------------------
@@ -372,10 +384,9 @@ class Session:
         if self.interrupts.active:  # the client still fetches the rows of another statement
             return await self.statements.parse(name, sql, parameter_oids)
         self._begin_statement(sql)
-        try:
-            return await self.statements.parse(name, sql, parameter_oids)
-        finally:
-            self.activity.end()
+        found = await self.statements.parse(name, sql, parameter_oids)
+        self.activity.drop()
+        return found
 
     def told(self) -> None:
         """Note that the client knows the columns of what it has prepared."""
@@ -432,6 +443,7 @@ class Session:
                 bound.result = outcome
                 return self._rows(outcome, max_rows)
             case Completed():
+                self.activity.returned(outcome.tag)
                 self.activity.end()
                 return outcome
             case CopyIn() | CopyOut():
@@ -450,7 +462,7 @@ class Session:
         self, statement: str, many: Sequence[Sequence[Datum]]
     ) -> RanTogether:
         """Run a statement with each of `many` arguments, as far as they may run together."""
-        singly = RanTogether((), len(many))
+        ran = singly = RanTogether((), len(many))
         prepared = self.statements.named(statement)
         assert prepared.syntax is not None
         self._begin_statement(prepared.syntax.text)
@@ -472,7 +484,7 @@ class Session:
             ran = singly
             self.notice.drain()
         finally:
-            self.activity.end()
+            self.activity.end(is_kept=bool(ran.tags))
         if ran.tags:
             done = BoundPortal("", prepared, many[len(ran.tags) - 1], done=True, desc=prepared.desc)
             self.portals.add(done)
@@ -488,7 +500,7 @@ class Session:
             selected,
             max_rows,
             self.interrupts,
-            self.activity.end,
+            self.activity.end_rows,
             limits=result_limits(self.variables),
         )
 
@@ -514,7 +526,7 @@ class Session:
                 self._begin_statement(self.activity.query)
             await self.transactions.commit()
             if waits:
-                self.activity.end()
+                self.activity.drop()  # it was remembered when it had run
 
     # --- simple protocol -----------------------------------------------------------------------
 
@@ -549,10 +561,13 @@ class Session:
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):
                 try:
-                    yield taken(outcome, 0, self.interrupts, limits=result_limits(self.variables))
+                    limits = result_limits(self.variables)
+                    yield taken(outcome, 0, self.interrupts, self.activity.returned, limits=limits)
                 finally:
                     outcome.source.close()
             else:
+                if isinstance(outcome, Completed):
+                    self.activity.returned(outcome.tag)
                 yield outcome
             self.activity.end()
         if self.transactions.is_implicit:

@@ -430,6 +430,15 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "time_ms int8, note text?",
         live("mz_last_steps"),
     ),
+    (
+        "mz_internal",
+        "mz_recent_activity_log",
+        "execution_id int8, sample_rate float8, application_name text, database_name text,"
+        "authenticated_user text, connection_id int8, began_at timestamptz,"
+        "finished_at timestamptz, finished_status text, sqlstate text?, error_message text?,"
+        "rows_returned int8?, command_tag text?, statement_type text, sql text, redacted_sql text",
+        live("mz_recent_activity_log"),
+    ),
 )
 
 

@@ -109,7 +109,7 @@ class TestEnvironment:
             async for execution in session.simple(sql):
                 lines += await told(execution)
         except DatabaseError as error:
-            await session.fail()
+            await session.fail(error)
             lines.append(f"ERROR {error.sqlstate}: {error.message}")
             lines += [f"DETAIL: {each}" for each in (error.detail or "").splitlines()]
             lines += [f"HINT: {error.hint}"] if error.hint else []

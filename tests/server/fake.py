@@ -422,7 +422,7 @@ class FakeSession:
                 execution = await self._run(self._find(text), ())
             yield execution
 
-    async def fail(self) -> None:
+    async def fail(self, error: DatabaseError | None = None) -> None:
         self.failures += 1
         self._must_fail = False
         if self.transaction_status == "T":
