@@ -1,9 +1,12 @@
 """Counts of transactions and of changed rows since the start, for PostgreSQL's statistics views."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from foreshore.ids import GlobalId
+
+Change = tuple[GlobalId, int, int]  # a table, and how many rows it lost and got
 
 
 @dataclass(slots=True)
@@ -24,8 +27,8 @@ class TableActivity:
 class Activity:
     """The counts of an environment, which its event loop owns."""
 
-    commits: int = 0
-    rollbacks: int = 0
+    commits: Counter[str] = field(default_factory=Counter)  # by the session's database
+    rollbacks: Counter[str] = field(default_factory=Counter)
     tables: dict[GlobalId, TableActivity] = field(default_factory=dict)
 
     def changed(self, id: GlobalId, deleted: int, inserted: int, rows: Callable[[], int]) -> None:
@@ -41,6 +44,15 @@ class Activity:
         found.deleted += deleted - updated
         found.last = deleted - updated
         found.inserted += inserted - updated
+
+    def uncount(self, changes: list[Change]) -> None:
+        """Take back changes that are going to run again, and empty the list."""
+        for id, deleted, inserted in changes:
+            found, updated = self.tables[id], min(deleted, inserted)
+            found.updated -= updated
+            found.deleted -= deleted - updated
+            found.inserted -= inserted - updated
+        changes.clear()
 
     def committed(self, id: GlobalId, added: int) -> None:
         """Count the rows that a transaction has added to a table, less those that it deleted."""

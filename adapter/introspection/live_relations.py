@@ -352,7 +352,12 @@ def _table_activity(context: StatementContext) -> Iterator[Row]:
 
 def _transaction_activity(context: StatementContext) -> Iterator[Row]:
     activity = context.coordinator.activity
-    yield {"xact_commit": activity.commits, "xact_rollback": activity.rollbacks}
+    for database in activity.commits.keys() | activity.rollbacks.keys():
+        yield {
+            "datname": database,
+            "xact_commit": activity.commits[database],
+            "xact_rollback": activity.rollbacks[database],
+        }
 
 
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {

@@ -100,7 +100,7 @@ class StatementsAtHand:
         """Note that statements were answered, of which this is the last one."""
         session = self._session
         session.activity.ran(_shown(last, text))
-        session.coordinator.activity.commits += 1
+        session.coordinator.activity.commits[session.database] += 1
         session.told()
 
     def changes(self, name: str) -> Prepared | None:

@@ -139,7 +139,7 @@ class Transactions:
 
     def _has_committed(self, transaction: Transaction) -> None:
         activity = self._coordinator.activity
-        activity.commits += 1
+        activity.commits[self._variables["database"]] += 1
         for id, rows in transaction.staged.rows.items():
             activity.committed(id, rows.count)
         self._send_signals(transaction)
@@ -173,6 +173,7 @@ class Transactions:
                 if error is None:
                     self._has_committed(transaction)
                 elif not transaction.block:
+                    self._coordinator.activity.uncount(transaction.counted)
                     self._end(transaction)
                 landed(error is None)
             shelter.__exit__(None, None, None)
@@ -200,7 +201,9 @@ class Transactions:
     async def rollback(self, *, is_counted: bool = True) -> None:
         """Undo what the transaction did; it is not counted if it runs again."""
         if self.running is not None:
-            self._coordinator.activity.rollbacks += is_counted
+            self._coordinator.activity.rollbacks[self._variables["database"]] += is_counted
+            if not is_counted:
+                self._coordinator.activity.uncount(self.running.counted)
             self._end(self.running)
         self._variables.rollback()
         self._end_portals(committed=False)
@@ -225,9 +228,12 @@ class Transactions:
         staged, advisory, locks = transaction.staged, self.advisory_locks, self._coordinator.locks
         if transaction.is_untouched and transaction not in locks.held:
             return partial(self.begin_again, transaction, staged, advisory)
-        reads, mark = transaction.reads, locks.mark(transaction)
+        reads, mark, counted = transaction.reads, locks.mark(transaction), len(transaction.counted)
 
         def undo() -> None:
+            again = transaction.counted[counted:]
+            del transaction.counted[counted:]
+            self._coordinator.activity.uncount(again)
             transaction.staged = staged
             transaction.read_only(reads)
             self._release_locks(transaction, mark, advisory)
@@ -239,6 +245,7 @@ class Transactions:
 
         Before, the transaction had `staged`, and the number `advisory` of advisory locks.
         """
+        self._coordinator.activity.uncount(transaction.counted)
         if self.running is transaction:
             self._release(transaction, advisory)
         self.running = transaction.anew(staged, self._coordinator.oracle.read_ts())

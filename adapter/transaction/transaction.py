@@ -18,6 +18,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foreshore.activity import Change
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.subscription_positions import Move, Moves
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
@@ -153,6 +154,7 @@ class Transaction:
     time: Timestamp | None = None
     tables_read: set[GlobalId] = field(default_factory=set)  # shards that were read as a whole
     keys_read: dict[KeyPlace, set[int]] = field(default_factory=dict)  # and keys of others
+    counted: list[Change] = field(default_factory=list)  # its changes of tables, in order
     staged: Staged = NOTHING_STAGED
 
     def anew(self, staged: Staged, now: Timestamp) -> "Transaction":

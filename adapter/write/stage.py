@@ -254,6 +254,7 @@ async def stage_rows(
         check_memory(transaction.written_bytes, memory)
     gone, come = (0 if rows is None else abs(rows.count) for rows in (deleted, inserted))
     coordinator.activity.changed(id, gone, come, lambda: _estimated_rows(context, id))
+    transaction.counted.append((id, gone, come))
 
 
 def _estimated_rows(context: StatementContext, id: GlobalId) -> int:

@@ -45,6 +45,7 @@ async def truncate(context: StatementContext, plan: Truncate) -> Completed:
             await stage_rows(context, target, deleted=TableRows.of_table(target.desc, rows))
             if rows.num_rows:
                 context.coordinator.activity.truncated(id)
+                context.transaction.counted.pop()
         if id in restarted:
             context.catalog_change().planned[id] = replace(target.planned)
             restart_identity(context, id)

@@ -53,16 +53,15 @@ def databases(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             for i, name in enumerate(("n_tup_ins", "n_tup_upd", "n_tup_del")):
                 sums[i] += row[name]
     connected = [row["datname"] for row in snapshot.live("pg_stat_activity")]
-    transactions = next(iter(snapshot.live("transaction_activity")), {})
+    transactions = {row["datname"]: row for row in snapshot.live("transaction_activity")}
     for database in state.all(Database):
         inserted, updated, deleted = changed.get(database.id, (0, 0, 0))
-        is_own = database.name == snapshot.database
         yield {
             **dict.fromkeys(_OF_DATABASES, 0),
             "datid": database.oid,
             "datname": database.name,
             "numbackends": connected.count(database.name),
-            **(transactions if is_own else {}),
+            **transactions.get(database.name, {}),
             "tup_inserted": inserted,
             "tup_updated": updated,
             "tup_deleted": deleted,

@@ -60,5 +60,11 @@ def test_transactions_and_sessions_of_a_database_are_counted(tmp_path: Path) -> 
         assert after[0] == 2
         assert after[1] > before[1]
         assert after[2] == before[2] + 1
+        await env.ran("a", "CREATE DATABASE second")
+        of_first = query.replace("current_database()", "'foreshore'")
+        await env.ran("a", "SET database = second")
+        counts = await env.query("a", query)
+        assert int(counts.split("|")[1]) < after[1]
+        assert int((await env.query("a", of_first)).split("|")[1]) >= after[1]
 
     in_environment(tmp_path, play)
