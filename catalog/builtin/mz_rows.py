@@ -386,6 +386,12 @@ def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
         for kind, text in texts.items():
             yield {"oid": named.oid, "kind": kind, "definition": text, "create_sql": text}
+    for _, oid, check in snapshot.all_domain_checks:
+        for kind, text in (
+            ("constraint", f"CHECK (({check.text}))"),
+            ("pretty constraint", f"CHECK ({check.text})"),
+        ):
+            yield {"oid": oid, "kind": kind, "definition": text, "create_sql": text}
     for item in snapshot.database_items:
         function = snapshot.planned[item.id].function if item.is_function else None
         if function is not None:

@@ -322,6 +322,7 @@ def _collations(types: Iterable[SqlType]) -> list[int]:
 
 def _constraint(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     yield from foreign_keys.constraint_rows(snapshot)
+    yield from _domain_constraint(snapshot)
     for item, named, constraint in snapshot.constraints:
         common = {
             "oid": named.oid,
@@ -346,6 +347,21 @@ def _constraint(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "conkey": tuple(i + 1 for i in sorted(columns_used(constraint.condition))),
                 "conbin": constraint.text,
             }
+
+
+def _domain_constraint(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item, oid, check in snapshot.all_domain_checks:
+        yield {
+            "oid": oid,
+            "conname": check.name,
+            "connamespace": snapshot.oid(item.schema),
+            "contype": "c",
+            "convalidated": True,
+            "contypid": item.oid,
+            "conislocal": True,
+            "connoinherit": False,
+            "conbin": check.text,
+        }
 
 
 def _sequence(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

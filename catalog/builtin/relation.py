@@ -33,6 +33,7 @@ from foreshore.types import (
 )
 
 Row = Mapping[str, Any]
+_DOMAIN_CHECKS = 1 << 31  # the first oid of checks of domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,19 @@ class IntrospectionSnapshot:
             base = self.planned[id].domain
             inherited |= {check.name for check in base.checks} if base else set()
         return tuple(each for each in domain.checks if each.name not in inherited) if domain else ()
+
+    @cached_property
+    def all_domain_checks(self) -> tuple[tuple[Item, int, DomainCheck], ...]:
+        """Return the checks of the database's domains, each with its oid.
+
+        A check has no oid in the catalog. Its oid is beyond those that are allotted, and is its
+        own, for up to 16 checks of a domain.
+        """
+        return tuple(
+            (item, _DOMAIN_CHECKS + item.oid * 16 + number, check)
+            for item in self.types
+            for number, check in enumerate(self.domain_checks(item)[:16])
+        )
 
     def structure_of(self, id: GlobalId) -> SqlType | None:
         """Return the structure of a type of records, lists or maps, None for another type."""
