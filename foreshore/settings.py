@@ -301,6 +301,7 @@ _ALL = (
     Variable("current_object_missing_warnings", boolean, "on"),
     Variable("database", text, "foreshore", "Sets the current database.", report=True),
     Variable("DateStyle", datestyle, "ISO, MDY", "Sets the display of dates.", report=True),
+    Variable("config_file", text, "", "There is none.", fixed=True, hidden=True),
     Variable("data_directory", text, "", fixed=True, hidden=True),
     Variable("default_transaction_isolation", isolation, "strict serializable"),
     Variable("default_transaction_read_only", boolean, "off", report=True),
@@ -308,6 +309,8 @@ _ALL = (
         "emit_timestamp_notice", boolean, "off", "Tells of each query at which time it reads."
     ),
     Variable("extra_float_digits", integer(-15, 3), "1", "Sets the digits shown of floats."),
+    Variable("hba_file", text, "", "The file of who may connect.", fixed=True, hidden=True),
+    Variable("ident_file", text, "", "The file of user names.", fixed=True, hidden=True),
     Variable("idle_in_transaction_session_timeout", duration, "2min"),
     Variable("idle_session_timeout", duration, "0"),
     Variable("in_hot_standby", boolean, "off", report=True, fixed=True),

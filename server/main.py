@@ -40,6 +40,7 @@ from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.scratch import remove_abandoned
 from foreshore.server import key_file as key_files
 from foreshore.server.admission.authenticator import Authenticator
+from foreshore.server.admission.policy import RULES_NAME, USER_NAMES_NAME
 from foreshore.server.configuration import Configuration
 from foreshore.server.descriptors import connections_that_fit
 from foreshore.server.http.app import HttpServer
@@ -138,6 +139,10 @@ async def serve(options: ServeOptions) -> None:
         environment.server_settings["max_connections"] = str(max_connections)
         reserved = str(options.superuser_reserved_connections)
         environment.server_settings["superuser_reserved_connections"] = reserved
+        rules = options.hba_file or options.data_dir / RULES_NAME
+        user_names = options.ident_file or options.data_dir / USER_NAMES_NAME
+        environment.server_settings["hba_file"] = str(rules.absolute())
+        environment.server_settings["ident_file"] = str(user_names.absolute())
         environment.unlock_secrets(key)
         environment.let_copy(options.copy_dir, options.data_dir)
         places = CopyPlaces(tuple(options.copy_dir), options.data_dir)
