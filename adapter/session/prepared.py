@@ -25,10 +25,13 @@ from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.write.stage import RowRules
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.state import Part, State
+from foreshore.expr.ir import Call, Parameter
+from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.plan import Plan
+from foreshore.sql.plan import Plan, Update
 from foreshore.sql.rewrite.values_template import Template
 from foreshore.types import RelationDesc, SqlType
 
@@ -92,6 +95,8 @@ class Prepared(Struct, eq=False):
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
     # The parts of its WITH that change rows, likewise.
     parts: "tuple[tuple[GlobalId, Prepared], ...]" = ()
+    # Its parameters that UPDATE assigns to columns of a declared length, found when needed.
+    limits: "tuple[tuple[int, SqlType], ...] | None" = None
     planning_seconds: float = 0.0  # of CPU of the thread
     within: GlobalId | None = None  # of such a SELECT: which one of its text it is
     origin: Origin | None = None  # of one that is kept by its name
@@ -100,6 +105,23 @@ class Prepared(Struct, eq=False):
     def is_empty(self) -> bool:
         """Whether the text held no statement."""
         return self.syntax is None
+
+
+def limits_of(prepared: Prepared) -> tuple[tuple[int, SqlType], ...]:
+    """Return the numbers of parameters that become values of a declared length in an UPDATE."""
+    if prepared.limits is None:
+        found = []
+        if isinstance(prepared.plan, Update):
+            relations = walk_relations(prepared.plan.selection)
+            scalars = (each for relation in relations for each in scalars_of(relation))
+            for node in (node for scalar in scalars for node in walk_scalars(scalar)):
+                match node:
+                    case Call(args=(Parameter(number=number),), type=type) if (
+                        type.name in ("varchar", "bpchar") and type.length is not None
+                    ):
+                        found.append((number, type))
+        prepared.limits = tuple(found)
+    return prepared.limits
 
 
 NO_STATEMENT = Prepared("", None)

@@ -194,3 +194,16 @@ def test_texts_of_one_shape_are_planned_once(
     assert ask("SELECT v FROM once WHERE k = 3") == "24.0"
     assert ask("DROP TABLE once") == "DROP TABLE"
     assert "42P01" in ask("UPDATE once SET v = v - 1 WHERE k = 1")
+
+
+async def test_too_long_constant_fails_an_update_of_no_row(own_env: TestEnvironment) -> None:
+    await own_env.ran("a", "CREATE TABLE short (k int PRIMARY KEY, v varchar(3), c char(2))")
+    for number in range(4):
+        assert await own_env.query("a", f"UPDATE short SET v = 'abc' WHERE k = {number}") == (
+            "UPDATE 0"
+        )
+        for column, value in (("v", "abcd"), ("c", "xyz")):
+            text = f"UPDATE short SET {column} = '{value}' WHERE k = {number}"
+            assert (await own_env.query("a", text)).startswith("ERROR 22001"), text
+        blanks = f"UPDATE short SET v = 'abc  ', c = 'x' WHERE k = {number}"
+        assert await own_env.query("a", blanks) == "UPDATE 0"
