@@ -199,7 +199,12 @@ class Conversation:
                     self._describe(later.desc, later.formats)
                 # Run a statement that writes once it is known whether another one follows.
                 last = self._may_be_alone(bound) and await wire.upcoming() == message.SYNC_TYPE
-                execution = await session.execute(portal, max_rows, last=last)
+                try:
+                    execution = await session.execute(portal, max_rows, last=last)
+                except Exception:
+                    if later is bound:  # its Describe has succeeded
+                        self._describe(bound.desc, bound.formats)
+                    raise
                 if later is bound and not isinstance(execution, Rows):
                     wire.put(message.NO_DATA)
                 await self._send_result(execution, bound.formats, describe=later is bound)
