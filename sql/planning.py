@@ -103,6 +103,9 @@ class ParameterTypes:
         return len(self._types)
 
 
+Reference = tuple[GlobalId, int]  # to a table or view, at an offset of the text
+
+
 @dataclass(frozen=True, slots=True)
 class CommonTable:
     """A bound query of WITH, which `LocalGet` refers to."""
@@ -143,7 +146,7 @@ class Planning:
     in_function: str = ""  # the user's function whose body is being bound: `$1` is its parameter
     function_depth: int = 0
     function_calls: int = 0  # calls of users' functions that were replaced by their bodies
-    locking: frozenset[GlobalId] = frozenset()  # tables whose rows the query being bound locks
+    locking: frozenset[Reference] = frozenset()  # whose rows the query being bound locks
     locked: "ast.Query | None" = None  # the query whose FOR UPDATE is being bound
     # Subqueries with FOR UPDATE by the identity of their syntax, where allowed.
     init_plans: "dict[int, InitPlan] | None" = None

@@ -155,10 +155,10 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
     with located(item.at):
         view = planning.catalog.resolve_item(item.name)
     qualify(planning, item, view)
-    relation = relation_of_item(planning, view)
+    relation = relation_of_item(planning, view, item.at)
     if view.policies is not None:
         commands: tuple[PolicyCommand, ...] = ("select",)
-        if view.id in planning.locking:
+        if (view.id, item.at) in planning.locking:
             commands = ("update", "select")
         relation = visible(planning, view, relation, commands)
     part = _named(
@@ -205,8 +205,8 @@ def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
     planning.qualified.append((item.at, item.end, text))
 
 
-def relation_of_item(planning: Planning, view: ItemView) -> Relation:
-    """Return the relation that reads the item."""
+def relation_of_item(planning: Planning, view: ItemView, at: int = -1) -> Relation:
+    """Return the relation that reads the item, which is named at an offset."""
     if view.kind in ("index", "subscription"):
         article = "an" if view.kind == "index" else "a"
         raise WrongObjectType(f'"{view.name.item}" is {article} {view.kind}')
@@ -219,7 +219,10 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
         if view.in_zone is not None:
             planning.zone.was_used = True
         zone = planning.zone.name if view.in_zone is not None else "UTC"
-        before, planning.securing.locking = planning.securing.locking, view.id in planning.locking
+        before, planning.securing.locking = (
+            planning.securing.locking,
+            (view.id, at) in planning.locking,
+        )
         try:
             return renumbered(planning, view.for_reader(zone, planning.securing))
         finally:

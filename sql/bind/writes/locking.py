@@ -32,7 +32,7 @@ from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.plan import InitPlan, Locking, LockTable, Query, Select, Wait
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.planning import Planning, Reference, located
 from foreshore.sql.rewrite.scalars import has_own_lets, is_closed
 
 _WAITS: tuple[Wait, ...] = ("block", "skip", "error")  # in order of priority, if several are given
@@ -48,6 +48,7 @@ class Source:
     of: ItemView | ast.Query | OneOf["function", "join", "WITH query"]
     nullable: bool  # whether it is on the nullable side of an outer join
     columns: tuple[str, ...] = ()  # names that FROM gives to the first columns of a relation
+    at: int = -1  # the offset of a relation's name
 
 
 def bind_locking_query(
@@ -58,7 +59,7 @@ def bind_locking_query(
         return finished_query(bind_query(planning, query, parent, wanted)), None
     before = planning.locking
     with suppress(DatabaseError):  # it is reported where it is met
-        planning.locking = frozenset(_tables(planning, query))
+        planning.locking = frozenset(_references(planning, query))
     try:
         return _bind_locking(planning, query, parent, wanted)
     finally:
@@ -162,7 +163,12 @@ def _with_key(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[in
 
 def _tables(planning: Planning, query: ast.Query) -> tuple[GlobalId, ...]:
     """Return the tables and views whose rows a query's clauses lock."""
-    found: dict[GlobalId, None] = {}
+    return tuple(dict.fromkeys(id for id, _ in _references(planning, query)))
+
+
+def _references(planning: Planning, query: ast.Query) -> tuple[Reference, ...]:
+    """Return what a query's clauses lock; of two aliases of a table it may be one."""
+    found: dict[Reference, None] = {}
     sources = list(_sources_of(planning, query))
     for clause in query.locks:
         named = sources
@@ -194,7 +200,7 @@ def _named(
     )
 
 
-def _ids(planning: Planning, source: Source, strength: str) -> Iterator[GlobalId]:
+def _ids(planning: Planning, source: Source, strength: str) -> Iterator[Reference]:
     if source.nullable and not isinstance(source.of, str):
         raise FeatureNotSupported(
             f"{strength} cannot be applied to the nullable side of an outer join"
@@ -204,19 +210,19 @@ def _ids(planning: Planning, source: Source, strength: str) -> Iterator[GlobalId
             raise WrongObjectType(f'cannot lock rows in materialized view "{name.item}"')
         case ItemView(kind="table" | "view", id=id):
             planning.needs.add(id, "UPDATE", any_column=True)
-            yield id
+            yield id, source.at
         case ast.Query() as query:
             for each in _sources_of(planning, query):
                 yield from _ids(planning, each, strength)
 
 
-def locked_below(planning: Planning, query: ast.Query) -> frozenset[GlobalId]:
+def locked_below(planning: Planning, query: ast.Query) -> frozenset[Reference]:
     """Return the tables and views in FROM of a view's query, which FOR UPDATE of the view locks."""
-    found: set[GlobalId] = set()
+    found: set[Reference] = set()
     for source in _sources_of(planning, query):
         match source.of:
             case ItemView(kind="table" | "view", id=id):
-                found.add(id)
+                found.add((id, source.at))
             case ast.Query() as below:
                 found |= locked_below(planning, below)
     return frozenset(found)
@@ -250,7 +256,7 @@ def sources_in(
             case ast.TableRef(name=name):
                 with located(item.at):
                     found = planning.catalog.resolve_item(name)
-                yield Source(item.alias or name[-1], found, nullable, item.columns)
+                yield Source(item.alias or name[-1], found, nullable, item.columns, item.at)
             case ast.SubqueryRef(query=ast.ShowStatement()):
                 yield Source(item.alias, "function", nullable)
             case ast.SubqueryRef(query=ast.Query() as query):
