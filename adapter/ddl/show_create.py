@@ -7,6 +7,7 @@ from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.connections import connection_text
+from foreshore.adapter.sources.create import source_text
 from foreshore.catalog.item import Cluster, Connection, Item, Replica
 from foreshore.foreign_key import ForeignKey, rule_text
 from foreshore.sql.parse.keywords import quote_identifier
@@ -44,6 +45,8 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
 
 def _statement(reader: SessionCatalog, item: Item) -> str:
     state = reader.state
+    if item.feed:
+        return source_text(state, item)
     sql = definition_text(state, reader.planned, item)
     if item.security_invoker:
         sql = statement_heads.with_security_invoker(sql)

@@ -7,10 +7,16 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.groups import parts_of
+from foreshore.catalog.item import Item
+from foreshore.catalog.state import State
 from foreshore.errors import FeatureNotSupported
-from foreshore.source_spec import OWN_ROWS, Feed, output_desc
-from foreshore.sql.bind.definitions.sources import fed_table_text
+from foreshore.ids import GlobalId
+from foreshore.source_spec import OWN_ROWS, PROGRESS, Feed, output_desc
+from foreshore.sql.bind.definitions.sources import fed_table_text, written
+from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateFedTable, CreateSource
+from foreshore.sql.rewrite.full_names import dotted
 
 
 def create_source(context: StatementContext, plan: CreateSource) -> Completed:
@@ -31,7 +37,7 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
     )
     for each in plan.parts:
         is_taken(context, each.name, if_not_exists=False)
-        text = fed_table_text(each.name, plan.name, each.reference)
+        text = fed_table_text(dotted(each.name.parts), dotted(plan.name.parts), each.reference)
         desc = output_desc(plan.spec, each.reference)
         part = CreateFedTable(each.name, id, each.reference, desc, text)
         feed = Feed(id, each.reference)
@@ -40,3 +46,28 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
             feed=feed, part_of=id,
         )  # fmt: skip
     return Completed("CREATE SOURCE")
+
+
+def source_text(state: State, item: Item) -> str:
+    """Return the statement that creates a source with its relations, by their present names.
+
+    That of one of its relations is in the form in which it is kept.
+    """
+    name = dotted(state.full_name(item))
+    assert item.feed, item
+    if item.feed.spec is None:
+        source = state.item(GlobalId(item.feed.source))
+        return fed_table_text(name, dotted(state.full_name(source)), item.feed.reference)
+    parts = {
+        each.feed.reference: dotted(state.full_name(each))
+        for each in state.items_of(parts_of(item.id))
+        if each.feed
+    }
+    progress = parts.pop(PROGRESS)
+    tables = [f"{quote_identifier(each)} AS {called}" for each, called in parts.items()]
+    chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
+    cluster = quote_identifier(state.objects[item.cluster or ""].name)
+    return (
+        f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {written(item.feed.spec)}{chosen}"
+        f" EXPOSE PROGRESS AS {progress}"
+    )

@@ -15,8 +15,7 @@ from foreshore.types import INTERVAL, TIMESTAMPTZ
 
 _NAME = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
-_KINDS = "TABLE|VIEW|SEQUENCE|SUBSCRIPTION|SOURCE|SUBSOURCE"
-_HEAD = re.compile(rf"\A(?P<create>CREATE (?P<kind>{_KINDS})) {_FULL_NAME}")
+_HEAD = re.compile(rf"\A(?P<create>CREATE (?P<kind>TABLE|VIEW|SEQUENCE|SUBSCRIPTION)) {_FULL_NAME}")
 _MATERIALIZED_HEAD = re.compile(
     rf"\A(?P<create>CREATE MATERIALIZED VIEW) {_FULL_NAME}"
     rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})? AS "
@@ -28,7 +27,7 @@ _INDEX_HEAD = re.compile(
 
 
 def with_name(sql: str, name: str) -> str:
-    """Return the definition of a table, view, source, ... called `name`."""
+    """Return the definition of a table, view, sequence or subscription called `name`."""
     return _HEAD.sub(lambda m: f"{m['create']} {name}", sql, count=1)
 
 

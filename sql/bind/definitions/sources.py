@@ -57,16 +57,13 @@ def bind_create_fed_table(
     if source.source is None:
         raise UndefinedTable(f'source "{source.name.item}" does not exist')
     desc = output_desc(source.source, statement.reference)
-    sql = fed_table_text(name, source.name, statement.reference)
+    sql = fed_table_text(dotted(name.parts), dotted(source.name.parts), statement.reference)
     return CreateFedTable(name, source.id, statement.reference, desc, sql)
 
 
-def fed_table_text(name: Name, source: Name, reference: str) -> str:
+def fed_table_text(name: str, source: str, reference: str) -> str:
     """Return the kept form of a relation that a source writes."""
-    return (
-        f"CREATE SUBSOURCE {dotted(name.parts)} OF SOURCE {dotted(source.parts)}"
-        f" (REFERENCE = {quote_string(reference)})"
-    )
+    return f"CREATE SUBSOURCE {name} OF SOURCE {source} (REFERENCE = {quote_string(reference)})"
 
 
 # --- what is read --------------------------------------------------------------------------

@@ -80,6 +80,16 @@ async def test_sources_are_shown_and_dropped_with_their_parts(own_env: TestEnvir
         "s|load-generator|quickstart",
         "SELECT 4",
     ]
+    await env.ran("a", "ALTER SOURCE s RENAME TO house")
+    assert (await env.query("a", "SHOW CREATE SOURCE house")).splitlines()[0] == (
+        "foreshore.public.house|CREATE SOURCE foreshore.public.house IN CLUSTER quickstart FROM "
+        "LOAD GENERATOR AUCTION (TICK INTERVAL = '1000 ms') FOR TABLES (users AS "
+        "foreshore.public.people, bids AS foreshore.public.bids) EXPOSE PROGRESS AS "
+        "foreshore.public.p"
+    )
+    shown = await env.query("a", "SHOW CREATE SOURCE people")
+    assert "people OF SOURCE foreshore.public.house (REFERENCE = 'users')" in shown
+    await env.ran("a", "ALTER SOURCE house RENAME TO s")
     assert await env.query("a", "SHOW TABLES") == "SELECT 0"
     assert "2BP01" in await env.query("a", "DROP CLUSTER quickstart")
     await env.ran("a", "CREATE VIEW v AS SELECT * FROM people")
