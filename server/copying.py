@@ -18,7 +18,7 @@ from foreshore.errors import QueryCanceled
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
 from foreshore.server.binary_copy import BinaryCopyParser
-from foreshore.server.client_encoding import ClientEncoding, LinesDecoder
+from foreshore.server.client_encoding import ClientEncoding, LinesDecoder, client_encoding
 from foreshore.server.codec import CHUNK
 from foreshore.server.copy_in import Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
@@ -38,8 +38,9 @@ def shows_names(copy: CopyOut) -> bool:
 async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
     """Send the rows of `copy`; return its tag."""
     formatter = CopyFormatter(copy.desc, copy.options, style)
-    if wire.encoding is not None:
-        return await _copy_out_converted(wire, copy, formatter, wire.encoding)
+    encoding = _encoding_of(wire, copy)
+    if encoding is not None:
+        return await _copy_out_converted(wire, copy, formatter, encoding)
     wire.put(message.copy_response(b"H", int(formatter.binary), len(copy.desc.columns)))
     if start := formatter.start():
         wire.put(start)
@@ -62,6 +63,12 @@ async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
         wire.put(end)
     wire.put(message.COPY_DONE_OUT)
     return copy.tag(count)
+
+
+def _encoding_of(wire: Wire, copy: CopyIn | CopyOut) -> ClientEncoding | None:
+    """Return the encoding of the data; None: UTF8."""
+    name = copy.options.encoding
+    return client_encoding(name) if name else wire.encoding
 
 
 async def _copy_out_converted(
@@ -121,9 +128,10 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
     intake: _Intake | None = None
     try:
         binary = copy.options.format == "binary"
-        if binary and wire.encoding is not None:
-            wire.encoding.check_binary([each.type for each in copy.desc.columns])
-        intake = _BinaryIntake(copy) if binary else _TextIntake(copy, zone, wire.encoding)
+        encoding = _encoding_of(wire, copy)
+        if binary and encoding is not None:
+            encoding.check_binary([each.type for each in copy.desc.columns])
+        intake = _BinaryIntake(copy) if binary else _TextIntake(copy, zone, encoding)
         wire.put(message.copy_response(b"G", int(binary), len(copy.desc.columns)))
         wire.flush()
         number = 0

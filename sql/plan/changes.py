@@ -164,6 +164,7 @@ class CopyOptions:
     match_header: bool = False  # the header has to name the columns
     force_null: tuple[str, ...] = ()  # columns in which quoted texts may be NULL, too
     force_not_null: tuple[str, ...] = ()  # columns in which the NULL text is itself
+    encoding: str = ""  # by PostgreSQL's name; empty: the client's
 
 
 @dataclass(frozen=True, slots=True)

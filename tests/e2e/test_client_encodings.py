@@ -61,6 +61,17 @@ def answers(url: str, name: str, text: str) -> Iterator[object]:
             lines.append(bytes(line[1]))
         yield lines
         pg.get_result()
+        for encoding, given in (("UTF8", text.encode()), (name, raw)):
+            run(f"SET client_encoding = '{name if encoding == 'UTF8' else 'UTF8'}'")
+            pg.exec_(f"COPY copied FROM STDIN (ENCODING '{encoding}')".encode())
+            pg.put_copy_data(b"7\t" + given + b"\n")
+            pg.put_copy_end()
+            yield pg.get_result() is not None, pg.get_result()
+            query = "SELECT t FROM copied WHERE n = 7 LIMIT 1"
+            pg.exec_(f"COPY ({query}) TO STDOUT (ENCODING '{encoding}')".encode())
+            yield bytes(pg.get_copy_data(0)[1]), pg.get_copy_data(0)[0]
+            pg.get_result()
+        run(f"SET client_encoding = '{name}'")
         yield run("SELECT chr(1234), 1")  # Cyrillic that few have
         yield run("SELECT 'more'")
         run("BEGIN")

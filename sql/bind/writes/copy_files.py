@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace as with_fields
 
+from foreshore.client_encodings import CODECS
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
 from foreshore.sizes import bytes_of
 from foreshore.sql import ast
@@ -37,6 +38,8 @@ def file_options(tree: ast.CopyStatement) -> FileOptions:
         options = copy_options(with_fields(tree, options=tuple(csv)))
         if options.force_quote or options.force_null or options.force_not_null:
             raise FeatureNotSupported("FORCE_QUOTE, FORCE_NULL and FORCE_NOT_NULL with files")
+        if options.encoding in CODECS:
+            raise FeatureNotSupported(f'encoding "{options.encoding}" with files')
     else:
         options = CopyOptions()
         for option in rest:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from foreshore.client_encodings import encoding_named
 from foreshore.errors import (
     FeatureNotSupported,
     InvalidColumnReference,
@@ -13,14 +14,6 @@ from foreshore.sql import ast
 from foreshore.sql.plan import CopyOptions
 
 _TRUE, _FALSE = ("true", "on", "1"), ("false", "off", "0")
-# Encodings that PostgreSQL knows, without their punctuation.
-_UTF8 = ("utf8", "unicode", "sqlascii")
-_OTHER_ENCODINGS = frozenset(
-    "latin1 latin2 latin3 latin4 latin5 latin6 latin7 latin8 latin9 latin10 iso88591 iso885915 "
-    "win1250 win1251 win1252 win1253 win1254 win1255 win1256 win1257 win1258 win866 win874 "
-    "koi8r koi8u euccn eucjp euckr euctw big5 gbk gb18030 sjis uhc johab mulelnternal iso88595 "
-    "iso88596 iso88597 iso88598".split()
-)
 
 
 def copy_options(statement: ast.CopyStatement) -> CopyOptions:
@@ -37,7 +30,7 @@ def copy_options(statement: ast.CopyStatement) -> CopyOptions:
         raise SyntaxError_("freeze requires a Boolean value")
     header = _header(text.get("header", "false"), is_from=statement.is_from)
     forced = {name: _columns(name, *given[name]) for name in _FORCES if name in given}
-    _check_encoding(text.get("encoding", "utf8"), given)
+    encoding = _encoding(given)
     delimiter = text.get("delimiter", "," if csv else "\t")
     null = text.get("null", "" if csv else "\\N")
     quote = text.get("quote", '"')
@@ -61,6 +54,7 @@ def copy_options(statement: ast.CopyStatement) -> CopyOptions:
         header == "match",
         forced.get("force_null", ()),
         forced.get("force_not_null", ()),
+        encoding,
     )
 
 
@@ -121,18 +115,17 @@ def _columns(option: str, value: object, position: int) -> tuple[str, ...]:
     return value
 
 
-def _check_encoding(name: str, given: Mapping[str, tuple[object, int]]) -> None:
-    plain = "".join(each for each in name.lower() if each.isalnum())
-    if plain in _UTF8:
-        return
-    if plain in _OTHER_ENCODINGS:
-        raise FeatureNotSupported(
-            f'encoding "{name}" is not supported', position=given["encoding"][1]
+def _encoding(given: Mapping[str, tuple[object, int]]) -> str:
+    """Return PostgreSQL's name of the encoding of the data; empty: that of the client."""
+    if "encoding" not in given:
+        return ""
+    name, position = given["encoding"]
+    found = encoding_named(str(name))
+    if found is None:
+        raise InvalidParameterValue(
+            'argument to option "encoding" must be a valid encoding name', position=position
         )
-    raise InvalidParameterValue(
-        'argument to option "encoding" must be a valid encoding name',
-        position=given["encoding"][1],
-    )
+    return found
 
 
 def _check_characters(
