@@ -40,7 +40,8 @@ async def lock_and_read(context: StatementContext, locking: Locking) -> pa.Recor
     if locking.key:
         return await read_unlocked(context, locking)
     peek, tables = prepared_peek(context), _lockable(context, locking.tables)
-    if peek.key is not None and tables == {*peek.key.tables} and not peek.query.row_outputs:
+    is_by_key = peek.key is not None and tables == {*peek.key.tables}
+    if is_by_key and locking.wait != "skip" and not peek.query.row_outputs:
         found = await locked_by_key(context, peek, NOTHING_GIVEN, nowait=locking.wait == "error")
         if found is not None:
             _check_unchanged(context)

@@ -142,9 +142,11 @@ def _with_key(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[in
     body = query.body
     if not isinstance(body, ast.Select) or len(body.from_) != 1:
         return None
-    (source,) = sources_in(planning, body.from_, names_of(query), nullable=False)
     ref = body.from_[0]
-    if not (isinstance(source.of, ItemView) and isinstance(ref, ast.TableRef)):
+    if not isinstance(ref, ast.TableRef):
+        return None
+    (source,) = sources_in(planning, (ref,), names_of(query), nullable=False)
+    if not isinstance(source.of, ItemView):
         return None
     if source.of.kind != "table" or not source.of.desc.keys:
         return None

@@ -351,3 +351,15 @@ async def test_commit_of_rows_for_table_that_was_made_anew_is_a_conflict(
     await env.ran("b", "BEGIN; INSERT INTO other VALUES (3, 3)")
     await env.ran("a", "DROP TABLE other")
     assert (await env.query("b", "COMMIT")).startswith('ERROR 42P01: relation "other" does not')
+
+
+@pytest.mark.parametrize("on", ["plain AS o ON o.k = 1", "t AS o ON o.k = t.k"])
+async def test_skip_locked_of_one_joined_table_skips_it_as_a_whole(
+    env: TestEnvironment, on: str
+) -> None:
+    await begun(env)
+    joined = f"SELECT t.k FROM t JOIN {on} WHERE t.k = 3 FOR UPDATE OF t SKIP LOCKED"
+    assert await env.ran("c", f"BEGIN; {joined}") == "BEGIN\n3\nSELECT 1\nT"
+    assert await env.ran("w", joined) == "SELECT 0"
+    await env.ran("c", "COMMIT")
+    assert await env.ran("w", joined) == "3\nSELECT 1"
