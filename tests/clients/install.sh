@@ -10,7 +10,7 @@ mkdir -p "$folder/node"
 test -x "$folder/python/bin/python" || "${PYTHON:-python3}" -m venv "$folder/python"
 "$folder/python/bin/python" -m pip install --quiet --disable-pip-version-check \
     'psycopg[binary,pool]' psycopg2-binary asyncpg pg8000 'sqlalchemy[asyncio]>=2' alembic 'django>=5' \
-    pandas polars pyarrow adbc-driver-postgresql connectorx pgcli pyodbc 'dbt-core<1.12' dbt-postgres dbt-materialize
+    pandas polars pyarrow adbc-driver-postgresql connectorx pgcli pyodbc peewee pony tortoise-orm 'dbt-core<1.12' dbt-postgres dbt-materialize
 if command -v npm >/dev/null; then
     npm install --prefix "$folder/node" --no-audit --no-fund --ignore-scripts \
         pg pg-cursor pg-copy-streams pg-query-stream postgres knex sequelize typeorm reflect-metadata drizzle-orm \
