@@ -40,8 +40,8 @@ def statements(seed: int, count: int) -> list[str]:
                 number = chosen.choice(NUMBERS)
                 return f"({number})" if number < 0 and hole[2] else str(number)
             case "dec":
-                number = chosen.choice(DECIMALS)
-                return f"({number})" if number[0] == "-" and hole[2] else number
+                decimal = chosen.choice(DECIMALS)
+                return f"({decimal})" if decimal[0] == "-" and hole[2] else decimal
             case "str":
                 return f"'{chosen.choice(STRINGS)}'"
             case _:
