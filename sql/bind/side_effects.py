@@ -321,6 +321,9 @@ def _split_relation(relation: Relation) -> Flat:
             ):
                 input, outputs = _without_calls(input, outputs)
                 return with_inputs(relation, (input,)), outputs
+        case Constant(rows=((row, 1),), columns=columns):
+            pairs = zip(row, columns, strict=True)
+            return Join(()), tuple(Literal(datum, column.type) for datum, column in pairs)
         case Union(inputs=inputs):
             branches = [_split_relation(each) for each in inputs]
             if any(

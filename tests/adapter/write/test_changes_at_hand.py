@@ -42,6 +42,7 @@ STATEMENTS = {
     "returning": "UPDATE t SET v = v + 1 WHERE k = $1 RETURNING v",
     "number": "INSERT INTO numbered (v, w) VALUES ($1, $2) RETURNING id, v + 1 AS next, $1 AS v",
     "numbers": "INSERT INTO numbered (v, w) VALUES ($1, $2), ($1, $3)",
+    "one": "INSERT INTO numbered (v) VALUES (1) RETURNING id",
     "last": "SELECT lastval(), currval('numbered_id_seq')",
     "gone": "DELETE FROM t WHERE k = $1 RETURNING *",
     "upsert": "INSERT INTO t VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = t.v + excluded.v",
@@ -113,7 +114,7 @@ REQUESTS = (
     run("insert", 4, 4) + run("look", 4) + run("add", 4, 1) + run("look", 4),
     run("returning", 5),
     bind("add", [b"6", b"1"]) + execute() + bind("add", [b"7", b"-99"]) + execute() + SYNC,
-    run("number", 1, 1, describe=True) + run("last"),
+    run("number", 1, 1, describe=True) + run("last") + run("one"),
     run("number", 1, 1) + run("last"),  # a number is lost, and only one
     run("number", -1, 2) + run("last") + run("number", 3, 3) + run("last"),
     run("numbers", 4, 4, 5) + run("numbers", 4, 6, 6) + run("number", 7, 7) + run("last"),
@@ -180,7 +181,7 @@ async def test_answers_and_rows_are_those_of_the_task(
                 answers.append(await client.ready(request.count(SYNC) + request.count(b"Q\0\0")))
                 env.environment.coordinator.check_consistency()
         outcomes.append((answers, await contents(env)))
-        assert ran.count(True) == 102
+        assert ran.count(True) == 103
     (answers, rows), (answers_of_task, rows_of_task) = outcomes
     for request, ours, theirs in zip(REQUESTS, answers, answers_of_task, strict=True):
         assert ours == theirs, request
