@@ -12,6 +12,7 @@ or read by a maintained collection. Tables that rest advance together, so the wo
 grow with the number of idle tables.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -239,11 +240,13 @@ class ReadHolds:
 
     def _advance(self, wanted: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, Timestamp]:
         advanced: dict[GlobalId, Timestamp] = {}
+        held = sorted(hold.time for hold in self.of_all)
         for id, since in wanted.items():
             collection = self._awake[id]
             if since <= collection.since:
                 continue
-            since = min([since, *(hold.time for hold in self.on(id))])
+            first = bisect_left(held, collection.since)
+            since = min([since, *held[first : first + 1], *(h.time for h in collection.held)])
             if since > collection.since:
                 collection.since = advanced[id] = since
                 if len(advanced) == AT_ONCE:
