@@ -1,5 +1,9 @@
 """The types of expressions: of a scalar's values and of a relation's columns."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import local
+
 from foreshore.expr.ir import (
     And,
     AnySubquery,
@@ -45,8 +49,46 @@ def type_of(scalar: Scalar) -> SqlType:
             return scalar.type
 
 
+class _Known(local):
+    """The columns of relations, by their identities, while a thread keeps them."""
+
+    columns: dict[int, tuple[Relation, tuple[ColumnType, ...]]] | None = None
+
+
+_known = _Known()
+
+
+@contextmanager
+def keeping_columns() -> Iterator[None]:
+    """Keep what `columns_of` finds while the block runs, on this thread.
+
+    The rules of the optimizer ask for the columns of the same relations again and again.
+    """
+    if _known.columns is not None:
+        yield
+        return
+    _known.columns = {}
+    try:
+        yield
+    finally:
+        _known.columns = None
+
+
 def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
     """Return the types of the relation's columns. Nullability errs on the side of nullable."""
+    if isinstance(relation, Constant | Get | LocalGet):
+        return relation.columns
+    known = _known.columns
+    if known is None:
+        return _columns_of(relation)
+    found = known.get(id(relation))
+    if found is None:
+        # It stays alive for as long as its identity is a key.
+        found = known[id(relation)] = relation, _columns_of(relation)
+    return found[1]
+
+
+def _columns_of(relation: Relation) -> tuple[ColumnType, ...]:
     match relation:
         case Constant(columns=columns) | Get(columns=columns) | LocalGet(columns=columns):
             return columns

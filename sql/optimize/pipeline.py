@@ -15,6 +15,7 @@ does (see `pushdown`). It may remove an error: of an unused definition, or of ro
 removes first. No rule reads data, and the result is deterministic.
 """
 
+from foreshore.expr.columns import keeping_columns
 from foreshore.expr.ir import Call, Relation
 from foreshore.expr.lowered import check_lowered
 from foreshore.expr.share import allow_depth, share
@@ -41,14 +42,15 @@ def optimize(relation: Relation, fallible: Test = stays) -> Relation:
     rows = rows_of(relation)
     if rows is not None:
         return of_rows(rows, fallible)
-    for _ in range(MAX_ROUNDS):
-        before = relation
-        relation = fold(share(relation), fallible)
-        relation = push_predicates(relation, fallible)
-        relation = keep_first_rows(relation, fallible)
-        relation = drop_distinct(relation)
-        if relation == before:
-            break
-    relation = share(narrow(relation))
-    check_lowered(relation)
+    with keeping_columns():
+        for _ in range(MAX_ROUNDS):
+            before = relation
+            relation = fold(share(relation), fallible)
+            relation = push_predicates(relation, fallible)
+            relation = keep_first_rows(relation, fallible)
+            relation = drop_distinct(relation)
+            if relation == before:
+                break
+        relation = share(narrow(relation))
+        check_lowered(relation)
     return relation
