@@ -4,8 +4,9 @@ The master may be `workers:N`: a standalone one with N workers of a core, each w
 
 Each view of TPC-H is hydrated twice from the files in which tables are stored, by DuckDB and by
 Spark, and both have to put out the same rows. Shown are wall time, CPU (with that of the JVM and of
-Python workers), the bytes in files of the columns and row groups that statements need, and, as
-Spark's tasks have counted them, those read of files, and those and the time of shuffles and spills.
+Python workers), the bytes in files of the columns and row groups that statements need, what all
+processes of Spark have read, of files, pipes and each other, and, as its tasks have counted them,
+the bytes and the time of shuffles and spills. Tasks do not count what Parquet's reader reads.
 Spark starts before the first view; its start is shown by itself.
 """
 
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,19 @@ def cpu_of(pid: int) -> float:
     return total / TICKS
 
 
+def read_by(pid: int) -> int:
+    """Return the bytes that a process and all below it have read, those that have ended left out."""
+    total = 0
+    for each in tree_of(pid):
+        with suppress(OSError):
+            total += int(Path(f"/proc/{each}/io").read_text().split()[1])
+    return total
+
+
 @dataclass(frozen=True)
 class Tasks:
     """What the tasks of all jobs so far have done; sizes are in megabytes, times in seconds."""
 
-    read: float = 0  # of files
     written: float = 0  # to shuffles
     spilled: float = 0
     run: float = 0
@@ -79,8 +88,7 @@ class Tasks:
     def __str__(self) -> str:
         return (
             f"{self.stages} stages, {self.tasks} tasks of {self.run:.1f} s, {self.collecting:.1f} s"
-            f" of it for garbage; read {self.read:.1f} MB of files, {self.written:.1f} MB to"
-            f" shuffles, {self.spilled:.1f} MB spilled"
+            f" of it for garbage; {self.written:.1f} MB to shuffles, {self.spilled:.1f} MB spilled"
         )
 
 
@@ -93,7 +101,6 @@ def tasks_of(context: Any) -> Tasks:
     )  # fmt: skip
     found = [listed.apply(place) for place in range(listed.size())]
     return Tasks(
-        sum(each.inputBytes() for each in found) / 1e6,
         sum(each.shuffleWriteBytes() for each in found) / 1e6,
         sum(each.diskBytesSpilled() for each in found) / 1e6,
         sum(each.executorRunTime() for each in found) / 1e3,
@@ -169,12 +176,14 @@ def measured(
     """Run `work`, print what it took, and return its result."""
     before, wall, own, jvm = tasks_of(context), time.perf_counter(), time.process_time(), 0.0
     jvm -= sum(map(cpu_of, pids))
+    read = -sum(map(read_by, pids))
     result = work()
     wall, own = time.perf_counter() - wall, time.process_time() - own
     jvm += sum(map(cpu_of, pids))
+    read += sum(map(read_by, pids))
     print(
-        f"{name} by {mode}: {wall:.1f} s, {own:.1f} s CPU here, {jvm:.1f} of Spark;"
-        f" {result.num_rows} rows; load {os.getloadavg()[0]:.0f}",
+        f"{name} by {mode}: {wall:.1f} s, {own:.1f} s CPU here, {jvm:.1f} of Spark,"
+        f" which read {read / 1e6:.0f} MB; {result.num_rows} rows; load {os.getloadavg()[0]:.0f}",
         flush=True,
     )
     if mode == "spark":
