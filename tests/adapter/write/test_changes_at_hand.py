@@ -211,9 +211,9 @@ async def test_transactions_are_counted_once(env: TestEnvironment, ran: list[boo
         activity = env.environment.coordinator.activity
 
         async def counted(request: bytes) -> tuple[int, int]:
-            before = activity.commits, activity.rollbacks
+            before = activity.commits.total(), activity.rollbacks.total()
             await client.send(request)
-            return activity.commits - before[0], activity.rollbacks - before[1]
+            return activity.commits.total() - before[0], activity.rollbacks.total() - before[1]
 
         assert await counted(run("look", 1)) == (1, 0)
         assert await counted(run("insert", 50, 1)) == (1, 0)
