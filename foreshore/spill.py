@@ -17,6 +17,8 @@ from foreshore.errors import OutOfDisk, is_disk_full
 KEPT_BYTES = 32 << 20
 PIECE_BYTES = 8 << 20  # that are written at once, and mapped as one
 PIECE_ROWS = 1 << 16
+SPARED_BYTES = 64 << 20  # of a disk, for the log and what else is written
+SPARED_PART = 8  # of a smaller disk, one in so many bytes
 
 
 class MappedFile:
@@ -31,6 +33,7 @@ class MappedFile:
         """Write data, and return it as mapped from the file; raises OutOfDisk."""
         if not data.size:
             return data
+        self._leave_room(data.size)
         start = self._end + -self._end % mmap.ALLOCATIONGRANULARITY
         left, at = memoryview(data), start
         try:
@@ -45,6 +48,13 @@ class MappedFile:
         return pa.py_buffer(
             mmap.mmap(self._file.fileno(), data.size, access=mmap.ACCESS_READ, offset=start)
         )
+
+    def _leave_room(self, size: int) -> None:
+        """Raise OutOfDisk if too little would be left for what others write meanwhile."""
+        disk = os.fstatvfs(self._file.fileno())
+        spared = min(SPARED_BYTES, disk.f_blocks * disk.f_frsize // SPARED_PART)
+        if disk.f_bavail * disk.f_frsize - size < spared:
+            raise OutOfDisk("rows to a temporary file")
 
     def close(self) -> None:
         """Free the file once nothing of it is mapped."""

@@ -54,3 +54,14 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     rows.add(ROWS)
     with pytest.raises(OutOfDisk):
         rows.flush()
+
+
+def test_a_file_leaves_room_on_its_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = os.statvfs(tmp_path)
+    monkeypatch.setattr(spill, "SPARED_BYTES", disk.f_blocks * disk.f_frsize)
+    monkeypatch.setattr(spill, "SPARED_PART", 1)
+    monkeypatch.setattr(spill, "KEPT_BYTES", 0)
+    rows = Spill(tmp_path)
+    rows.add(ROWS)
+    with pytest.raises(OutOfDisk):
+        rows.flush()
