@@ -22,6 +22,7 @@ from foreshore.errors import (
 )
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
+from foreshore.source_spec import PROGRESS
 
 Target = Object | ColumnOf | ForeignKeyOf
 CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
@@ -171,7 +172,12 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
         ids = state.dependents.get(each.id, frozenset())
         items = sorted(map(state.item, ids), key=lambda item: item.oid)
         referring = [foreign_key_of(state, *pair) for pair in state.references_to(each.id)]
-        return [(key, False) for key in referring if key.table.id != each.id] + [
+        found: list[tuple[Object | ForeignKeyOf, bool]] = [
+            (key, False) for key in referring if key.table.id != each.id
+        ]
+        if each.feed and each.feed.reference == PROGRESS:  # without it a source does not go on
+            found.append((state.item(each.feed.source), False))
+        return found + [
             (item, each.id in (item.on, item.part_of, item.policy and item.policy.table))
             for item in items
         ]

@@ -101,6 +101,17 @@ async def test_sources_are_shown_and_dropped_with_their_parts(own_env: TestEnvir
     assert await env.query("a", STATUS) == "SELECT 0"
 
 
+async def test_a_source_is_not_without_its_progress(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("a", "CREATE SCHEMA apart", f"CREATE SOURCE t FROM {FAST}")
+    await env.ran("a", f"CREATE SOURCE s FROM {FAST} EXPOSE PROGRESS AS apart.s_progress")
+    for statement in ("DROP SOURCE apart.s_progress", "DROP SOURCE t_progress"):
+        assert (await env.query("a", statement)).startswith("ERROR 2BP01"), statement
+    await env.ran("a", "DROP SOURCE t_progress CASCADE", "DROP SCHEMA apart CASCADE")
+    assert await env.query("a", "SHOW SOURCES") == "SELECT 0"
+    assert await env.query("a", STATUS) == "SELECT 0"
+
+
 @pytest.mark.parametrize(
     ("statement", "error"),
     [
