@@ -23,7 +23,7 @@ from foreshore.adapter.read.keys.index_point import plan_index_point, plan_index
 from foreshore.adapter.read.keys.point import plan_point
 from foreshore.adapter.rights.roles import require_visible
 from foreshore.adapter.session.catalog_reader import SessionCatalog
-from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared, limits_of
+from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared, casts_of
 from foreshore.adapter.session.side_effects import calls_in
 from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.catalog import Planned
@@ -67,7 +67,7 @@ from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.sql.rewrite.values_template import template_of
-from foreshore.text import limit_length, parse_text
+from foreshore.text import parse_text
 from foreshore.types import Datum, RelationDesc, SqlType, type_of_oid
 
 if TYPE_CHECKING:
@@ -478,8 +478,6 @@ class SessionPlanner:
 
         The plan may be one that a client has prepared with the shape as its text.
         """
-        if 0 not in shape.oids:
-            return shape.values
         if not _are_certain(prepared, shape):
             return None
         zone = self._session.time_zone
@@ -490,8 +488,8 @@ class SessionPlanner:
                     shape.values, shape.oids, prepared.parameters, strict=True
                 )
             ]
-            for number, type in limits_of(prepared):  # an error also if no row changes
-                limit_length(str(values[number - 1]), type)
+            for cast in casts_of(prepared):  # an error also if no row changes
+                cast(values)
             return values
         except DatabaseError:
             return None

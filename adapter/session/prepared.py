@@ -25,13 +25,15 @@ from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.write.stage import RowRules
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.state import Part, State
-from foreshore.expr.ir import Call, Parameter
+from foreshore.expr.ir import And, Call, Literal, Or, Parameter
+from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import scalars_of
-from foreshore.expr.traversal import walk_relations, walk_scalars
+from foreshore.expr.traversal import operands_of, walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.plan import Plan, Update
+from foreshore.sql.plan import Insert, Plan, Update
+from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.sql.rewrite.values_template import Template
 from foreshore.types import RelationDesc, SqlType
 
@@ -95,8 +97,8 @@ class Prepared(Struct, eq=False):
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
     # The parts of its WITH that change rows, likewise.
     parts: "tuple[tuple[GlobalId, Prepared], ...]" = ()
-    # Its parameters that UPDATE assigns to columns of a declared length, found when needed.
-    limits: "tuple[tuple[int, SqlType], ...] | None" = None
+    # What its literals, as arguments, are cast to where rows are changed, found when needed.
+    casts: "tuple[Cell, ...] | None" = None
     planning_seconds: float = 0.0  # of CPU of the thread
     within: GlobalId | None = None  # of such a SELECT: which one of its text it is
     origin: Origin | None = None  # of one that is kept by its name
@@ -107,21 +109,44 @@ class Prepared(Struct, eq=False):
         return self.syntax is None
 
 
-def limits_of(prepared: Prepared) -> tuple[tuple[int, SqlType], ...]:
-    """Return the numbers of parameters that become values of a declared length in an UPDATE."""
-    if prepared.limits is None:
-        found = []
-        if isinstance(prepared.plan, Update):
-            relations = walk_relations(prepared.plan.selection)
-            scalars = (each for relation in relations for each in scalars_of(relation))
-            for node in (node for scalar in scalars for node in walk_scalars(scalar)):
-                match node:
-                    case Call(args=(Parameter(number=number),), type=type) if (
-                        type.name in ("varchar", "bpchar") and type.length is not None
-                    ):
-                        found.append((number, type))
-        prepared.limits = tuple(found)
-    return prepared.limits
+def casts_of(prepared: Prepared) -> tuple[Cell, ...]:
+    """Return functions of the arguments for calls over them alone, in what a change assigns.
+
+    Such a call, say a cast to int2, fails the statement also if no row changes: it raises
+    DataError.
+    """
+    if prepared.casts is None:
+        calls = list(dict.fromkeys(_calls_over_arguments(prepared.plan)))
+        givens = Givens.of(calls)
+        prepared.casts = tuple([compiled(givens.placed(call)) for call in calls])
+    return prepared.casts
+
+
+def _calls_over_arguments(plan: Plan | None) -> Iterator[Call]:
+    """Yield the calls whose leaves are parameters and literals, outer ones only."""
+    match plan:
+        case Update(selection=relation):
+            pass
+        case Insert(on_conflict=conflict) if conflict is not None and conflict.update is not None:
+            relation = conflict.update
+        case _:
+            return
+    stack = [each for node in walk_relations(relation) for each in scalars_of(node)]
+    while stack:
+        match stack.pop():
+            case Call() as call if _is_over_arguments(call):
+                yield call
+            case Call(args=args) | And(args=args) | Or(args=args):
+                stack += args
+            case _:  # a branch of CASE need not be evaluated
+                pass
+
+
+def _is_over_arguments(call: Call) -> bool:
+    leaves = [each for each in walk_scalars(call) if not operands_of(each)]
+    return all(isinstance(each, Parameter | Literal) for each in leaves) and any(
+        isinstance(each, Parameter) for each in leaves
+    )
 
 
 NO_STATEMENT = Prepared("", None)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal as OneOf
 
 from foreshore.errors import (
+    DataError,
     DuplicateColumn,
     FeatureNotSupported,
     GeneratedAlways,
@@ -13,6 +14,7 @@ from foreshore.errors import (
     WrongObjectType,
     append_only_error,
 )
+from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -181,9 +183,20 @@ def assigned_columns(
             name = item.desc.names[position]
             if position in given:
                 raise SyntaxError_(f'multiple assignments to same column "{name}"')
-            given[position] = assign(planning, scalar, item.desc.columns[position].type, name, at)
+            value = assign(planning, scalar, item.desc.columns[position].type, name, at)
+            given[position] = _computed(value)
     planning.needs.change(item, "UPDATE", given)
     return given
+
+
+def _computed(value: Scalar) -> Scalar:
+    """Return a constant computed; raises DataError if it fails, which no row need show."""
+    if not isinstance(value, Call) or not is_constant(value):
+        return value
+    found = constant(value)
+    if isinstance(found, str):
+        raise DataError.parse(found)
+    return found
 
 
 def _columns_of_row(binder: ExpressionBinder, row: ast.Subquery, count: int) -> list[Scalar]:

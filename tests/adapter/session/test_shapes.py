@@ -207,3 +207,22 @@ async def test_too_long_constant_fails_an_update_of_no_row(own_env: TestEnvironm
             assert (await own_env.query("a", text)).startswith("ERROR 22001"), text
         blanks = f"UPDATE short SET v = 'abc  ', c = 'x' WHERE k = {number}"
         assert await own_env.query("a", blanks) == "UPDATE 0"
+
+
+@pytest.mark.parametrize(
+    ("type", "fits", "wrong"),
+    [("int2", "4", "40000"), ("numeric(4, 2)", "4.5", "4000.5"), ("int", "5", "3000000000::int8")],
+)
+async def test_number_out_of_range_fails_a_change_of_no_row(
+    own_env: TestEnvironment, type: str, fits: str, wrong: str
+) -> None:
+    await own_env.ran("a", f"CREATE TABLE narrow (k int PRIMARY KEY, v {type})")
+    insert = "INSERT INTO narrow VALUES ({0}, 1) ON CONFLICT (k) DO UPDATE SET v = {1}"
+    for number in range(4):
+        fitting = f"{fits}::int8" if "::" in wrong else fits
+        update = "UPDATE narrow SET v = {1} WHERE k = {0}"
+        assert await own_env.query("a", update.format(number, fitting)) == "UPDATE 0"
+        for text in (update, insert):
+            answer = await own_env.query("a", text.format(number, wrong))
+            assert answer.startswith("ERROR 22003"), (text, number)
+        assert await own_env.query("a", insert.format(number + 100, fitting)) == "INSERT 0 1"
