@@ -82,8 +82,7 @@ class ShardReader:
     def count_updates(self, id: GlobalId) -> int:
         """Return how many updates the shard has: at least its rows."""
         shard = self._shard(id)
-        tail: int = sum(part.updates.num_rows for part in shard.tail)
-        return tail + sum(batch.rows for batch in shard.batches)
+        return shard.count_tail() + sum(batch.rows for batch in shard.batches)
 
     def _shard(self, id: GlobalId) -> Shard:
         shard = self._shards.get(id)

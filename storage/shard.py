@@ -13,6 +13,7 @@ that has nothing in flight, and costs time only for shards that have listens.
 from collections import deque
 from dataclasses import dataclass, replace
 from math import inf
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,6 +88,7 @@ class Shard:
         self.dropping = False
         self._tail: list[TailPart] = []
         self._few: list[FewUpdates] = []  # after the tail, of one segment
+        self._putting_few = Lock()  # threads that plan ask for the tail's size
         self._few_segment = 0
         self._few_rows = 0
         self.listens: list[Listen] = []
@@ -206,9 +208,10 @@ class Shard:
         if isinstance(updates, FewUpdates):
             if segment != self._few_segment or self._few_rows >= FEW_TOGETHER:
                 self._put_few()
-            self._few.append(updates)
-            self._few_segment = segment
-            self._few_rows += updates.num_rows
+            with self._putting_few:
+                self._few.append(updates)
+                self._few_segment = segment
+                self._few_rows += updates.num_rows
         elif updates.num_rows:
             self.tail.append(TailPart(segment, upper, updates))
 
@@ -225,11 +228,16 @@ class Shard:
         self._tail = parts
 
     def _put_few(self) -> None:
-        """Put updates that came as tuples into the tail."""
-        if self._few:
-            part = TailPart(self._few_segment, self._few[-1].time + 1, together(self._few))
-            self._tail.append(part)
-            self._few, self._few_rows = [], 0
+        """Put updates that came as tuples into the tail, once if several threads do."""
+        with self._putting_few:
+            if self._few:
+                part = TailPart(self._few_segment, self._few[-1].time + 1, together(self._few))
+                self._tail.append(part)
+                self._few, self._few_rows = [], 0
+
+    def count_tail(self) -> int:
+        """Return how many updates the tail has, about so many while it changes."""
+        return self._few_rows + sum(part.updates.num_rows for part in tuple(self._tail))
 
     def coalesce_tail(self) -> None:
         """Merge small tables of the tail, so that reading it costs in proportion to its rows."""
