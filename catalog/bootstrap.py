@@ -11,6 +11,7 @@ from foreshore.privileges import open_to_all
 
 FIRST_ROLE = "foreshore"
 FIRST_DATABASE = "foreshore"
+TOOLS_DATABASE, TOOLS_DATABASE_OID = "postgres", 5  # as in PostgreSQL
 FIRST_CLUSTER = "quickstart"
 FIRST_SIZE = "embedded"
 FIRST_SCHEMA, FIRST_CLUSTER_ID = "n1", "c1"
@@ -18,9 +19,10 @@ FIRST_ROLE_ID = "o1"
 
 
 def first_state() -> State:
-    """Return a state with the first role, its database with schema `public`, and a cluster.
+    """Return a state with the first role, its databases with schema `public`, and a cluster.
 
-    Everybody may use the cluster; other clusters have to be granted.
+    Everybody may use the cluster; other clusters have to be granted. Tools that create or list
+    databases connect to `postgres`.
     """
     transaction = Transaction(empty())
     role = transaction.create_role(
@@ -35,6 +37,7 @@ def first_state() -> State:
     transaction.create_cluster(
         FIRST_CLUSTER, role.id, FIRST_SIZE, {}, [("r1", FIRST_SIZE)], managed=True
     )
+    transaction.create_database(TOOLS_DATABASE, role.id, TOOLS_DATABASE_OID)
     opened = {
         id: opened_to_all(transaction.state.objects[id]) for id in (FIRST_SCHEMA, FIRST_CLUSTER_ID)
     }

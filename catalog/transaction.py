@@ -118,11 +118,12 @@ class Transaction:
             raise DuplicateObject(f'role "{name}" already exists')
         return self.put(Role(f"o{self.allot('o')}", self.allot("oid"), name, **attributes))
 
-    def create_database(self, name: str, owner: str) -> Database:
+    def create_database(self, name: str, owner: str, oid: int | None = None) -> Database:
         """Create database `name` with its schema `public`, which all may use."""
         if self.state.database(name) is not None:
             raise DuplicateDatabase(f'database "{name}" already exists')
-        database = self.put(Database(f"d{self.allot('d')}", self.allot("oid"), name, owner))
+        oid = oid or self.allot("oid")
+        database = self.put(Database(f"d{self.allot('d')}", oid, name, owner))
         self.put(database.public_schema(f"n{self.allot('n')}", PUBLIC_OID))
         return database
 

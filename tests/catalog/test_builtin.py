@@ -50,7 +50,7 @@ def test_a_new_catalog_has_its_first_database_schema_and_cluster() -> None:
             builtins_by_name()["pg_catalog", relation].table(snapshot())[column].to_pylist()
         )
 
-    assert names("pg_database", "datname") == ["foreshore"]
+    assert names("pg_database", "datname") == ["foreshore", "postgres"]
     assert {"public", "pg_catalog", "information_schema"} <= set(names("pg_namespace", "nspname"))
     clusters = builtins_by_name()["mz_catalog", "mz_clusters"].table(snapshot())
     assert clusters["name"].to_pylist() == ["quickstart"]
