@@ -99,6 +99,7 @@ class Wire(asyncio.Protocol):
         self._disconnect()
         if self._drained is not None and not self._drained.done():
             self._drained.set_exception(Disconnected())
+            self._drained.exception()  # it counts as seen: perhaps nothing waits for it
 
     def pause_writing(self) -> None:
         """Make `relieve` wait: the client reads more slowly than the server writes."""

@@ -1,6 +1,7 @@
 """The lease: the server sends answers only soon after a check that it owns the data."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -167,5 +168,22 @@ def test_wire_whose_lease_has_ended_sends_only_the_reason(fault: Exception) -> N
             wire.close(b"why")
             assert transport.sent == b"why"
             assert transport.closed
+
+    with_data(scenario)
+
+
+def test_lost_connection_that_nobody_waits_to_write_to_is_no_fault() -> None:
+    async def scenario(data: Data) -> None:
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        lease = data.lease()
+        await lease.renew()
+        wire, _ = wired(lease)
+        wire.pause_writing()
+        wire.connection_lost(ConnectionResetError())
+        await asyncio.sleep(0)
+        del wire
+        gc.collect()
+        assert not faults
 
     with_data(scenario)
