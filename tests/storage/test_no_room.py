@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,8 +27,9 @@ from tests.storage.harness import U1, U2, Update, abandon, open_at, put, reader,
 class Disk:
     """The operating system's functions for log segments, with a limited disk.
 
-    There is `room` for so many bytes, None for no limit. It counts `refused` calls; the next sync
-    fails with `sync_fails`.
+    There is `room` for so many bytes, None for no limit; none either after a refusal if it
+    `refuses_once`. It counts `refused` calls; the next sync fails with `sync_fails`. `before_write` may
+    wait.
     """
 
     def __init__(self) -> None:
@@ -35,12 +37,15 @@ class Disk:
         self.files = True
         self.refused = 0
         self.sync_fails: int | None = None
+        self.before_write: Callable[[], object] = lambda: None
+        self.refuses_once = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
 
     def write(self, descriptor: int, data: Any) -> int:
         """Write as much as there is room for."""
+        self.before_write()
         if self.room is None:
             return os.write(descriptor, data)
         if not self.room:
@@ -64,6 +69,8 @@ class Disk:
 
     def _refuse(self, code: int) -> NoReturn:
         self.refused += 1
+        if self.refuses_once:
+            self.room = None
         raise OSError(code, os.strerror(code))
 
 
@@ -142,6 +149,35 @@ def test_appends_after_refused_one_are_refused(tmp_path: Path, disk: Disk) -> No
         await put(controller, asked[1])
         assert await times(controller, 2) == [0, 1]
         await controller.close()
+
+    run(main)
+
+
+def test_appends_while_a_refused_record_is_in_flight_are_refused(
+    tmp_path: Path, disk: Disk
+) -> None:
+    """They were asked for on top of it, so they must not get into the log without it."""
+
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, SCHEMA)
+        await put(controller, write(U1, 0, 1, at(0)))
+        may_write = threading.Event()
+        disk.before_write = may_write.wait
+        disk.room, disk.refuses_once = 10, True  # there is room for the second record
+        asked = [write(U1, 1, 2, at(1)), write(U1, 2, 3, at(2))]
+        appends = [asyncio.create_task(controller.append([each], lambda: None)) for each in asked]
+        await until(lambda: controller._wal._in_flight is not None)
+        for _ in range(5):  # turns of the loop in which another record could begin
+            await asyncio.sleep(0)
+        may_write.set()
+        outcomes = await asyncio.gather(*appends, return_exceptions=True)
+        assert all(isinstance(outcome, DiskFull) for outcome in outcomes), outcomes
+        await put(controller, asked[0])
+        await abandon(controller)
+        again = await open_at(tmp_path)
+        assert await times(again, 2) == [0, 1]
+        await again.close()
 
     run(main)
 
