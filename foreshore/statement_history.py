@@ -1,7 +1,7 @@
 """The statements that have ended lately, in memory: what ran, for whom, how long, with what result.
 
-The newest are kept, `MOST` of them, since the start. Texts are kept as their session knows them and
-cut to what is shown; whoever shows them hides secrets (`redaction.py`).
+The newest are kept, `MOST` of them, since the start. Texts and messages of errors are kept as their
+session knows them and cut to what is shown; whoever shows them hides secrets (`redaction.py`).
 """
 
 from collections import deque
@@ -74,8 +74,9 @@ class StatementHistory:
         self._number += 1
         if len(text) > MOST_SHOWN:
             text = text[:MOST_SHOWN]
-        # The error itself would keep the frames that it went through.
-        state, message = (None, None) if error is None else (error.sqlstate, error.message)
+        # The error itself would keep the frames that it went through; it may quote a long value.
+        state = None if error is None else error.sqlstate
+        message = None if error is None else error.message[:MOST_SHOWN]
         self.entries.append(
             EndedStatement(self._number, who, kept, text, began, ended, result, state, message)
         )

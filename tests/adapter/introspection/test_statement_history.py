@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter.client import Completed
-from foreshore.redaction import without_literals
+from foreshore.errors import DatabaseError
+from foreshore.redaction import MOST_SHOWN, without_literals
 from foreshore.statement_history import MOST, StatementHistory, Who
 from tests.adapter.harness import TestEnvironment, in_environment
 
@@ -79,6 +80,8 @@ def test_history_is_bounded_and_sampled() -> None:
         history.add(who, "1", str(number), 0, 1)
     assert len(history.entries) == MOST
     assert history.entries[-1].text == str(MOST + 6)
+    history.add(who, "1", "x" * 100_000, 0, 1, error=DatabaseError("y" * 100_000))
+    assert len(history.entries[-1].text) == len(history.entries[-1].message or "") == MOST_SHOWN
     sampled = StatementHistory()
     for _ in range(2000):
         sampled.add(who, "0.1", "", 0, 1)
