@@ -253,7 +253,8 @@ class _Reader:
                 return end
             self.bad()
         digits, point, fraction = value.partition(".")
-        if point and not self.has_date and self.year is None and len(fraction) == 3:
+        is_first = not self.has_date and self.year is None
+        if point and is_first and len(digits) >= 3 and len(fraction) == 3:
             self.set_day_of_year(int(digits), int(fraction))
         elif point:
             self.bad()
@@ -288,10 +289,10 @@ class _Reader:
             self.bad()
 
     def set_day_of_year(self, year: int, day_of_year: int) -> None:
-        _, month, day = calendar.civil_from_days(days_from_civil(year, 1, day_of_year))
-        if day_of_year < 1:
-            self.overflow()
-        self.year, self.month, self.day = year, month, day
+        if not 1 <= day_of_year <= 366:
+            self.bad()
+        days = days_from_civil(year, 1, day_of_year)  # of the next year, if this one has only 365
+        self.year, self.month, self.day = calendar.civil_from_days(days)
 
     def read_date_number(self, digits: str) -> None:
         """Use the number for the missing part of the date: year first if long, else MDY."""

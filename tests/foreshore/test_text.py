@@ -158,3 +158,16 @@ def test_unsigned_integers_of_any_length_are_read(name: str) -> None:
         with pytest.raises(InvalidTextRepresentation) as raised:
             parse_text(digits, SqlType(name))
         assert raised.value.sqlstate == "22003"
+
+
+def test_days_of_a_year_are_read() -> None:
+    for text, date in [
+        ("2020.366", "2020-12-31"),
+        ("2019.366", "2020-01-01"),
+        ("2019-366", "2020-01-01"),
+        ("012.001", "0012-01-01"),
+    ]:
+        assert format_text(parse_text(text, DATE), DATE) == date
+    for text in ("2019.367", "2020-367", "2020.000", "99.001", "12.345"):
+        with pytest.raises(DatabaseError, match="invalid input syntax"):
+            parse_text(text, DATE)
