@@ -231,6 +231,7 @@ class SqliteConsensus:
 
     async def _change(self) -> None:
         """Make the changes that are asked for, until there are none."""
+        asked: list[_Asked] = []
         try:
             while self._asked:
                 asked, self._asked = self._asked, []
@@ -242,6 +243,13 @@ class SqliteConsensus:
                         each.done.set_exception(outcome)
                     else:
                         each.done.set_result(outcome)
+        except BaseException as error:  # say, it is closed: nobody is left waiting
+            left, self._asked = [*asked, *self._asked], []
+            for each in left:
+                if not each.done.done():
+                    each.done.set_exception(Indeterminate(f"consensus failed: {error}"))
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._changing = None
 

@@ -74,6 +74,17 @@ async def closing(consensus: Consensus) -> AsyncIterator[Consensus]:
         await consensus.close()
 
 
+def test_change_after_the_end_fails(tmp_path: Path) -> None:
+    async def main() -> None:
+        consensus = SqliteConsensus(tmp_path / "consensus.sqlite")
+        await consensus.close()
+        async with asyncio.timeout(20):
+            with pytest.raises(Indeterminate):
+                await consensus.compare_and_set("k", None, b"a")
+
+    asyncio.run(main())
+
+
 def test_head_is_last_committed_version(run: Run) -> None:
     async def test(consensus: Consensus) -> None:
         assert await consensus.head("k") is None
