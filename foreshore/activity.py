@@ -48,10 +48,11 @@ class Activity:
     def uncount(self, changes: list[Change]) -> None:
         """Take back changes that are going to run again, and empty the list."""
         for id, deleted, inserted in changes:
-            found, updated = self.tables[id], min(deleted, inserted)
-            found.updated -= updated
-            found.deleted -= deleted - updated
-            found.inserted -= inserted - updated
+            found, updated = self.tables.get(id), min(deleted, inserted)
+            if found is not None:  # else the table was dropped, or has another shard
+                found.updated -= updated
+                found.deleted -= deleted - updated
+                found.inserted -= inserted - updated
         changes.clear()
 
     def committed(self, id: GlobalId, added: int) -> None:

@@ -140,6 +140,13 @@ class TupleSource:
         self._taken = not self._rows
         return batch_of_rows(rows, self._columns)
 
+    def check(self, limits: ResultLimits) -> None:
+        """Raise ResultTooLarge if all rows, of which none was taken, are more than `limits`."""
+        if limits != NO_LIMITS:
+            size = batch_of_rows(self._rows, self._columns).nbytes
+            if (error := limits.check(size, len(self._rows))) is not None:
+                raise error
+
     def close(self) -> None:
         """Let go of the rows."""
         self._taken, self._rows = True, ()
@@ -180,7 +187,7 @@ UNCOUNTED = ("SHOW", "EXPLAIN")  # verbs of tags without a number of rows
 
 def check_returned(outcome: Outcome, limits: ResultLimits) -> None:
     """Raise ResultTooLarge if a change returns too many rows, so that it is not committed."""
-    if isinstance(outcome, Selected) and isinstance(outcome.source, BatchSource):
+    if isinstance(outcome, Selected) and isinstance(outcome.source, BatchSource | TupleSource):
         outcome.source.check(limits)
 
 
