@@ -43,7 +43,7 @@ from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.connections import alter_connection, create_connection
-from foreshore.adapter.sources.create import create_source
+from foreshore.adapter.sources.create import create_fed_table, create_source
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.transaction import notifications
@@ -104,6 +104,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateSecret: secrets.create_secret,
     plans.AlterSecret: secrets.alter_secret,
     plans.CreateSource: create_source,
+    plans.CreateFedTable: create_fed_table,
     plans.CreateConnection: create_connection,
     plans.AlterConnection: alter_connection,
     plans.CreateSequence: create.create_sequence,

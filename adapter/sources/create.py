@@ -36,16 +36,19 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
         feed=Feed(id, OWN_ROWS, plan.spec),
     )
     for each in plan.parts:
-        is_taken(context, each.name, if_not_exists=False)
         text = fed_table_text(dotted(each.name.parts), dotted(plan.name.parts), each.reference)
         desc = output_desc(plan.spec, each.reference)
-        part = CreateFedTable(each.name, id, each.reference, desc, text)
-        feed = Feed(id, each.reference)
-        add_item(
-            context, part, schema_of(context, each.name), each.name.item, (id,),
-            feed=feed, part_of=id,
-        )  # fmt: skip
+        create_fed_table(context, CreateFedTable(each.name, id, each.reference, desc, text))
     return Completed("CREATE SOURCE")
+
+
+def create_fed_table(context: StatementContext, plan: CreateFedTable) -> Completed:
+    """Create a relation that a source writes, a part of it."""
+    is_taken(context, plan.name, if_not_exists=False)
+    schema, feed = schema_of(context, plan.name), Feed(plan.source, plan.reference)
+    item, inputs = plan.name.item, (plan.source,)
+    add_item(context, plan, schema, item, inputs, feed=feed, part_of=plan.source)
+    return Completed("CREATE SUBSOURCE")
 
 
 def source_text(state: State, item: Item) -> str:

@@ -152,8 +152,10 @@ def test_domain_survives_a_restart_and_renames(tmp_path: Path) -> None:
             assert 'domain positive violates check constraint "pos_check"' in refused
             shown = await env.query("s", "SHOW CREATE TABLE t")
             assert "p foreshore.r.positive" in shown, shown
-            listed = await env.query("s", "SELECT conname FROM pg_constraint WHERE contype = 'c'")
-            assert listed == "t_p_check\nSELECT 1"
+            listed = await env.query(
+                "s", "SELECT conname FROM pg_constraint WHERE contype = 'c' ORDER BY 1"
+            )
+            assert listed == "pos_check\nt_p_check\nSELECT 2"
             await env.close()
             env = TestEnvironment(tmp_path)
             await env.open()
