@@ -237,7 +237,8 @@ class Shard:
 
     def count_tail(self) -> int:
         """Return how many updates the tail has, about so many while it changes."""
-        return self._few_rows + sum(part.updates.num_rows for part in tuple(self._tail))
+        rows: int = sum(part.updates.num_rows for part in tuple(self._tail))
+        return self._few_rows + rows
 
     def coalesce_tail(self) -> None:
         """Merge small tables of the tail, so that reading it costs in proportion to its rows."""

@@ -6,7 +6,7 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from foreshore.few_updates import FewUpdates, few_updates
+from foreshore.few_updates import FewUpdates, few_updates, together
 from foreshore.ids import GlobalId
 from foreshore.storage import shard as shard_module
 from foreshore.storage.shard import Shard
@@ -26,11 +26,10 @@ def test_rows_are_put_into_columns_once(monkeypatch: pytest.MonkeyPatch, asked: 
     shard = Shard(GlobalId("u1"), SCHEMA)
     shard.add(1, 6, one_row(0))
     others: list[Thread] = []
-    put = shard_module.together
 
     def interrupted(few: Sequence[FewUpdates]) -> pa.Table:
         """Make columns, while another thread has half a second to do something else."""
-        made = put(few)
+        made = together(few)
         if not others:
             work = {
                 "the tail": lambda: shard.tail,
