@@ -8,6 +8,8 @@ a secret gets a value, which may be any expression, all from the next constant o
 
 import re
 
+from foreshore.connection_spec import RULES
+
 HIDDEN = "'...'"
 MOST_SHOWN = 1024  # characters, as by default of track_activity_query_size
 
@@ -18,8 +20,13 @@ _STRING = r"""(?:
   | (?:[uU]&|[nNbB])?'(?:[^']++|'')*+(?:'|\Z)
   | \$(?P<tag>\w*+)\$.*?(?:\$(?P=tag)\$|\Z)
 )"""
+# The options of connections, among them `password`, that have to be secrets.
+_HIDDEN_OPTIONS = sorted(
+    {name for rules in RULES.values() for name, rule in rules.items() if rule.secret == "must"}
+)
+_WORDS = "|".join(_BETWEEN.join(name.split()) for name in _HIDDEN_OPTIONS)
 _PASSWORD = re.compile(
-    rf"(?P<word>\bpassword\b{_BETWEEN}=?+{_BETWEEN}){_STRING}(?:\s*+'(?:[^']++|'')*+(?:'|\Z))*+",
+    rf"(?P<word>\b(?:{_WORDS})\b{_BETWEEN}=?+{_BETWEEN}){_STRING}(?:\s*+'(?:[^']++|'')*+(?:'|\Z))*+",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 # Strings and numbers; what else has digits or quotes is `kept`, but for comments.

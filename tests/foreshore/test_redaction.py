@@ -20,6 +20,8 @@ from foreshore.redaction import MOST_SHOWN, redacted
         ("SELECT 1; ALTER ROLE a PASSWORD 'secret'", "SELECT 1; ALTER ROLE a PASSWORD '...'"),
         ("ALTER ROLE a PASSWORD NULL", "ALTER ROLE a PASSWORD NULL"),
         ("CREATE SECRET a AS 'secret'", "CREATE SECRET a AS '...'"),
+        ("(SECRET Access KEY = 'secret', REGION 'x')", "(SECRET Access KEY = '...', REGION 'x')"),
+        ("(BROKER 'b', SSL KEY 'secret')", "(BROKER 'b', SSL KEY '...')"),
         ("alter /* */ secret a as E'secret' || 'b'", "alter /* */ secret a as '...'"),
         ("CREATE SECRET a AS decode($t$secret$t$", "CREATE SECRET a AS decode('...'"),
         ("CREATE SECRET a AS 'secret", "CREATE SECRET a AS '...'"),
