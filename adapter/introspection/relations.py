@@ -4,10 +4,12 @@ Relations that depend on the catalog alone are kept until it changes. The others
 (`live_relations.py`) are computed for each query.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.adapter.ddl.definitions import definition_text
 from foreshore.adapter.introspection.live_relations import LIVE, frontiers
 from foreshore.adapter.session.catalog_reader import SessionCatalog
@@ -38,6 +40,8 @@ _MOVING = LIVE.keys() | frozenset(
     " mz_recent_storage_usage pg_sequences pg_shown_settings"
     " pg_stat_user_tables pg_stat_all_tables pg_stat_database".split()
 )
+# Relations with many rows, each of which takes long: they are made on a thread.
+_LONG = frozenset(("mz_recent_activity_log",))
 # Relations that depend on the search path, as does the information schema: it shows temporary
 # objects only to their session, whose temporary schema is in the path.
 _BY_PATH = frozenset(("pg_attrdef", "pg_object_definitions", "pg_relation_visibility"))
@@ -70,6 +74,12 @@ def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
         return answers.rows(state, origin, builtin, lambda: snapshot_of(context))
     snapshot = snapshot_of(context)
     return answers.made(snapshot.state, origin, builtin, lambda: snapshot)
+
+
+async def long_rows(context: StatementContext, ids: Iterable[GlobalId]) -> dict[GlobalId, pa.Table]:
+    """Return the rows of those builtin relations of `ids` whose rows would hold up others."""
+    found = [BUILTINS[id] for id in ids if id in BUILTINS and BUILTINS[id].name in _LONG]
+    return {each.id: await blocking.run(None, each.table, snapshot_of(context)) for each in found}
 
 
 def question_of(context: StatementContext, block: Block) -> Question | None:

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.introspection.relations import builtin_rows, question_of
+from foreshore.adapter.introspection.relations import builtin_rows, long_rows, question_of
 from foreshore.adapter.read.bind import BoundPeek, Given
 from foreshore.adapter.read.result import finished
 from foreshore.adapter.read.small import small_over
@@ -88,6 +88,7 @@ async def _evaluate(
     for id in stored:
         await coordinator.wait_readable(id, time)
     await coordinator.compute.maintained.check_errors(stored, time)
+    given = {**await long_rows(context, block.sources()), **bound.given}
     inputs: dict[GlobalId, Input] = {}
     snapshots: list[Snapshot] = []
     cancellation, memory = Cancellation(), memory_limit(context.variables)
@@ -114,7 +115,7 @@ async def _evaluate(
 
     try:
         for id in block.sources() | bound.given.keys():
-            inputs[id] = _input(context, bound, id, snapshots)
+            inputs[id] = _input(context, bound, given, id, snapshots)
         return await in_slices(coordinator.executor, steps())
     except BaseException:
         cancellation.cancel()
@@ -154,14 +155,18 @@ def grows_long_values(relations: Sequence[Relation], given: Given) -> bool:
 
 
 def _input(
-    context: StatementContext, bound: BoundPeek, id: GlobalId, snapshots: list[Snapshot]
+    context: StatementContext,
+    bound: BoundPeek,
+    given: Given,
+    id: GlobalId,
+    snapshots: list[Snapshot],
 ) -> Input:
     """Return the rows of a collection; its snapshot, which has files besides, is added.
 
     Raises TableAltered if it does not exist any more.
     """
-    if id in bound.given or id in BUILTINS:
-        rows = bound.given[id] if id in bound.given else builtin_rows(context, BUILTINS[id])
+    if id in given or id in BUILTINS:
+        rows = given[id] if id in given else builtin_rows(context, BUILTINS[id])
         return Input(rows.schema, (), (insertions_at(rows, 0),))
     coordinator, transaction = context.coordinator, context.transaction
     parts = [part.rows.table for part in transaction.rows(id)] if bound.own else []

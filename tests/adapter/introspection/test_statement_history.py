@@ -1,10 +1,12 @@
 """mz_internal.mz_recent_activity_log shows the statements that have ended, to whom it may."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.introspection import statement_history
 from foreshore.errors import DatabaseError
 from foreshore.redaction import MOST_SHOWN, without_literals
 from foreshore.statement_history import MOST, StatementHistory, Who
@@ -72,6 +74,22 @@ async def test_prepared_statement_is_kept_once_with_its_error(own_env: TestEnvir
         await session.sync()
     query = f"SELECT count(*), max(command_tag) FROM {LOG} WHERE sql LIKE 'INSERT%'"
     assert (await own_env.query("b", query)).splitlines()[0] == "2|INSERT 0 1"
+
+
+async def test_texts_are_searched_for_secrets_on_a_thread(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = set()
+
+    def redacted(text: str) -> str:
+        threads.add(threading.get_ident())
+        return text
+
+    monkeypatch.setattr(statement_history, "redacted", redacted)
+    await own_env.ran("a", "CREATE TABLE t (id int)", f"SELECT count(*) FROM {LOG}")
+    await own_env.ran("a", f"SELECT sql FROM {LOG} JOIN t ON t.id = connection_id")
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 def test_history_is_bounded_and_sampled() -> None:
