@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -163,7 +164,7 @@ def test_appends_while_a_refused_record_is_in_flight_are_refused(
         await controller.create(U1, SCHEMA)
         await put(controller, write(U1, 0, 1, at(0)))
         may_write = threading.Event()
-        disk.before_write = may_write.wait
+        disk.before_write = partial(may_write.wait, 20)
         disk.room, disk.refuses_once = 10, True  # there is room for the second record
         asked = [write(U1, 1, 2, at(1)), write(U1, 2, 3, at(2))]
         appends = [asyncio.create_task(controller.append([each], lambda: None)) for each in asked]
