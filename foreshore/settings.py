@@ -15,6 +15,7 @@ from foreshore.client_encodings import encoding_named
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.postgres_settings import PostgresSetting, postgres_settings
 from foreshore.sizes import bytes_of, shown
+from foreshore.text import truncate_name
 
 SERVER_VERSION = "15.0"
 SERVER_VERSION_NUM = "150000"
@@ -77,6 +78,11 @@ class Choice:
 def choice(*values: str) -> Kind:
     """Take one of `values`."""
     return Choice(values)
+
+
+def ascii_name(name: str, value: str) -> str:
+    """Take up to 63 bytes, with `?` for each that is no printable ASCII, as PostgreSQL does."""
+    return "".join([chr(b) if 32 <= b <= 126 else "?" for b in truncate_name(value).encode()])
 
 
 def byte_size(name: str, value: str) -> str:
@@ -264,7 +270,7 @@ class Variable:
 
 NO_EFFECT = "Has no effect; it tunes PostgreSQL."
 _ALL = (
-    Variable("application_name", text, "", "Sets the application name.", report=True),
+    Variable("application_name", ascii_name, "", "Sets the application name.", report=True),
     Variable(
         "audit_retention",
         retention,

@@ -116,3 +116,10 @@ def test_first_transaction_begins_with_the_defaults_of_the_client() -> None:
     variables.set_default("default_transaction_isolation", "serializable")
     assert variables.show("transaction_read_only") == "on"
     assert variables.show("transaction_isolation") == "serializable"
+
+
+def test_application_name_is_short_ascii() -> None:
+    variables = Variables({"application_name": "m" * 70})
+    assert variables["application_name"] == "m" * 63
+    variables.set("application_name", ("zur\u00fcck\n" + "n" * 100_000,))
+    assert variables["application_name"] == "zur??ck?" + "n" * 55
