@@ -28,6 +28,7 @@ class Domain:
     not_null: bool = False
     checks: tuple[DomainCheck, ...] = ()
     default: Scalar | None = None
+    default_text: str | None = None  # as it is shown
 
     @property
     def name(self) -> str:

@@ -109,6 +109,8 @@ def _own_columns(item: Item, domain: Domain | None, structure: SqlType | None) -
         "typbasetype": oid_of(domain.base),
         "typtypmod": typmod_of(domain.base),
         "typnotnull": domain.not_null,
+        "typdefaultbin": domain.default_text,
+        "typdefault": domain.default_text,
         "typstorage": "p" if info.length > 0 else "x",
     }
 

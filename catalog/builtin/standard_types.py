@@ -88,6 +88,7 @@ def _domain_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         yield {
             **_domain_names(snapshot, item),
             **unconstrained(snapshot, domain.base),
+            "domain_default": domain.default_text,
             "dtd_identifier": "1",
         }
 

@@ -2,7 +2,7 @@
 
 from foreshore.domain import Domain, DomainCheck
 from foreshore.errors import DuplicateObject, SyntaxError_
-from foreshore.expr.ir import Scalar
+from foreshore.expr.ir import Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.column import bind_default, qualified_default
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
@@ -14,6 +14,7 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateDomain
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
+from foreshore.sql.rewrite.constant_text import constant_text, expression_text
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import ColumnType, SqlType, written_type
 
@@ -33,9 +34,12 @@ def bind_create_domain(planning: Planning, statement: ast.CreateDomainStatement)
     sql = f"CREATE DOMAIN {dotted(name.parts)} AS "
     sql += written_type(base) if parent is None else dotted(parent.parts)
     default: Scalar | None = None if parent is None else parent.default
+    shown = None if parent is None else parent.default_text
     if value.default is not None:
         default = bind_default(planning, value.default, name.item, base)
-        sql += f" DEFAULT {qualified_default(planning, value)}"
+        written = qualified_default(planning, value)
+        shown = _shown(default, written)
+        sql += f" DEFAULT {written}"
     if value.not_null:
         sql += " NOT NULL"
     inherited = () if parent is None else parent.checks
@@ -50,8 +54,16 @@ def bind_create_domain(planning: Planning, statement: ast.CreateDomainStatement)
         value.not_null or (parent is not None and parent.not_null),
         (*inherited, *checks),
         default,
+        shown,
     )
     return CreateDomain(name, domain, frozenset(planning.depends_on), sql)
+
+
+def _shown(default: Scalar, written: str) -> str | None:
+    """Return the text of a default; `written` is how its author wrote it."""
+    if not isinstance(default, Literal):
+        return expression_text(written)
+    return None if default.value is None else constant_text(default, written)
 
 
 def _free_name(domain: str, each: ast.ConstraintDefinition, taken: list[DomainCheck]) -> str:
