@@ -32,6 +32,7 @@ from foreshore.storage.ingest.messages import (
 logger = logging.getLogger(__name__)
 
 DISK_FULL_SECONDS = 1.0  # between two tries to commit
+STALLED_SECONDS = 1.0  # after a failed commit, until the source is read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,7 @@ class IngestController:
                     raise _OutOfPlace
                 await self._commit_patiently(source, progressed)
                 source.position |= progressed.after
-                if source.status.state == "starting":
+                if source.status.state in ("starting", "stalled"):
                     self._set_state(source, "running", None)
                 source.status.batches += len(together)
                 parts = [part for each in progressed.rows.values() for part in each]
@@ -236,15 +237,28 @@ class IngestController:
             source.waiting.clear()
             source.started_by = None
         except DatabaseError as error:
-            logger.warning("a source stops: %s", error, extra={"source": id})
-            self._set_state(source, "stalled", error.message)
+            self._stall(process, source, error.message)
+            if not source.ends:
+                logger.warning("a source stalls: %s", error, extra={"source": id})
         except Exception:
-            logger.exception("a source stops", extra={"source": id})
-            self._set_state(source, "stalled", "internal error")
+            self._stall(process, source, "internal error")
+            logger.exception("a source has failed", extra={"source": id})
         finally:
             source.committing = None
+            if source.started_by is None and source.status.state != "stalled":
+                self._send_start(process, source)
+
+    def _stall(self, process: _Process, source: _Source, error: str) -> None:
+        """Note that a commit has failed; the source is read again from there after a while."""
+        source.waiting.clear()
+        source.started_by = None
+        self._set_state(source, "stalled", error)
+
+        def start_again() -> None:
             if source.started_by is None:
                 self._send_start(process, source)
+
+        asyncio.get_running_loop().call_later(STALLED_SECONDS, start_again)
 
     async def _commit_patiently(self, source: _Source, progressed: Progressed) -> None:
         """Commit, again and again while the disk is full."""

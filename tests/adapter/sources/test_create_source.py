@@ -5,7 +5,10 @@ import asyncio
 import pytest
 
 from foreshore.adapter.environment import INGEST_COMMAND
+from foreshore.errors import OutOfMemory
 from foreshore.processes.child_process import ProcessLauncher
+from foreshore.storage.ingest import controller as controllers
+from foreshore.storage.ingest.controller import Progressed
 from tests.adapter.harness import TestEnvironment
 
 FAST = "LOAD GENERATOR COUNTER (TICK INTERVAL '1 ms')"
@@ -49,6 +52,31 @@ async def test_a_source_that_ends_has_all_its_rows(own_env: TestEnvironment) -> 
         if await env.query("a", STATUS) == "s|finished|NULL\nSELECT 1":
             return
         await asyncio.sleep(0.01)
+
+
+async def test_a_source_whose_commit_fails_goes_on_by_itself(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, failed = own_env, 0
+    controller = env.environment.coordinator.ingestion.controller
+    commit = controller._commit
+
+    async def failing(progressed: Progressed) -> None:
+        nonlocal failed
+        if failed < 2:
+            failed += 1
+            raise OutOfMemory("out of memory")
+        await commit(progressed)
+
+    monkeypatch.setattr(controller, "_commit", failing)
+    monkeypatch.setattr(controllers, "STALLED_SECONDS", 0.2)
+    await env.ran("a", f"CREATE SOURCE s FROM {FAST[:-1]}, UP TO 7)")
+    while True:
+        if "stalled|out of memory" in await env.query("a", STATUS):
+            break
+        await asyncio.sleep(0.01)
+    await counted(env, 7)
+    assert failed == 2
 
 
 async def test_tables_of_a_source_change_together(own_env: TestEnvironment) -> None:
