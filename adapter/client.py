@@ -397,7 +397,7 @@ class Session(Protocol):
     async def fail(self, error: DatabaseError | None = None) -> None:
         """Fail the transaction block, or roll back the implicit transaction, after an error.
 
-        `error` is what the client is told, for the history of statements.
+        `error` is the one sent to the client; the history of statements keeps it.
         """
 
     async def close(self) -> None:

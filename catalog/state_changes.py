@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StateChanges:
-    """What changes in the mappings of a state when objects are removed and then others added."""
+    """The changes of a state's mappings when objects are removed and then others added."""
 
     def __init__(self, state: "State") -> None:
         self._state = state

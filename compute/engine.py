@@ -373,7 +373,7 @@ class ChoosingSteps(Protocol):
 
     @property
     def last_steps(self) -> tuple[StepStatus, ...]:
-        """What each engine did in the last steps, the oldest first. Any thread may ask."""
+        """The work of each engine in the last steps, the oldest first. Any thread may ask."""
         ...
 
 

@@ -336,7 +336,7 @@ class HydrationStatus(msgspec.Struct, frozen=True):
 
 
 class StepStatus(msgspec.Struct, frozen=True):
-    """What one engine has done in a step of a dataflow that may choose between engines.
+    """The work of one engine in a step of a dataflow that may choose between engines.
 
     `step` counts the steps since the dataflow was made, `updates` those of its inputs in the step.
     The engines are kernels, duckdb and spark, of whose statements each is a job. Statements read

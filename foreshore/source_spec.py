@@ -1,4 +1,4 @@
-"""What a source reads, as SQL describes it and ingestion runs it, and the tables that come of it.
+"""Sources as SQL describes them and ingestion runs them, and the tables that come of them.
 
 A source has *outputs*, each with a reference: the name of a table of the external system. A source
 with a single output has it under the empty reference, as its own rows. Beside them it has its
@@ -79,7 +79,7 @@ def output_desc(spec: SourceSpec, reference: str) -> RelationDesc:
 
 
 class Feed(msgspec.Struct, frozen=True):
-    """Which source writes the rows of a relation, and which of its outputs they are."""
+    """The source that writes the rows of a relation, and the output that they are."""
 
     source: str  # the id of the source, which may be the relation itself
     reference: str

@@ -1,4 +1,4 @@
-"""What sources are doing, and how much they have written."""
+"""The states of sources, and the amounts that they have written."""
 
 from collections.abc import Iterator
 

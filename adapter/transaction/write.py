@@ -1,4 +1,4 @@
-"""What one transaction writes, on its way through group commit."""
+"""The writes of a transaction on their way through group commit."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

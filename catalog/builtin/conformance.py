@@ -1,4 +1,4 @@
-"""What the server conforms to: features of the SQL standard, limits, and the build.
+"""The conformance of the server: features of the SQL standard, limits, and the build.
 
 `sql_features.tsv` has the features that PostgreSQL 15 lists, and whether it supports them, as
 `tests/catalog/record.py` writes it. Foreshore supports those of them that it does not lack below.

@@ -1,4 +1,4 @@
-"""What views and columns use, and all descriptors of types, in the information schema.
+"""The objects that views and columns use, and all descriptors of types, in the information schema.
 
 PostgreSQL shows what is used if the role has the rights of the owner of *that*. The columns that a
 view reads are those on which its query needs rights, so they are known with their present names.

@@ -1,4 +1,4 @@
-"""What the last steps of a dataflow took: statements by engine, what they read, and why there."""
+"""The last steps of a dataflow: statements by engine, what they read, and why there."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ KEPT_STEPS = 5
 
 @dataclass(slots=True)
 class Work:
-    """What one engine has done in a step."""
+    """The work of one engine in a step."""
 
     statements: int = 0
     anew: int = 0  # statements that computed all anew

@@ -1,4 +1,4 @@
-"""What the last steps of a dataflow took, as text for EXPLAIN."""
+"""The costs of the last steps of a dataflow, as text for EXPLAIN."""
 
 from collections.abc import Iterable
 
