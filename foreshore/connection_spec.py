@@ -19,7 +19,7 @@ class SecretRef(msgspec.Struct, frozen=True):
 
 
 class ConnectionSpec(msgspec.Struct, frozen=True):
-    """What CREATE CONNECTION gave."""
+    """The kind of a connection, and the values of its options."""
 
     kind: ConnectionKind
     options: dict[str, str | SecretRef]
@@ -31,7 +31,7 @@ class ConnectionSpec(msgspec.Struct, frozen=True):
 
 
 class OptionRule(msgspec.Struct, frozen=True):
-    """What an option of a connection may be."""
+    """The values that an option of a connection may have."""
 
     required: bool = False
     secret: OneOf["never", "may", "must"] = "never"

@@ -1,4 +1,4 @@
-"""What all messages between two Foreshore processes share, and the first one of a connection."""
+"""The base of all messages between two Foreshore processes, and the first one of a connection."""
 
 import msgspec
 

@@ -48,7 +48,7 @@ class SourceDescription:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """What is committed at once: updates of relations, and the positions before and after."""
+    """One commit of a source: updates of relations, and the positions before and after."""
 
     rows: Mapping[GlobalId, Sequence[pa.Table]]
     progress: GlobalId
@@ -66,7 +66,7 @@ class Commit(Protocol):
 
 @dataclass(slots=True)
 class SourceStatus:
-    """What a source is doing, since when (milliseconds), and how much it has written."""
+    """The state of a source, its time in milliseconds, and the amounts written so far."""
 
     state: str = "starting"
     error: str | None = None
@@ -162,10 +162,6 @@ class IngestController:
             for process in self._processes.values()
             for id, source in process.sources.items()
         }
-
-    def position_of(self, id: GlobalId) -> Mapping[str, int]:
-        """Return the durable position of a running source."""
-        return self._processes[self._cluster_of[id]].sources[id].position
 
     # --- the process ---------------------------------------------------------------------------
 

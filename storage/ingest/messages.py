@@ -43,7 +43,7 @@ class Ingested(Message, frozen=True):
 
 
 class SourceState(Message, frozen=True):
-    """What a source is doing: `starting`, `running`, `stalled` with an error, or `finished`."""
+    """The state of a source: `starting`, `running`, `stalled` with an error, or `finished`."""
 
     id: GlobalId
     state: str

@@ -71,7 +71,7 @@ def read_by(pid: int) -> int:
 
 @dataclass(frozen=True)
 class Tasks:
-    """What the tasks of all jobs so far have done; sizes are in megabytes, times in seconds."""
+    """The work of the tasks of all jobs so far; sizes are in megabytes, times in seconds."""
 
     written: float = 0  # to shuffles
     spilled: float = 0
