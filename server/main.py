@@ -34,6 +34,7 @@ from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
 from foreshore.compute.replica.main import start as start_replica
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
+from foreshore.extras import require_spark
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
 from foreshore.processes.lifeline import standard_input_ends
@@ -216,6 +217,7 @@ def _merger(options: ServeOptions) -> "SparkMerger | None":
     """Return what merges large batches on Spark, None if nothing does."""
     if options.spark_compaction is None:
         return None
+    require_spark("--spark-compaction")
     from foreshore.compute.hydrate.shards import merger_of
 
     return merger_of(options.spark_master, options.spark_compaction, options.spark_properties)

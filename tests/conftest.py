@@ -13,6 +13,7 @@ import pytest
 # only the vocabulary of it.
 sys.path.append(str(Path(__file__).parent.parent))
 
+from foreshore.extras import is_spark_installed
 from tests.effort import register_profiles
 from tests.harness import (
     NOT_INSTALLED,
@@ -25,6 +26,8 @@ from tests.harness import (
 )
 
 register_profiles()
+
+collect_ignore = [] if is_spark_installed() else ["files/test_data_source.py"]
 
 # Data goes to memory if there is enough of it: on a disk most of a short test is waiting for fsync.
 # `make test-full` names a disk.

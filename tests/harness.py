@@ -27,6 +27,7 @@ import pytest
 
 from foreshore.compute.spark.java import find_java
 from foreshore.errors import Unavailable
+from foreshore.extras import is_spark_installed
 from tests.loop_guard import MARK
 
 ROOT = Path(__file__).parent.parent
@@ -87,6 +88,8 @@ def program(name: str) -> str:
 
 def java() -> str:
     """Return the Java that Spark would run on; skips where there is none, not even as a wheel."""
+    if not is_spark_installed():
+        pytest.skip(f"{NOT_INSTALLED}Spark")
     try:
         return find_java()
     except Unavailable:

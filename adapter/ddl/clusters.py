@@ -5,6 +5,7 @@ with its options. An ALTER CLUSTER ... SET of these replaces, adds and drops rep
 Replicas may be added and dropped one by one as well; they are kept until the next such change.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -16,13 +17,14 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.burst import Burst
 from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.state import State
-from foreshore.compute.controller.cluster import check_size
+from foreshore.compute.controller.cluster import check_size, engine_of
 from foreshore.errors import (
     ActiveSqlTransaction,
     ObjectNotInPrerequisiteState,
     QueryCanceled,
     UndefinedObject,
 )
+from foreshore.extras import require_spark
 from foreshore.sql.plan import AlterCluster, CreateCluster, CreateClusterReplica, SetCluster, Swap
 
 
@@ -32,7 +34,7 @@ def create_cluster(context: StatementContext, plan: CreateCluster) -> Completed:
     if replicas is None:
         replicas = tuple((name, plan.size) for name in replica_names(plan.replication_factor))
     for size in {plan.size, *(size for _, size in replicas)}:
-        check_size(size, plan.options)
+        _check_runnable(size, plan.options)
     check_burst(plan.burst)
     change, managed = context.catalog_change(), plan.replicas is None
     with skip_existing(context, plan.if_not_exists):
@@ -48,10 +50,19 @@ def create_cluster(context: StatementContext, plan: CreateCluster) -> Completed:
     return Completed("CREATE CLUSTER")
 
 
+def _check_runnable(size: str, options: Mapping[str, str | None]) -> None:
+    """Raise for a size that is unknown, cannot have the options, or needs what is not installed."""
+    check_size(size, options)
+    if engine_of(size)[0] == "spark":
+        require_spark(f"SIZE = '{size}'")
+    if options.get("hydrate") == "spark":
+        require_spark("HYDRATE = 'spark'")
+
+
 def check_burst(burst: Burst | None) -> None:
     """Raise InvalidParameterValue for an unknown size of a burst."""
     if burst is not None:
-        check_size(burst.size)
+        _check_runnable(burst.size, {})
 
 
 def create_cluster_replica(context: StatementContext, plan: CreateClusterReplica) -> Completed:
@@ -59,7 +70,7 @@ def create_cluster_replica(context: StatementContext, plan: CreateClusterReplica
     cluster = cluster_called(context, plan.cluster)
     size = plan.size or cluster.size
     options = {**cluster.options, **plan.options}
-    check_size(size, options)
+    _check_runnable(size, options)
     context.catalog_change().create_replica(cluster, plan.name, context.role.id, size, options)
     return Completed("CREATE CLUSTER REPLICA")
 
@@ -116,7 +127,7 @@ def _target(state: State, cluster: Cluster, plan: AlterCluster) -> _Target:
         factor = len(present) if factor is None else factor
     factor = cluster.replication_factor if factor is None else factor
     options = {**cluster.options, **plan.options}
-    check_size(size, options)
+    _check_runnable(size, options)
     kept = {name: value for name, value in options.items() if value is not None}
     new = _with(cluster, size=size, factor=factor, options=kept, managed=True)
     if plan.burst != "keep":

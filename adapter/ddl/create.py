@@ -37,6 +37,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column
 from foreshore.expr.traversal import sources_of
+from foreshore.extras import require_spark
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.definitions.sequence import new_sequence
@@ -297,6 +298,8 @@ def _with_mode(context: StatementContext, item: Item, mode: HydrateMode | None) 
     """Return an item for which is kept by which engine it is to be hydrated."""
     if mode is None:
         return item
+    if mode == "spark":
+        require_spark("HYDRATE = 'spark'")
     return context.catalog_change().put(msgspec.structs.replace(item, hydrate=mode))
 
 

@@ -45,6 +45,7 @@ from foreshore.compute.protocol import BulkChoice
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import LARGE_RESULT, Result, collected, empty_batch
 from foreshore.errors import InvalidParameterValue, UndefinedObject
+from foreshore.extras import require_spark
 from foreshore.memory import give_back
 from foreshore.result_limits import memory_limit
 from foreshore.rows import counted
@@ -59,8 +60,11 @@ FEW_GIVEN = 1000  # given rows that are evaluated on the event loop
 def _bulk_choice(context: StatementContext, engine: str | None) -> BulkChoice:
     """Return which engine the statement, or else the session, wants for a large query."""
     threshold = context.variables["bulk_threshold"]
+    chosen = engine or context.variables["bulk_engine"]
+    if chosen == "spark":
+        require_spark("a query ON spark" if engine else "bulk_engine = 'spark'")
     return BulkChoice(
-        engine or context.variables["bulk_engine"],
+        chosen,
         0 if threshold == "0" else bytes_of(threshold),
         f"query of session {context.pid}",
     )

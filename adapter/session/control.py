@@ -15,6 +15,7 @@ from foreshore.errors import (
     InvalidParameterValue,
     NoActiveSqlTransaction,
 )
+from foreshore.extras import require_spark
 from foreshore.isolation import standard_level
 from foreshore.session_variables import OF_ROLES
 from foreshore.settings import BOUNDED_STALENESS
@@ -160,6 +161,8 @@ def _set(
         return
     if name.lower() == "transaction_isolation" and not local and not session.transactions.in_block:
         session.variables.set("default_transaction_isolation", values)  # as SET has set both
+    if name.lower() == "bulk_engine" and values is not None and values[0].lower() == "spark":
+        require_spark("bulk_engine = 'spark'")
     session.variables.set(name, values, local=local)
 
 

@@ -35,6 +35,7 @@ from foreshore.errors import QueryCanceled, Unavailable
 from foreshore.expr.ir import Relation
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.temporal import has_temporal_filter
+from foreshore.extras import require_spark
 from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class SparkEngine(BulkEngine):
         An evaluation whose JVM ends is made once more, on another JVM, if the engine `repeats`.
         """
         super().__init__()
+        require_spark("this engine")
         import pyspark.sql  # noqa: F401 - threads that import it at once would see half of it
 
         self._options = options

@@ -13,6 +13,7 @@ from foreshore.compute.checkpoint.state import Mismatch, Reader
 from foreshore.compute.engine import ArrangementSize, Dataflow, Engine, Evaluator
 from foreshore.compute.flow.build import columns_imported
 from foreshore.compute.flow.collection import Collections
+from foreshore.compute.flow.compilation import Compilation
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.errors import may_be_negative
 from foreshore.compute.flow.forgetting import Forgetting
@@ -39,12 +40,19 @@ logger = logging.getLogger(__name__)
 class FlowEngine(OverEngine[Engine]):
     """An engine whose dataflows are operators over arrangements."""
 
-    def __init__(self, bulk: Engine, choice: BulkEngines | None = None) -> None:
+    def __init__(
+        self,
+        bulk: Engine,
+        choice: BulkEngines | None = None,
+        compilation: Compilation | None = None,
+    ) -> None:
         """Make an engine that leaves to `bulk` what it does not have.
 
-        Hydration and queries are left to what `choice` chooses, without it to `bulk`, too.
+        Hydration and queries are left to what `choice` chooses, without it to `bulk`, too. With a
+        `compilation`, the first dataflow waits for its end; else kernels are compiled by calls.
         """
         super().__init__(bulk)
+        self._compilation = compilation
         self._choice = choice
         self._collections = _new_collections()
         self._expected: dict[GlobalId, Mapping[GlobalId, frozenset[int]]] = {}
@@ -74,11 +82,16 @@ class FlowEngine(OverEngine[Engine]):
             if self._choice is not None and not may_be_negative(description.relation, {}):
                 linear = linear_dataflow(description, engine)
             return linear or self._engine.create(description, schemas)
+        self._finish_compilation()
         try:
             return FlowDataflow(description, engine, self._collections)
         except Unsupported as error:
             logger.info("a dataflow is left to the bulk engine", extra={"cause": str(error)})
             return self._engine.create(description, schemas)
+
+    def _finish_compilation(self) -> None:
+        if self._compilation is not None:
+            self._compilation.finish()
 
     def _hydrator(self, description: DataflowDescription) -> Evaluator:
         """Return the engine of a dataflow's hydration."""
@@ -100,6 +113,8 @@ class FlowEngine(OverEngine[Engine]):
 
     def close(self) -> None:
         """Free the engine's resources."""
+        if self._compilation is not None:
+            self._compilation.close()
         if self._choice is not None:
             self._choice.close()
         super().close()
@@ -140,10 +155,12 @@ class FlowEngine(OverEngine[Engine]):
 
     def load_shared(self, shared: Shared) -> None:
         """Begin with what was saved; there are no dataflows yet. Raises Mismatch."""
+        self._finish_compilation()
         self._collections = Collections.loaded(shared)
 
     def load(self, description: DataflowDescription, saved: Reader) -> FlowDataflow:
         """Return a dataflow in the saved state, that at its `as_of`; raises Mismatch."""
+        self._finish_compilation()
         try:
             dataflow = FlowDataflow(description, self._engine, self._collections)
         except Unsupported as error:

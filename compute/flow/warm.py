@@ -2,9 +2,13 @@
 
 A kernel is compiled when it is called for the first time, which takes up to seconds. So all of them
 are called before an engine is used, by maintaining a small view of each kind. What that compiled is
-noted beside the cache (`kernels/compiled.py`), so later processes only load it.
+noted beside the cache (`kernels/compiled.py`), so later processes only load it. With `--lifeline`
+the process ends when its standard input does, and other processes go first.
 """
 
+import os
+import sys
+import threading
 from functools import cache
 
 import numpy as np
@@ -219,5 +223,15 @@ def _updates(schema: pa.Schema, count: int, time: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=update_schema(schema))
 
 
+def _end_with_parent() -> None:
+    """End this process at the end of standard input."""
+    while os.read(sys.stdin.fileno(), 4096):
+        continue
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    if "--lifeline" in sys.argv:
+        os.nice(5)  # what serves clients meanwhile goes first
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     warm()

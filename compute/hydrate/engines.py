@@ -25,6 +25,7 @@ from foreshore.compute.protocol import BulkChoice, HydrationStatus, StageStatus
 from foreshore.errors import DataError, InternalError, QueryCanceled
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Relation
+from foreshore.extras import is_spark_installed
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 
@@ -87,7 +88,8 @@ class BulkEngines:
             return self._local
 
         def is_for_spark(volume: Volume) -> bool:
-            return choice.engine == "spark" or volume.bytes >= choice.threshold
+            large = volume.bytes >= choice.threshold and is_spark_installed()
+            return choice.engine == "spark" or large
 
         return ChoosingEngine(self._local, self._spark, is_for_spark, choice.work)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from foreshore.extras import is_spark_installed
 from foreshore.hydrate_mode import HydrateMode, checked_mode
 from foreshore.sizes import bytes_of, shown
 
@@ -95,6 +96,8 @@ def choose(
         local *= SPILLING
     spark = volume.rows * SPARK_NS / 1e9 / machines.spark_cores + jobs * SPARK_SECONDS
     spark += 0 if started else START_SECONDS
+    if not is_spark_installed():
+        spark = math.inf
     return Choice(mode == "spark" or (mode == "auto" and spark < local), mode, volume, local, spark)
 
 

