@@ -57,13 +57,13 @@ class Listener:
     _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # to end it
     _conversations: dict[asyncio.Task[None], Conversation] = field(default_factory=dict)
     _waiting: dict[asyncio.Task[None], Wire] = field(default_factory=dict)  # have no session yet
-    _places: Places = field(init=False)
+    places: Places = field(init=False)  # of all sessions
     _answers: Answers = field(default_factory=Answers)
     _servers: list[asyncio.Server] = field(default_factory=list)
     _closing: DatabaseError | None = None  # the reason, once it is closing
 
     def __post_init__(self) -> None:
-        self._places = Places(self.max_connections, self.reserved)
+        self.places = Places(self.max_connections, self.reserved)
 
     async def listen(self, ports: Sequence[socket.socket]) -> int:
         """Begin to accept connections on bound sockets; return the first one's port."""
@@ -192,14 +192,14 @@ class Listener:
             raise FeatureNotSupported("replication connections are not supported")
         if self._closing:
             raise too_many()
-        self._places.check()
+        self.places.check()
         unknown = [name for name in startup.parameters if name.startswith("_pq_.")]
         minor = min(startup.minor, message.NEWEST_MINOR)
         if minor < startup.minor or unknown:
             wire.put(message.negotiate_version(minor, unknown))
         database = startup.parameters.get("database") or user
         login = await self.authenticator.authenticate(wire, user, database)
-        place = self._places.take(login)
+        place = self.places.take(login)
         try:
             return await self._greet(wire, startup, login, database, minor), place
         except BaseException:

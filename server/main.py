@@ -45,6 +45,8 @@ from foreshore.server.admission.policy import RULES_NAME, USER_NAMES_NAME
 from foreshore.server.configuration import Configuration
 from foreshore.server.descriptors import connections_that_fit
 from foreshore.server.http.app import HttpServer
+from foreshore.server.http.origins import Origins
+from foreshore.server.http.sessions import Sessions
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.options import ServeOptions, address, flags, option, serve_options
@@ -151,17 +153,21 @@ async def serve(options: ServeOptions) -> None:
         if options.audit_interval:
             environment.audit_views(options.audit_interval)
         configuration.check_safe(ports[0], has_passwords=environment.has_passwords())
+        authenticator = Authenticator(
+            environment, configuration.policy, key_files.derived(key, "unknown roles")
+        )
         listener = Listener(
             environment,
-            Authenticator(
-                environment, configuration.policy, key_files.derived(key, "unknown roles")
-            ),
+            authenticator,
             lease,
             max_connections,
             tls=configuration.tls,
             reserved=options.superuser_reserved_connections,
         )
         port = await listener.listen(ports[0])
+        origins = Origins(options.http_origin, options.http_host)
+        programs = Sessions(environment, authenticator, listener.places, lease, origins, ROLE)
+        http.open(programs)
         # Exclude the loaded modules from garbage collection, which would take 0.15 s of the loop.
         # Collect young objects less often, when fewer of them are still in use.
         gc.freeze()
@@ -179,9 +185,12 @@ async def serve(options: ServeOptions) -> None:
         finally:
             ready = False
             lock.announce_end()
+            ends: list[Listener | Sessions] = [listener, programs]
             if reason is None and stop.is_set():
-                await listener.drain(options.shutdown_timeout, hurry)
-            await listener.close(reason)
+                await asyncio.gather(
+                    *(each.drain(options.shutdown_timeout, hurry) for each in ends)
+                )
+            await asyncio.gather(*(each.close(reason) for each in ends))
 
 
 def _reload(configuration: Configuration) -> None:

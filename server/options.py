@@ -31,6 +31,8 @@ class ServeOptions:
     tls_key: Path | None
     tls_ca: Path | None
     http_tls: bool
+    http_origin: tuple[str, ...]
+    http_host: tuple[str, ...]
     hba_file: Path | None
     ident_file: Path | None
     secrets_key_file: Path | None
@@ -101,7 +103,21 @@ _OPTIONS = (
         "http-listen",
         default="127.0.0.1:6876",
         metavar="HOST:PORT",
-        help="Address for /health and /metrics.",
+        help="Address for SQL over HTTP, /health and /metrics.",
+    ),
+    option(
+        "http-origin",
+        multiple=True,
+        metavar="URL",
+        help="An origin whose pages may run SQL, such as https://app.example.com;"
+        " may be given several times.",
+    ),
+    option(
+        "http-host",
+        multiple=True,
+        metavar="NAME",
+        help="A name by which clients without a password call the HTTP server, beside localhost;"
+        " may be given several times.",
     ),
     option(
         "blob",

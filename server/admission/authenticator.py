@@ -10,6 +10,7 @@ import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from cryptography import x509
@@ -22,13 +23,33 @@ from foreshore.scram import ITERATIONS, SALT_BYTES, Verifier
 from foreshore.server import message
 from foreshore.server.admission.exchange import Exchange
 from foreshore.server.admission.policy import Policy
-from foreshore.server.admission.rules import Attempt, Rule, address_of
+from foreshore.server.admission.rules import Address, Attempt, Rule, address_of
 from foreshore.server.admission.throttle import Throttle
 from foreshore.server.wire import Wire
 
 logger = logging.getLogger(__name__)
 
 _Gate: TypeAlias = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client sends with its request to say who it is, and where it comes from."""
+
+    user: str
+    password: str | None
+    database: str
+    host: str  # the client's address
+    peer: str  # the same with its port, for logs
+    encrypted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The role of an admitted client, and whether it has proven anything to be that."""
+
+    login: Login
+    proven: bool
 
 
 class Authenticator:
@@ -49,31 +70,85 @@ class Authenticator:
     async def authenticate(self, wire: Wire, user: str, database: str) -> Login:
         """Return the role of an admitted client; raises InvalidAuthorization, InvalidPassword."""
         login = self._client.login(user)
-        groups = frozenset[str]() if login is None else login.groups
         address = address_of(wire.host)
-        attempt = Attempt(user, database, groups, address, wire.tls is not None)
-        rule = self._policy.rule_for(attempt)
-        if rule is None or rule.method == "reject":
-            raise _rejected(attempt, rule)
+        rule = self._rule(login, user, database, address, encrypted=wire.tls is not None)
         if rule.option("clientcert") is not None and _certificate(wire) is None:
             raise InvalidAuthorization("connection requires a valid client certificate")
         if rule.method in ("scram-sha-256", "password"):
-            self._throttle.check(address, user)
 
-            async def gate() -> None:
-                await self._throttle.attempt(address, user)
+            async def prove(gate: _Gate) -> bool:
+                return await self._prove(wire, rule, user, self._verifier(login, user), gate)
 
-            if not await self._prove(wire, rule, user, self._verifier(login, user), gate):
-                self._throttle.failed(address, user)
-                raise _failed(rule, user, wire)
-            self._throttle.succeeded(address, user)
+            await self._throttled(prove, rule, user, address, wire.peer)
         if rule.option("clientcert") == "verify-full" and not self._is_owner(wire, rule, user):
-            raise _failed(rule, user, wire)
-        if login is None:
-            raise InvalidAuthorization(f'role "{user}" does not exist')
-        if not login.can_login:
-            raise InvalidAuthorization(f'role "{user}" is not permitted to log in')
-        return login
+            raise _failed(rule, user, wire.peer)
+        return _usable(login, user)
+
+    async def check_credentials(self, given: Credentials) -> Admitted:
+        """Return the role of a client that sends a password, or none, with its request.
+
+        Raises InvalidAuthorization, InvalidPassword.
+        """
+        user, login = given.user, self._client.login(given.user)
+        address = address_of(given.host)
+        rule = self._rule(login, user, given.database, address, encrypted=given.encrypted)
+        if rule.method == "cert" or rule.option("clientcert") is not None:
+            raise InvalidAuthorization("certificate authentication is not supported over HTTP")
+        if rule.method == "trust":
+            return Admitted(_usable(login, user), proven=False)
+        password = given.password
+        if not password:
+            raise InvalidPassword(f'password required for user "{user}"')
+        is_local = address is not None and address.is_loopback
+        if not (given.encrypted or is_local or rule.option("plaintext") == "1"):
+            raise InvalidAuthorization(
+                f'password authentication for user "{user}" needs an encrypted connection',
+                hint="Start the server with --http-tls.",
+            )
+
+        async def prove(gate: _Gate) -> bool:
+            is_right = await blocking.run(None, self._verifier(login, user).verifies, password)
+            await gate()
+            return is_right
+
+        await self._throttled(prove, rule, user, address, given.peer)
+        return Admitted(_usable(login, user), proven=True)
+
+    def _rule(
+        self,
+        login: Login | None,
+        user: str,
+        database: str,
+        address: Address | None,
+        *,
+        encrypted: bool,
+    ) -> Rule:
+        """Return the rule about a client; raises InvalidAuthorization if it is to be rejected."""
+        groups = frozenset[str]() if login is None else login.groups
+        attempt = Attempt(user, database, groups, address, encrypted)
+        rule = self._policy.rule_for(attempt)
+        if rule is None or rule.method == "reject":
+            raise _rejected(attempt, rule)
+        return rule
+
+    async def _throttled(
+        self,
+        prove: Callable[[_Gate], Awaitable[bool]],
+        rule: Rule,
+        user: str,
+        address: Address | None,
+        peer: str,
+    ) -> None:
+        """Raise InvalidPassword unless `prove` succeeds; failures slow later attempts down."""
+        self._throttle.check(address, user)
+
+        async def gate() -> None:
+            await self._throttle.attempt(address, user)
+
+        if not await prove(gate):
+            self._throttle.failed(address, user)
+            raise _failed(rule, user, peer)
+        self._throttle.succeeded(address, user)
 
     def _verifier(self, login: Login | None, user: str) -> Verifier:
         """Return the verifier of the role's password, or one that no password fits."""
@@ -165,10 +240,19 @@ def _rejected(attempt: Attempt, rule: Rule | None) -> DatabaseError:
     return InvalidAuthorization(f"pg_hba.conf rejects connection for {about}")
 
 
-def _failed(rule: Rule, user: str, wire: Wire) -> DatabaseError:
+def _usable(login: Login | None, user: str) -> Login:
+    """Return the role; raises InvalidAuthorization if it is not there or may not log in."""
+    if login is None:
+        raise InvalidAuthorization(f'role "{user}" does not exist')
+    if not login.can_login:
+        raise InvalidAuthorization(f'role "{user}" is not permitted to log in')
+    return login
+
+
+def _failed(rule: Rule, user: str, peer: str) -> DatabaseError:
     logger.warning(
         "authentication failed",
-        extra={"user": user, "peer": wire.peer, "method": rule.method, "line": rule.line},
+        extra={"user": user, "peer": peer, "method": rule.method, "line": rule.line},
     )
     match rule.method:
         case "scram-sha-256" | "password":

@@ -3,9 +3,10 @@
     /health     200 if SQL connections are accepted, else 503; for supervisors
     /metrics    for Prometheus
     /check      200 if the server's state is consistent, else 500; for operators
+    /api/sql    statements and their results, as JSON
 
-At most MAX_CONNECTIONS are open at a time, each for at most LIFE_S, even if its client neither
-sends nor reads. The end of the server waits at most ENDING_S for them.
+At most MAX_CONNECTIONS without a session are open at a time, each for at most LIFE_S, even if its
+client neither sends nor reads. The end of the server waits at most ENDING_S for them.
 """
 
 import asyncio
@@ -21,8 +22,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from foreshore.server.http.lives import Lives, protocols
+from foreshore.server.http.sessions import Sessions
+from foreshore.server.http.sql import SqlEndpoint
 from foreshore.server.ports import listen
 
 logger = logging.getLogger(__name__)
@@ -30,16 +33,20 @@ logger = logging.getLogger(__name__)
 MAX_CONNECTIONS = 50
 LIFE_S = 60
 ENDING_S = 3
+MOST_MESSAGE = 16 << 20  # bytes of a message of a WebSocket
+PING_TIMEOUT_S = 60  # a WebSocket ends whose client answers no ping for so long
 BACKLOG = 128  # connections that are not accepted yet
 
 
 def application(
-    is_ready: Callable[[], bool], check_consistency: Callable[[], Awaitable[None]]
+    is_ready: Callable[[], bool],
+    check_consistency: Callable[[], Awaitable[None]],
+    sessions: Callable[[], Sessions | None],
 ) -> Starlette:
     """Return the application.
 
     `is_ready` says whether SQL connections are accepted; `check_consistency` raises AssertionError
-    if an invariant does not hold.
+    if an invariant does not hold; `sessions` returns those of programs, None until it is ready.
     """
 
     async def health(request: Request) -> Response:
@@ -62,29 +69,13 @@ def application(
         return JSONResponse({"consistent": True})
 
     return Starlette(
-        routes=[Route("/health", health), Route("/metrics", metrics), Route("/check", check)]
+        routes=[
+            Route("/health", health),
+            Route("/metrics", metrics),
+            Route("/check", check),
+            Route("/api/sql", SqlEndpoint(sessions), methods=["POST", "OPTIONS"]),
+        ]
     )
-
-
-class _Connection(H11Protocol):
-    """Uvicorn's connection, with bounds on their number and on the life of each."""
-
-    _end: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin the connection, or abort it if there are too many."""
-        if len(self.connections) >= MAX_CONNECTIONS:
-            self.transport = transport
-            transport.abort()
-            return
-        super().connection_made(transport)
-        self._end = self.loop.call_later(LIFE_S, transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer that would end the connection."""
-        if self._end is not None:
-            self._end.cancel()
-        super().connection_lost(exc)
 
 
 class _Server(uvicorn.Server):
@@ -104,13 +95,19 @@ class HttpServer:
         check_consistency: Callable[[], Awaitable[None]],
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._sessions: Sessions | None = None
+        connection, web_socket = protocols(Lives(MAX_CONNECTIONS, LIFE_S))
         config = uvicorn.Config(
-            application(is_ready, check_consistency),
+            application(is_ready, check_consistency, lambda: self._sessions),
             log_config=None,
             log_level="warning",
             lifespan="off",
             access_log=False,
-            http=_Connection,
+            proxy_headers=False,
+            http=connection,
+            ws=web_socket,
+            ws_max_size=MOST_MESSAGE,
+            ws_ping_timeout=PING_TIMEOUT_S,
             timeout_graceful_shutdown=ENDING_S,
         )
         config.load()
@@ -125,6 +122,10 @@ class HttpServer:
         self._task = asyncio.get_running_loop().create_task(self._server.serve(ports))
         number: int = ports[0].getsockname()[1]
         return number
+
+    def open(self, sessions: Sessions) -> None:
+        """Let programs open sessions from now on."""
+        self._sessions = sessions
 
     async def close(self) -> None:
         """Stop serving and close all connections."""

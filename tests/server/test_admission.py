@@ -299,7 +299,7 @@ def test_certificate_is_wanted_beside_a_password(guarded: Guarded) -> None:
 
 
 def _is_empty(served: Served) -> bool:
-    return served.listener._places.taken == 0
+    return served.listener.places.taken == 0
 
 
 def test_role_has_a_limit_and_superusers_a_reserve(guarded: Guarded) -> None:
@@ -420,7 +420,7 @@ def test_right_passwords_in_flight_wait_for_none(by_password: Served) -> None:
         with ThreadPoolExecutor(20) as pool:
             for each in pool.map(psycopg.connect, [dsn(by_password)] * 40):
                 stack.enter_context(each)
-        assert by_password.listener._places.taken == 42
+        assert by_password.listener.places.taken == 42
     assert not by_password.listener.authenticator._throttle._failures
     assert time.monotonic() - began < 60
 

@@ -1,0 +1,150 @@
+"""An exchange: one request and its answer, which is sent in parts as it is made.
+
+The client's end of the connection ends the request. A client that reads nothing for STALL_S is cut
+off, so nobody holds a session by not reading.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from typing import Any
+
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.types import Message, Receive, Scope, Send
+
+from foreshore.errors import DatabaseError, ProtocolViolation
+from foreshore.server.connection import client_error
+from foreshore.server.http.ending import Disconnected, Ending
+from foreshore.server.http.messages import as_json, error_fields, status_of
+from foreshore.server.http.sessions import Sessions
+
+MOST_BODY = 16 << 20
+STALL_S = 60
+
+
+class TooLarge(ProtocolViolation):
+    """The request has too many bytes."""
+
+    sqlstate = "54000"
+
+
+class UnsupportedType(ProtocolViolation):
+    """The request is not of type application/json."""
+
+
+_STATUS: Mapping[type[DatabaseError], int] = {TooLarge: 413, UnsupportedType: 415}
+
+
+class Exchange:
+    """The request of a scope, and its answer."""
+
+    def __init__(self, sessions: Sessions, scope: Scope, receive: Receive, send: Send) -> None:
+        self.request = Request(scope, receive)
+        self.ending = Ending()
+        self._sessions = sessions
+        self._send = send
+        self._started = False
+        # Where a statement's end may be asked for while it waits for the client to read.
+        self.interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    async def body(self) -> bytes:
+        """Return the body; raises ProtocolViolation if it is not JSON or too long."""
+        kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise UnsupportedType(
+                "the request must have the type application/json",
+                hint="Send the header Content-Type: application/json.",
+            )
+        body = bytearray()
+        try:
+            async for part in self.request.stream():
+                body += part
+                if len(body) > MOST_BODY:
+                    raise TooLarge(f"a request may have at most {MOST_BODY} bytes")
+        except ClientDisconnect:
+            raise Disconnected from None
+        return bytes(body)
+
+    async def start(self, content_type: str, headers: Mapping[str, str] | None = None) -> None:
+        """Begin an answer with status 200."""
+        await self._begin(200, content_type, headers or {})
+
+    async def write(self, data: bytes, *, more: bool = True) -> None:
+        """Send a part of the body, the last one unless there is `more`; waits for a slow reader."""
+        await self._sessions.leased()
+        await self._put({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def answer(self, data: bytes) -> None:
+        """Send a whole answer of JSON."""
+        await self._sessions.leased()
+        await self._begin(200, "application/json", {"content-length": str(len(data))})
+        await self.write(data, more=False)
+
+    async def refuse(self, error: Exception) -> None:
+        """Send an error in place of an answer, or cut an answer that has begun off."""
+        if self._started:
+            self.abort()
+            return
+        shown = client_error(error)
+        status = _STATUS.get(type(shown)) or status_of(shown)
+        data = as_json({"error": error_fields(shown)})
+        headers = {"content-length": str(len(data))}
+        if status == 401:
+            # A browser asks its user for a password, but not on behalf of a page's script.
+            script = self.request.headers.get("sec-fetch-dest") == "empty"
+            headers["www-authenticate"] = f'{"X-" if script else ""}Basic realm="foreshore"'
+        if status == 413:
+            headers["connection"] = "close"
+        await self._begin(status, "application/json", headers)
+        await self._put({"type": "http.response.body", "body": data})
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.request.scope["state"]["transport"].abort()
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Raise Disconnected in the block once the client is gone; its body has been received."""
+        task = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            with self.ending:
+                yield
+        finally:
+            task.cancel()
+
+    async def _watch(self) -> None:
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+        self.ending.end(Disconnected())
+
+    async def _begin(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        self._started = True
+        every = {
+            "content-type": content_type,
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            **self._sessions.origins.headers(self.request),
+            **headers,
+        }
+        encoded = [(name.encode(), value.encode()) for name, value in every.items()]
+        await self._put({"type": "http.response.start", "status": status, "headers": encoded})
+
+    async def _put(self, message: Message) -> None:
+        try:
+            with self.interruptible():
+                async with asyncio.timeout(STALL_S):
+                    await self._send(message)
+        except TimeoutError:
+            self.abort()
+            raise Disconnected from None
+
+
+@contextmanager
+def long_lived(connection: HTTPConnection) -> Iterator[None]:
+    """Let a connection that has a session live for the length of the block."""
+    state: dict[str, Any] = connection.scope["state"]
+    state["lives"].extend(state["transport"])
+    try:
+        yield
+    finally:
+        state["lives"].resume(state["transport"])

@@ -1,0 +1,124 @@
+"""Requests: what a program asks for, as values that are decoded from JSON."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from foreshore import blocking
+from foreshore.errors import DataError, ProtocolViolation
+
+T = TypeVar("T")
+R = TypeVar("R", bound="SqlRequest")
+
+_HINT = 'Send {"query": "..."} or {"queries": [{"query": "...", "params": ["...", null]}]}.'
+LONG = 1 << 17  # bytes of a request: some milliseconds of decoding
+
+
+class ExtendedQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One statement, with the texts of its parameters."""
+
+    query: str
+    params: tuple[str | None, ...] = ()
+
+
+class SqlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Statements to run: either a text of several, or several with parameters.
+
+    `options` are session variables.
+    """
+
+    query: str | None = None
+    queries: tuple[ExtendedQuery, ...] | None = None
+    options: Mapping[str, str] | None = None
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The texts of SQL."""
+        if self.query is not None:
+            return (self.query,)
+        return [each.query for each in self.queries or ()]
+
+
+class SocketStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first message of a WebSocket: who the client is, and session variables."""
+
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    options: Mapping[str, str] | None = None
+
+
+class SocketRequest(SqlRequest, frozen=True, forbid_unknown_fields=True):
+    """A later message of a WebSocket: statements, or that the running one is to be cancelled."""
+
+    cancel: bool = False
+
+
+_sql = msgspec.json.Decoder(SqlRequest)
+_start = msgspec.json.Decoder(SocketStart)
+_socket = msgspec.json.Decoder(SocketRequest)
+_options = msgspec.json.Decoder(dict[str, str])
+_params = msgspec.json.Decoder(tuple[str | None, ...])
+
+
+async def sql_request(data: bytes) -> SqlRequest:
+    """Return the request in a body; raises ProtocolViolation."""
+    if len(data) > LONG:
+        return await blocking.run(None, decode_sql, data)
+    return decode_sql(data)
+
+
+def decode_sql(data: bytes) -> SqlRequest:
+    """Return the request in a body; raises ProtocolViolation."""
+    return _checked(_decoded(_sql, data))
+
+
+def socket_start(data: bytes) -> SocketStart:
+    """Return the first message of a WebSocket; raises ProtocolViolation."""
+    return _decoded(_start, data)
+
+
+async def socket_request(data: bytes) -> SocketRequest:
+    """Return a later message of a WebSocket; raises ProtocolViolation."""
+
+    def decode() -> SocketRequest:
+        found = _decoded(_socket, data)
+        return found if found.cancel else _checked(found)
+
+    return await blocking.run(None, decode) if len(data) > LONG else decode()
+
+
+def options_of(text: str) -> Mapping[str, str]:
+    """Return the session variables that a query parameter gives; raises ProtocolViolation."""
+    return _decoded(_options, text.encode()) if text else {}
+
+
+def params_of(text: str) -> tuple[str | None, ...]:
+    """Return the parameters that a query parameter gives; raises ProtocolViolation."""
+    return _decoded(_params, text.encode()) if text else ()
+
+
+def check_text(text: str) -> None:
+    """Raise DataError if a text has the character that texts cannot have."""
+    if "\0" in text:
+        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+
+
+def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolViolation(f"invalid request: {error}", hint=_HINT) from None
+
+
+def _checked(request: R) -> R:
+    if (request.query is None) == (request.queries is None):
+        raise ProtocolViolation('invalid request: it needs either "query" or "queries"', hint=_HINT)
+    for text in request.texts:
+        check_text(text)
+    for each in request.queries or ():
+        for value in each.params:
+            if value is not None:
+                check_text(value)
+    return request

@@ -1,0 +1,176 @@
+"""POST /api/sql: run statements in a session of their own, and return their results as JSON.
+
+    {"query": "SELECT 1; SELECT 2"}                                   the simple protocol
+    {"queries": [{"query": "SELECT $1::int", "params": ["1"]}]}       the extended protocol
+
+The answer is {"results": [...]}, one for each statement up to the first that fails. It is sent
+while it is made, so a large result needs little memory.
+"""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from foreshore.adapter.client import Completed, EmptyQuery, Execution, Rows
+from foreshore.errors import DatabaseError, FeatureNotSupported
+from foreshore.server import metrics
+from foreshore.server.connection import client_error
+from foreshore.server.http.ending import Disconnected
+from foreshore.server.http.exchange import Exchange, long_lived
+from foreshore.server.http.messages import as_json, error_fields, notice_fields
+from foreshore.server.http.requests import SqlRequest, options_of, sql_request
+from foreshore.server.http.sessions import Opened, Sessions, claimed, not_ready
+from foreshore.server.http.statements import executions
+from foreshore.server.http.values import RowsAsJson, columns_of
+
+SEND_AT = 64 << 10  # so many gathered bytes are sent before the answer is complete
+
+
+class SqlEndpoint:
+    """The ASGI application; `sessions` returns None until the data is opened."""
+
+    def __init__(self, sessions: Callable[[], Sessions | None]) -> None:
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        sessions = self._sessions()
+        if sessions is None:
+            await send_error(send, not_ready())
+            return
+        exchange = Exchange(sessions, scope, receive, send)
+        try:
+            if scope["method"] == "OPTIONS":
+                sessions.origins.check(exchange.request)
+                await exchange.answer(b"{}")
+            else:
+                await self._post(sessions, exchange)
+        except Disconnected:
+            pass
+        except Exception as error:
+            await exchange.refuse(error)
+
+    async def _post(self, sessions: Sessions, exchange: Exchange) -> None:
+        request = exchange.request
+        sessions.origins.check(request)
+        claim = claimed(request)
+        given = options_of(request.query_params.get("options", ""))
+        asked = await sql_request(await exchange.body())
+        options = {**given, **(asked.options or {})}
+        async with (
+            exchange.watched(),
+            sessions.open(request, claim, options, exchange.ending) as it,
+        ):
+            with long_lived(request):
+                await _Answer(exchange, it).run(asked)
+
+
+async def send_error(send: Send, error: DatabaseError) -> None:
+    """Send 503 with an error, when there are no sessions yet."""
+    data = as_json({"error": error_fields(error)})
+    headers = [(b"content-type", b"application/json"), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": data})
+
+
+class _Answer:
+    """The results of one request, gathered and sent."""
+
+    def __init__(self, exchange: Exchange, opened: Opened) -> None:
+        self._exchange = exchange
+        self._session = opened.session
+        self._gathered: list[bytes] = []
+        self._size = 0
+        self._is_begun = False
+        self._is_first = True
+        self._in_rows = False
+        exchange.interruptible = opened.session.interruptible
+
+    async def run(self, request: SqlRequest) -> None:
+        """Run the statements and send their results."""
+        self._add(b'{"results":[')
+        try:
+            async with aclosing(executions(self._session, request)) as found:
+                async for execution in found:
+                    await self._result(execution)
+        except Disconnected:
+            raise
+        except Exception as error:
+            await self._failed(error)
+        self._add(b"]}")
+        data = b"".join(self._gathered)
+        if self._is_begun:
+            await self._exchange.write(data, more=False)
+        else:
+            await self._exchange.answer(data)
+
+    async def _result(self, execution: Execution) -> None:
+        match execution:
+            case Rows():
+                await self._rows(execution)
+            case Completed(tag):
+                await self._object({"ok": tag, "notices": self._notices()})
+            case EmptyQuery():
+                await self._object({"ok": "", "notices": self._notices()})
+            case _:
+                raise AssertionError(execution)
+        metrics.STATEMENTS.inc()
+
+    async def _rows(self, rows: Rows) -> None:
+        if rows.streaming:
+            raise FeatureNotSupported(
+                "SUBSCRIBE is not supported by POST /api/sql",
+                hint="Use GET /api/subscribe, or a WebSocket at /api/sql/ws.",
+            )
+        encoder, count = RowsAsJson(rows.desc, self._session.output_style), 0
+        self._begin_object()
+        self._add(b'"desc":' + as_json(columns_of(rows.desc)) + b',"rows":[')
+        self._in_rows = True
+        async for batch in rows.batches:
+            async for piece in encoder.parts(batch):
+                self._add((b"," if count else b"") + piece.joined())
+                count += piece.rows
+                await self._relieve()
+        self._in_rows = False
+        end = {"tag": rows.tag(count), "notices": self._notices()}
+        self._add(b"]," + as_json(end)[1:])
+        await self._relieve()
+
+    async def _failed(self, error: Exception) -> None:
+        """Add an error, to the result whose rows are being sent or as one of its own."""
+        shown = client_error(error)
+        metrics.ERRORS.labels(shown.sqlstate).inc()
+        await self._session.fail(shown)
+        fields = {"error": error_fields(shown), "notices": self._notices()}
+        if self._in_rows:
+            self._add(b"]," + as_json(fields)[1:])
+        else:
+            await self._object(fields)
+
+    def _notices(self) -> list[Any]:
+        return [notice_fields(each) for each in self._session.notices()]
+
+    async def _object(self, fields: dict[str, Any]) -> None:
+        self._begin_object()
+        self._add(as_json(fields)[1:])
+        await self._relieve()
+
+    def _begin_object(self) -> None:
+        self._add(b"{" if self._is_first else b",{")
+        self._is_first = False
+
+    def _add(self, data: bytes) -> None:
+        self._gathered.append(data)
+        self._size += len(data)
+
+    async def _relieve(self) -> None:
+        """Send what is gathered if it is much, and wait for a client that reads slowly."""
+        if self._size < SEND_AT:
+            return
+        if not self._is_begun:
+            self._is_begun = True
+            await self._exchange.start("application/json")
+        data, self._gathered, self._size = b"".join(self._gathered), [], 0
+        await self._exchange.write(data)

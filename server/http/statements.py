@@ -1,0 +1,71 @@
+"""Statements: run a request in a session, by the rules of the simple or the extended protocol."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from foreshore import blocking
+from foreshore.adapter.client import CopyIn, CopyOut, Execution, Session
+from foreshore.errors import FeatureNotSupported
+from foreshore.garbage import collection_paused
+from foreshore.server.http.requests import ExtendedQuery, SqlRequest
+from foreshore.server.message import Bind
+from foreshore.server.parameters import arguments
+from foreshore.types import Datum, SqlType
+
+LONG_ARGUMENTS = 1 << 17  # bytes of parameters: some ten milliseconds of decoding
+
+
+async def executions(session: Session, request: SqlRequest) -> AsyncIterator[Execution]:
+    """Run the statements in order, in one implicit transaction, up to the first that fails.
+
+    Each Execution is consumed before the next one is asked for. Raises DatabaseError.
+    """
+    if request.query is not None:
+        found = session.simple(request.query)
+    else:
+        found = _extended(session, request.queries or ())
+    try:
+        async for execution in found:
+            refuse_copy(execution)
+            yield execution
+    finally:
+        if (close := getattr(found, "aclose", None)) is not None:
+            await close()
+
+
+async def _extended(session: Session, queries: Sequence[ExtendedQuery]) -> AsyncIterator[Execution]:
+    for number, each in enumerate(queries, 1):
+        yield await begin(session, each, last=number == len(queries))
+        await session.close_portal("")
+    await session.sync()
+
+
+async def begin(session: Session, query: ExtendedQuery, *, last: bool) -> Execution:
+    """Run one statement with its parameters; `last` if its implicit transaction ends with it."""
+    statement = await session.parse("", query.query, ())
+    args = await _arguments(session, query.params, statement.parameters)
+    portal = await session.bind("", "", args, ())
+    last = last and portal.changes and session.transaction_status == "I"
+    return await session.execute("", 0, last=last)
+
+
+async def _arguments(
+    session: Session, params: Sequence[str | None], types: Sequence[SqlType]
+) -> list[Datum]:
+    """Return the parameters' values; long ones are decoded on a thread."""
+    values = [None if each is None else each.encode() for each in params]
+    bind = Bind("", "", (), values, ())
+    if sum(map(len, filter(None, values))) <= LONG_ARGUMENTS:
+        return arguments(bind, types, session.time_zone)
+    return await blocking.run(None, collection_paused()(arguments), bind, types, session.time_zone)
+
+
+def refuse_copy(execution: Execution) -> None:
+    """Raise FeatureNotSupported for COPY with the client, which HTTP has no messages for."""
+    if isinstance(execution, CopyIn):
+        execution.target.abort()
+    if isinstance(execution, CopyIn | CopyOut):
+        way = "FROM STDIN" if isinstance(execution, CopyIn) else "TO STDOUT"
+        raise FeatureNotSupported(
+            f"COPY {way} is not supported over HTTP",
+            hint="Use the PostgreSQL port, INSERT with parameters, or a query.",
+        )
