@@ -43,7 +43,7 @@ from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.connections import alter_connection, create_connection
-from foreshore.adapter.sources.create import create_fed_table, create_source
+from foreshore.adapter.sources.create import create_source
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.transaction import notifications
@@ -104,7 +104,6 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateSecret: secrets.create_secret,
     plans.AlterSecret: secrets.alter_secret,
     plans.CreateSource: create_source,
-    plans.CreateFedTable: create_fed_table,
     plans.CreateConnection: create_connection,
     plans.AlterConnection: alter_connection,
     plans.CreateSequence: create.create_sequence,
@@ -220,7 +219,7 @@ async def _define(context: StatementContext, statement: Statement, plan: plans.P
     """Run DDL; its change of the catalog must survive planning it again from its text."""
     context.require_writable(_verb(plan))
     if await changes_permanent_objects(context, plan):
-        await _lock(context)
+        context = await _lock(context)
     change = context.transaction.catalog
     before = None if change is None else change.state
     outcome = statement(context, context.prepared.plan)
@@ -234,10 +233,11 @@ async def _define(context: StatementContext, statement: Statement, plan: plans.P
     return outcome
 
 
-async def _lock(context: StatementContext) -> None:
+async def _lock(context: StatementContext) -> StatementContext:
     """Lock the catalog, and plan the statement anew if the catalog has changed meanwhile.
 
-    A time to come, and new replicas, are waited for before, as that may take long.
+    A time to come, new replicas and external systems are waited for before, as that may take long.
+    Return the context with what was found out there.
     """
     match context.prepared.plan:
         case plans.CreateMaterializedView() as plan:
@@ -246,10 +246,15 @@ async def _lock(context: StatementContext) -> None:
             await wait_until_requested(context, as_of)
         case plans.AlterCluster() as plan:
             await clusters.bring_up(context, plan)
+        case plans.CreateSource() as plan:
+            with context.interrupts.running():
+                found = await context.coordinator.ingestion.discovered(plan.spec)
+            context = replace(context, discovered=found)
         case _:
             pass
     await lock_catalog(context)
     await context.planner.ready(context.prepared)
+    return context
 
 
 async def _execute(session: "Session", context: StatementContext, plan: plans.Execute) -> Outcome:

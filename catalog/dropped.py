@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from foreshore.catalog.groups import using
 from foreshore.catalog.item import (
     ColumnOf,
     Connection,
@@ -22,7 +23,7 @@ from foreshore.errors import (
 )
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
-from foreshore.source_spec import PROGRESS
+from foreshore.sources.outputs import PROGRESS
 
 Target = Object | ColumnOf | ForeignKeyOf
 CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
@@ -181,6 +182,8 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
             (item, each.id in (item.on, item.part_of, item.policy and item.policy.table))
             for item in items
         ]
+    if isinstance(each, Connection):
+        return [(user, False) for user in state.items_of(using(each.id))]
     if isinstance(each, Secret):
         return [(user, False) for user in state.all(Connection) if each.id in user.spec.secrets]
     return [

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from foreshore.catalog.item import Item, Object
 from foreshore.layered_map import LayeredMap
+from foreshore.sources.spec import connections_of
 
 Group: TypeAlias = tuple[str, str]  # a kind of group, and what its objects have in common
 Ids: TypeAlias = LayeredMap[str, bool]  # the keys are a set
@@ -29,6 +30,9 @@ def groups_of(each: Object) -> Iterator[Group]:
         yield owned_by(each.owned_by.table)
     if each.part_of:
         yield parts_of(each.part_of)
+    if each.feed and each.feed.spec is not None:
+        for connection in connections_of(each.feed.spec):
+            yield using(connection)
     if each.row_security:
         yield SECURED
     for key in each.foreign_keys or ():
@@ -66,6 +70,11 @@ def owned_by(table: str) -> Group:
 def parts_of(item: str) -> Group:
     """Return the group of the items that are parts of another one."""
     return "parts", item
+
+
+def using(connection: str) -> Group:
+    """Return the group of the sources that use a connection."""
+    return "using", connection
 
 
 def referring_to(table: str) -> Group:

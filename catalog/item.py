@@ -20,7 +20,7 @@ from foreshore.network_policy import NetworkRule
 from foreshore.policy import PolicyOf
 from foreshore.privileges import Grant, open_to_all
 from foreshore.refresh import Refresh
-from foreshore.source_spec import Feed
+from foreshore.sources.spec import Feed
 from foreshore.types import SqlType
 
 ItemType = OneOf[

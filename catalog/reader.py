@@ -18,11 +18,12 @@ from typing import Self
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.names import Names
 from foreshore.catalog.row_security import RowReader, policies_for, reads_secured
 from foreshore.catalog.state import is_system
+from foreshore.connection_spec import ConnectionKind
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
 from foreshore.errors import Conflict, FeatureNotSupported, UndefinedTable
@@ -118,6 +119,12 @@ class Reader(Names, ABC):
         type = type_of_item(found, self.state.full_name(found), self.planned[found.id])
         return found.id, self._with_present_members(type)
 
+    def connection_named(self, parts: tuple[str, ...]) -> tuple[str, ConnectionKind]:
+        """Return the id and the kind of a connection, or raise UndefinedObject."""
+        found = self.object_called("connection", parts)
+        assert isinstance(found, Connection), found
+        return found.id, found.spec.kind
+
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
         """Return the domain `[[database.]schema.]name`, or None."""
         found = self._found_type(parts)
@@ -194,7 +201,7 @@ class Reader(Names, ABC):
             return ItemView(found.id, "builtin", name, planned.desc, oid=found.oid)
         view = ItemView(found.id, found.type, name, planned.desc, oid=found.oid)
         if found.feed:
-            return replace(view, kind="source", source=found.feed.spec)
+            return replace(view, kind="source")
         match found.type:
             case "index" | "type" | "domain" | "function" | "policy":
                 return replace(view, desc=_NO_COLUMNS)

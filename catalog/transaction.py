@@ -51,7 +51,7 @@ from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, global_id, is_temporary
 from foreshore.privileges import RIGHTS
 from foreshore.refresh import Refresh
-from foreshore.source_spec import Feed
+from foreshore.sources.spec import Feed
 from foreshore.types import TYPES
 
 if TYPE_CHECKING:

@@ -527,6 +527,12 @@ class Fenced(Unavailable):
     sqlstate = "57P01"
 
 
+class ConnectionFailure(UserError):
+    """An external system cannot be reached."""
+
+    sqlstate = "08006"
+
+
 class LockFileExists(Unavailable):
     """Another running server uses this data directory."""
 

@@ -10,7 +10,6 @@ from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.policy import PolicyView, Securing
 from foreshore.sequence import Generated, Sequence
-from foreshore.source_spec import SourceSpec
 from foreshore.types import RelationDesc
 
 ItemKind = OneOf[
@@ -81,8 +80,6 @@ class ItemView:
     # Of a view over tables with row-level security: its relation in a given zone, as its owner or
     # who reads it sees the tables.
     for_reader: Callable[[str, Securing], Relation] | None = None
-    # Of a relation that a source writes: nothing for its parts, else what it reads.
-    source: SourceSpec | None = None
     # Of a table with row-level security: its policies for a role, None: for the current one. None
     # if the role sees all rows.
     policies: Callable[[str | None], tuple[PolicyView, ...] | None] | None = None

@@ -7,6 +7,7 @@ SHOW statements, except SHOW CREATE and SHOW variable, are queries over the buil
 from collections.abc import Sequence
 from typing import Protocol
 
+from foreshore.connection_spec import ConnectionKind
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
 from foreshore.expr.ir import Relation
@@ -44,6 +45,10 @@ class CatalogReader(Protocol):
 
     def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
         """Return the type `[[database.]schema.]name` of the catalog, or None."""
+        ...
+
+    def connection_named(self, parts: tuple[str, ...]) -> tuple[str, ConnectionKind]:
+        """Return the id and the kind of a connection, or raise UndefinedObject."""
         ...
 
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:

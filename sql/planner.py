@@ -24,7 +24,6 @@ from foreshore.sql.bind.definitions import (
     roles,
     secrets,
     sequence,
-    sources,
     structured_types,
     table,
     table_as,
@@ -33,6 +32,7 @@ from foreshore.sql.bind.definitions import (
 )
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions.show import bind_show
+from foreshore.sql.bind.definitions.sources.create import bind_create_source
 from foreshore.sql.bind.explain import bind_explain
 from foreshore.sql.bind.needs import Needs
 from foreshore.sql.bind.result import finished_query
@@ -189,9 +189,7 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.AlterConnectionStatement():
             return connections.bind_alter_connection(planning, tree)
         case ast.CreateSourceStatement():
-            return sources.bind_create_source(planning, tree)
-        case ast.CreateFedTableStatement():
-            return sources.bind_create_fed_table(planning, tree)
+            return bind_create_source(planning, tree)
         case ast.CreateSequenceStatement():
             return sequence.bind_create_sequence(planning, tree)
         case ast.AlterSequenceStatement():

@@ -32,7 +32,7 @@ class InProcess:
         def end() -> Connection[Command]:
             made: Connection[Command] = Connection(
                 Command,
-                lambda each, command, _: self.worker.deliver(command, each.send),
+                lambda each, command, tables: self.worker.deliver(command, tables, each.send),
                 lambda _: self.worker.stop(),
                 SECRET,
             )

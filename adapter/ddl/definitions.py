@@ -20,13 +20,11 @@ from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     CreateDomain,
     CreateEnum,
-    CreateFedTable,
     CreateFunction,
     CreateIndex,
     CreateMaterializedView,
     CreatePolicy,
     CreateSequence,
-    CreateSource,
     CreateStructured,
     CreateSubscription,
     CreateTable,
@@ -47,8 +45,6 @@ Defining: TypeAlias = (
     | CreateStructured
     | CreateFunction
     | CreatePolicy
-    | CreateSource
-    | CreateFedTable
 )
 ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateTable: "table",
@@ -62,8 +58,6 @@ ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateStructured: "type",
     CreateFunction: "function",
     CreatePolicy: "policy",
-    CreateSource: "table",
-    CreateFedTable: "table",
 }
 
 
@@ -116,8 +110,6 @@ def planned_as(
             return Planned(desc, query.relation, needs=needs)
         case CreateSubscription(query=query, needs=needs):
             return Planned(query.desc, query.relation, needs=needs)
-        case CreateSource(desc=desc) | CreateFedTable(desc=desc):
-            return Planned(desc, None)
         case CreateDomain(domain=domain):
             return Planned(RelationDesc((), ()), domain=domain)
         case CreateFunction(function=function):

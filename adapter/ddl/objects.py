@@ -120,7 +120,7 @@ def add_item(
     """Return a new item in the transaction's catalog; `fields` are options of `create_item`."""
     change = context.catalog_change()
     if isinstance(plan, CreateTable):
-        depends_on = plan.depends_on
+        depends_on = (*plan.depends_on, *depends_on)
     item = change.create_item(
         id or change.allot_item(),
         ITEM_TYPES[type(plan)],

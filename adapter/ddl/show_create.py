@@ -7,7 +7,7 @@ from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.connections import connection_text
-from foreshore.adapter.sources.create import source_text
+from foreshore.adapter.sources.show import source_text
 from foreshore.catalog.item import Cluster, Connection, Item, Replica
 from foreshore.foreign_key import ForeignKey, rule_text
 from foreshore.sql.parse.keywords import quote_identifier

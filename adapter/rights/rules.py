@@ -19,6 +19,7 @@ from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
+from foreshore.sources.spec import connections_of
 from foreshore.sql import plan as plans
 from foreshore.types import SqlType
 
@@ -56,8 +57,12 @@ def _alter_connection(check: Checker, plan: plans.AlterConnection) -> None:
 
 
 def _source(check: Checker, plan: plans.CreateSource) -> None:
-    for name in (plan.name, *(part.name for part in plan.parts)):
-        check.create_in(name)
+    asked = () if plan.asked is None else plan.asked.tables
+    for name in (plan.name, plan.progress, *(each.name for each in asked)):
+        if name is not None:
+            check.create_in(name)
+    for id in connections_of(plan.spec):
+        check.need(check.state.objects[id], "USAGE")
     check.create_on_cluster(plan.cluster)
 
 
@@ -423,7 +428,6 @@ RULES: Mapping[type, Rule] = {
     plans.CreateConnection: _named,
     plans.AlterConnection: _alter_connection,
     plans.CreateSource: _source,
-    plans.CreateFedTable: _named,
     plans.AlterSecret: _alter_secret,
     plans.CreateEnum: _named,
     plans.CreateDomain: _type,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
     from foreshore.notifications import Inbox
     from foreshore.session_variables import Variables
+    from foreshore.storage.ingest.messages import Discovered
 
 
 SEVERITIES = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}
@@ -116,6 +117,8 @@ class StatementContext(Struct, frozen=True, eq=False):
     # the statement will stage at its end.
     given: "Mapping[GlobalId, pa.Table]" = {}
     staging: "list[Staging] | None" = None
+    # Of CREATE SOURCE: what its external system has.
+    discovered: "Discovered | None" = None
 
     def ran(self, how: str) -> None:
         """Note how rows were found, if anybody wants to know."""

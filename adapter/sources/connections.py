@@ -106,7 +106,7 @@ def connection_text(state: State, connection: Connection) -> str:
         for name, value in connection.spec.options.items()
     ]
     kind = connection.spec.kind.upper()
-    name = dotted(_full_name(state, connection))
+    name = dotted(full_name(state, connection))
     return f"CREATE CONNECTION {name} TO {kind} ({', '.join(options)})"
 
 
@@ -115,10 +115,11 @@ def _shown(state: State, value: str | SecretRef) -> str:
         return quote_string(value)
     secret = state.objects[value.secret]
     assert isinstance(secret, Secret), secret
-    return f"SECRET {dotted(_full_name(state, secret))}"
+    return f"SECRET {dotted(full_name(state, secret))}"
 
 
-def _full_name(state: State, each: Connection | Secret) -> tuple[str, ...]:
+def full_name(state: State, each: Connection | Secret) -> tuple[str, ...]:
+    """Return the names of database, schema and object."""
     schema = state.objects[each.schema]
     assert isinstance(schema, Schema), schema
     return (state.objects[schema.database or ""].name, schema.name, each.name)

@@ -3,19 +3,24 @@
 Its process begins when the transaction has committed (`ingestion.py`).
 """
 
+from dataclasses import dataclass
+
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
+from foreshore.adapter.ddl.create import refuse_reserved
+from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.groups import parts_of
-from foreshore.catalog.item import Item
-from foreshore.catalog.state import State
+from foreshore.adapter.sources.chosen import parts_of_new
 from foreshore.errors import FeatureNotSupported
 from foreshore.ids import GlobalId
-from foreshore.source_spec import OWN_ROWS, PROGRESS, Feed, output_desc
-from foreshore.sql.bind.definitions.sources import fed_table_text, written
+from foreshore.item_view import Name
+from foreshore.sources.outputs import OWN_ROWS, Output, output_called
+from foreshore.sources.spec import Feed
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.plan import CreateFedTable, CreateSource
+from foreshore.sql.parse.parse import parse
+from foreshore.sql.plan import CreateSource, CreateTable
+from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.full_names import dotted
 
 
@@ -26,51 +31,70 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
     if is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE SOURCE")
     id = context.catalog_change().allot_item()
-    add_item(
-        context,
-        plan,
-        schema_of(context, plan.name),
-        plan.name.item,
-        id=id,
-        cluster=cluster_called(context, plan.cluster).id,
-        feed=Feed(id, OWN_ROWS, plan.spec),
-    )
-    for each in plan.parts:
-        text = fed_table_text(dotted(each.name.parts), dotted(plan.name.parts), each.reference)
-        desc = output_desc(plan.spec, each.reference)
-        create_fed_table(context, CreateFedTable(each.name, id, each.reference, desc, text))
+    assert context.discovered is not None, plan
+    found = context.discovered
+    parts = parts_of_new(plan.name, plan.progress, found.spec, found.outputs, plan.asked)
+    own = output_called(found.outputs, OWN_ROWS)
+    feed = Feed(id, OWN_ROWS, found.spec, own.details)
+    _add(context, _Fed(plan.name, own, feed), id, cluster=cluster_called(context, plan.cluster).id)
+    for each in parts:
+        output = output_called(found.outputs, each.reference)
+        feed = Feed(id, each.reference, details=output.details)
+        add_part(context, each.name, output, feed)
     return Completed("CREATE SOURCE")
 
 
-def create_fed_table(context: StatementContext, plan: CreateFedTable) -> Completed:
-    """Create a relation that a source writes, a part of it."""
-    is_taken(context, plan.name, if_not_exists=False)
-    schema, feed = schema_of(context, plan.name), Feed(plan.source, plan.reference)
-    item, inputs = plan.name.item, (plan.source,)
-    add_item(context, plan, schema, item, inputs, feed=feed, part_of=plan.source)
-    return Completed("CREATE SUBSOURCE")
+@dataclass(frozen=True, slots=True)
+class _Fed:
+    """A relation that a source writes."""
+
+    name: Name
+    output: Output
+    feed: Feed
 
 
-def source_text(state: State, item: Item) -> str:
-    """Return the statement that creates a source with its relations, by their present names.
+def add_part(context: StatementContext, name: Name, output: Output, feed: Feed) -> GlobalId:
+    """Return the id of a new relation that an existing source writes, a part of it."""
+    is_taken(context, name, if_not_exists=False)
+    source = GlobalId(feed.source)
+    id = context.catalog_change().allot_item()
+    _add(context, _Fed(name, output, feed), id, source, part_of=source)
+    return id
 
-    That of one of its relations is in the form in which it is kept.
-    """
-    name = dotted(state.full_name(item))
-    assert item.feed, item
-    if item.feed.spec is None:
-        source = state.item(GlobalId(item.feed.source))
-        return fed_table_text(name, dotted(state.full_name(source)), item.feed.reference)
-    parts = {
-        each.feed.reference: dotted(state.full_name(each))
-        for each in state.items_of(parts_of(item.id))
-        if each.feed
-    }
-    progress = parts.pop(PROGRESS)
-    tables = [f"{quote_identifier(each)} AS {called}" for each, called in parts.items()]
-    chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
-    cluster = quote_identifier(state.objects[item.cluster or ""].name)
-    return (
-        f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {written(item.feed.spec)}{chosen}"
-        f" EXPOSE PROGRESS AS {progress}"
+
+def _add(
+    context: StatementContext,
+    fed: _Fed,
+    id: GlobalId,
+    *inputs: GlobalId,
+    cluster: str | None = None,
+    part_of: GlobalId | None = None,
+) -> None:
+    """Add a relation; what is kept of it is the statement of a table with its columns."""
+    (syntax,) = parse(_table_text(fed.name, fed.output))
+    plan = plan_statement(syntax, context.planner.reader())
+    assert isinstance(plan, CreateTable), plan
+    refuse_reserved(plan.desc.names)
+    add_item(
+        context,
+        plan,
+        schema_of(context, fed.name),
+        fed.name.item,
+        inputs,
+        id=id,
+        cluster=cluster,
+        part_of=part_of,
+        feed=fed.feed,
+        constraints=constraint_names(plan),
     )
+
+
+def _table_text(name: Name, output: Output) -> str:
+    """Return CREATE TABLE with the columns of an output."""
+    parts = [
+        f"{quote_identifier(each.name)} {each.type}{'' if each.nullable else ' NOT NULL'}"
+        for each in output.columns
+    ]
+    if output.key:
+        parts.append(f"PRIMARY KEY ({', '.join(map(quote_identifier, output.key))})")
+    return f"CREATE TABLE {dotted(name.parts)} ({', '.join(parts)})"

@@ -4,23 +4,38 @@ The rows of a source go through group commit like those of INSERT, so they have 
 order of all transactions, and a read after a commit sees them.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.transaction.write import Write
-from foreshore.catalog.groups import parts_of
-from foreshore.catalog.item import Item, Object
-from foreshore.errors import UndefinedObject
+from foreshore.catalog.groups import parts_of, using
+from foreshore.catalog.item import Connection, Item, Object, Secret
+from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
-from foreshore.source_spec import PROGRESS
-from foreshore.storage.ingest.controller import IngestController, Progressed, SourceDescription
+from foreshore.sources.outputs import PROGRESS
+from foreshore.sources.spec import SourceSpec, connections_of, known_outputs
+from foreshore.storage.ingest.controller import (
+    IngestController,
+    Progressed,
+    SourceDescription,
+    Stopped,
+)
+from foreshore.storage.ingest.messages import Discover, Discovered, Dispose, OutputRelation
+from foreshore.storage.ingest.request import answer_to
 from foreshore.update import DIFF, DIFF_FIELD
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
+
+ROWS_AT_ONCE = 65_536  # that a source reads of a relation of its own
 
 
 class Ingestion:
@@ -28,51 +43,125 @@ class Ingestion:
 
     def __init__(self, coordinator: "Coordinator", launcher: Launcher) -> None:
         self._coordinator = coordinator
-        self.controller = IngestController(launcher, self._commit, coordinator.clock)
+        self._launcher = launcher
+        self._disposing: set[asyncio.Task[None]] = set()
+        self.controller = IngestController(launcher, self._commit, self._read, coordinator.clock)
 
     async def open(self) -> None:
         """Run the sources of the catalog from the positions in their shards."""
         for item in self._coordinator.state.all(Item):
             if item.feed and item.feed.spec is not None:
-                description = self._described(item)
+                description = self._described(item, item.feed.spec)
                 position = await self._position(description.progress)
                 self.controller.start(description, position)
 
-    async def follow(self, created: Iterable[Object], dropped: Iterable[Object]) -> None:
-        """Run new sources, stop dropped ones, and run anew those whose parts were dropped."""
-        for item in dropped:
-            if not isinstance(item, Item) or not item.feed:
-                continue
-            position = await self.controller.stop(GlobalId(item.feed.source))
-            source = self._coordinator.state.get(item.feed.source)
-            if position is not None and isinstance(source, Item):
-                self.controller.start(self._described(source), position)
-        for item in created:
+    async def follow(self, changed: Iterable[Object]) -> None:
+        """Run new sources, stop dropped ones, and run anew those of which something changed.
+
+        `changed` are the objects that the catalog has gained, lost or changed.
+        """
+        for id in {source for each in changed for source in self._concerned(each)}:
+            item = self._coordinator.state.get(id)
+            running = self.controller.description(id)
+            described = None
             if isinstance(item, Item) and item.feed and item.feed.spec is not None:
-                self.controller.start(self._described(item), {})
+                described = self._described(item, item.feed.spec)
+            if described == running:
+                continue
+            stopped = await self.controller.stop(id)
+            if described is not None:
+                self.controller.start(described, {} if stopped is None else stopped.position)
+            elif stopped is not None:
+                self._begin_to_dispose(stopped)
 
     async def close(self) -> None:
         """End all processes."""
+        for task in self._disposing:
+            task.cancel()
         await self.controller.close()
 
     # --- what runs -----------------------------------------------------------------------------
 
-    def _described(self, item: Item) -> SourceDescription:
-        assert item.feed, item
-        assert item.feed.spec is not None, item
+    async def discovered(self, spec: SourceSpec) -> Discovered:
+        """Return the outputs of a source as its external system has them.
+
+        Raises DatabaseError if that cannot be reached, or does not have what is asked for.
+        """
+        if (known := known_outputs(spec)) is not None:
+            return Discovered(spec, dict(known))
+        coordinator = self._coordinator
+        given = accesses(coordinator.state, coordinator.secrets, connections_of(spec))
+        found = await answer_to(self._launcher, Discover(spec, given))
+        assert isinstance(found, Discovered), found
+        return found
+
+    def _concerned(self, each: Object) -> Iterator[GlobalId]:
+        """Yield the sources for which a change of an object may matter."""
+        state = self._coordinator.state
+        match each:
+            case Item(feed=feed) if feed:
+                yield GlobalId(feed.source)
+            case Connection():
+                yield from (item.id for item in state.items_of(using(each.id)))
+            case Secret():
+                for user in state.all(Connection):
+                    if each.id in user.spec.secrets:
+                        yield from self._concerned(user)
+            case _:
+                return
+
+    def _described(self, item: Item, spec: SourceSpec) -> SourceDescription:
         assert item.cluster is not None, item
-        parts = self._coordinator.state.items_of(parts_of(item.id))
-        outputs = {each.feed.reference: each.id for each in (item, *parts) if each.feed}
-        progress = outputs.pop(PROGRESS)
-        return SourceDescription(item.id, item.cluster, item.feed.spec, outputs, progress)
+        coordinator = self._coordinator
+        planned = coordinator.catalog.planned
+        outputs = {
+            each.feed.reference: OutputRelation(each.id, planned[each.id].desc, each.feed.details)
+            for each in (item, *coordinator.state.items_of(parts_of(item.id)))
+            if each.feed
+        }
+        progress = outputs.pop(PROGRESS).id
+        given, obstacle = {}, None
+        try:
+            given = accesses(coordinator.state, coordinator.secrets, connections_of(spec))
+        except DatabaseError as error:
+            obstacle = error.message
+        return SourceDescription(item.id, item.cluster, spec, outputs, progress, given, obstacle)
 
     async def _position(self, progress: GlobalId) -> dict[str, int]:
         """Return the durable position of a source, from the relation that has it."""
+        return {
+            row["part"]: row["offset"]
+            async for table in self._read(progress)
+            for row in table.to_pylist()
+        }
+
+    async def _read(self, relation: GlobalId) -> AsyncIterator[pa.Table]:
         coordinator = self._coordinator
-        read, _ = coordinator.capabilities[progress]
+        read, _ = coordinator.capabilities[relation]
         with coordinator.storage.snapshot(read, coordinator.oracle.read_ts()) as snapshot:
-            rows = (await snapshot.contents()).to_pylist()
-        return {row["part"]: row["offset"] for row in rows}
+            rows = await snapshot.contents()
+        for start in range(0, rows.num_rows, ROWS_AT_ONCE):
+            yield rows.slice(start, ROWS_AT_ONCE)
+
+    def _begin_to_dispose(self, stopped: Stopped) -> None:
+        """Let a process remove what a dropped source has left outside, if it can."""
+        if not connections_of(stopped.description.spec):
+            return
+        task = asyncio.get_running_loop().create_task(self._dispose(stopped))
+        self._disposing.add(task)
+        task.add_done_callback(self._disposing.discard)
+
+    async def _dispose(self, stopped: Stopped) -> None:
+        description = stopped.description
+        request = Dispose(description.spec, dict(stopped.position), description.accesses)
+        try:
+            await answer_to(self._launcher, request)
+        except DatabaseError as error:
+            logger.warning(
+                "something of a dropped source is left in its external system: %s",
+                error.message,
+                extra={"source": description.id},
+            )
 
     # --- commits -------------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ class _Difference:
         changed = new.changed(old)
         before = [each for id in changed if (each := old.get(id)) is not None]
         after = [each for id in changed if (each := new.get(id)) is not None]
+        self.changed = [*before, *after]
         self.created = [each for each in after if each.id not in old.objects]
         self.dropped = [each for each in before if each.id not in new.objects]
         self.begun = _generations(after) - _generations(before)  # of sequences
@@ -290,7 +291,7 @@ class CatalogCommits:
                 if has_shard(each):
                     await coordinator.downgrade(each.id, each.since or time)
                 await coordinator.maintain(each, Beginning(each.since or time))
-        await coordinator.ingestion.follow(made.created, made.dropped)
+        await coordinator.ingestion.follow(made.changed)
         for item in made.moved:
             await coordinator.view_handoff.hand_over(item)
         for item in made.reassigned:

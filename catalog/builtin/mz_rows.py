@@ -22,7 +22,8 @@ from foreshore.catalog.item import (
     Secret,
 )
 from foreshore.ids import is_temporary
-from foreshore.source_spec import PROGRESS, Feed
+from foreshore.sources.outputs import PROGRESS
+from foreshore.sources.spec import Feed, kind_of
 from foreshore.types import format_type, oid_of
 
 
@@ -192,14 +193,13 @@ def source_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "type": source_type(item.feed),
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,
-                "create_sql": item.create_sql,
             }
 
 
 def source_type(feed: Feed) -> str:
     """Return the type of a source in mz_sources."""
     if feed.spec is not None:
-        return "load-generator"
+        return kind_of(feed.spec)
     return "progress" if feed.reference == PROGRESS else "subsource"
 
 

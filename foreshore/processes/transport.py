@@ -220,6 +220,8 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._transport: asyncio.Transport | None = None
         self._files = files
         self.closed = False
+        self._has_room = asyncio.Event()  # whether the peer reads what is sent
+        self._has_room.set()
         self.outbox: Outbox | None = None
         # What is sent after a message whose files are being written.
         self._waiting: deque[list[Any] | tuple[Message, Sequence[pa.Table]]] = deque()
@@ -231,6 +233,14 @@ class Connection(asyncio.Protocol, Generic[M]):
         """Keep the transport and disable write buffering."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=1 << 20)
         self._transport = cast(asyncio.Transport, transport)
+
+    def pause_writing(self) -> None:
+        """Note that much is unsent."""
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        """Note that most of it was sent."""
+        self._has_room.set()
 
     def data_received(self, data: bytes) -> None:
         """Deliver the messages that `data` completes."""
@@ -261,6 +271,7 @@ class Connection(asyncio.Protocol, Generic[M]):
     def connection_lost(self, exc: Exception | None) -> None:
         """Call `lost`, once."""
         self.closed = True
+        self._has_room.set()
         self._transport = None
         self._lost(self)
 
@@ -311,6 +322,12 @@ class Connection(asyncio.Protocol, Generic[M]):
         if transport.get_write_buffer_size() > MAX_UNSENT:
             logger.error("connection cut, the peer does not read")
             self.abort()
+
+    async def drained(self) -> None:
+        """Wait until the peer has read most of what was sent, or the connection is closed."""
+        if self._sending is not None:
+            await asyncio.wait([self._sending])
+        await self._has_room.wait()
 
     def listen(self, *, on: bool) -> None:
         """Resume or pause reading from the peer; data already received is still delivered."""

@@ -64,7 +64,6 @@ StatementSyntax: TypeAlias = (
     | CreateConnectionStatement
     | AlterConnectionStatement
     | CreateSourceStatement
-    | CreateFedTableStatement
     | AlterSecretStatement
     | CreateSequenceStatement
     | AlterSequenceStatement

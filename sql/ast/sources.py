@@ -1,14 +1,16 @@
 """Syntax of statements about sources."""
 
+from typing import TypeAlias
+
 from foreshore.sql.ast.expressions import Syntax
 from foreshore.sql.ast.query import TableRef
 
 
 class SourceOption(Syntax):
-    """An option in words, and its value as text; None if it has none."""
+    """An option in words, and its value as text, or as a list of names; None if it has none."""
 
     name: str
-    value: str | None
+    value: str | tuple[str, ...] | None
     at: int
 
 
@@ -20,6 +22,17 @@ class GeneratorSyntax(Syntax):
     at: int
 
 
+class PostgresSyntax(Syntax):
+    """POSTGRES CONNECTION name (option, ...)."""
+
+    connection: TableRef
+    options: tuple[SourceOption, ...]
+    at: int
+
+
+ReadsSyntax: TypeAlias = GeneratorSyntax | PostgresSyntax
+
+
 class FedTable(Syntax):
     """A table of the source, `reference`, and the relation to be made for it."""
 
@@ -27,21 +40,21 @@ class FedTable(Syntax):
     name: TableRef | None
 
 
+class FedTables(Syntax):
+    """FOR ALL TABLES, FOR SCHEMAS (name, ...) or FOR TABLES (reference [AS name], ...)."""
+
+    every: bool
+    schemas: tuple[str, ...] = ()
+    tables: tuple[FedTable, ...] = ()
+
+
 class CreateSourceStatement(Syntax):
-    """CREATE SOURCE; `tables` is None without FOR, and empty for FOR ALL TABLES."""
+    """CREATE SOURCE; `tables` is None without FOR."""
 
     name: TableRef
     cluster: str | None
-    reads: GeneratorSyntax
-    tables: tuple[FedTable, ...] | None
+    reads: ReadsSyntax
+    tables: FedTables | None
     progress: TableRef | None
     if_not_exists: bool
     at: int
-
-
-class CreateFedTableStatement(Syntax):
-    """CREATE SUBSOURCE name OF SOURCE source (REFERENCE = text): the kept form of a part."""
-
-    name: TableRef
-    source: TableRef
-    reference: str

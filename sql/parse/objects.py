@@ -117,8 +117,6 @@ class ObjectParser(
             return self._create_connection()
         if self.accept("source"):
             return self._create_source()
-        if self.accept("subsource"):
-            return self._create_fed_table()
         if self.accept("network", "policy"):
             return self.create_network_policy()
         if self.accept("subscription"):

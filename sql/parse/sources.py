@@ -14,25 +14,25 @@ class SourceParser(ClusterParser):
         cluster = self.name() if self.accept("in", "cluster") else None
         self.expect("from")
         reads = self._reads()
-        tables: tuple[ast.FedTable, ...] | None = None
-        if self.accept("for", "all", "tables"):
-            tables = ()
-        elif self.accept("for", "tables"):
-            tables = self.in_parentheses(self._fed_table)
+        tables = self._fed_tables() if self.accept("for") else None
         progress = None
         if self.accept("expose", "progress", "as"):
             progress = self.table_name()
         return ast.CreateSourceStatement(name, cluster, reads, tables, progress, if_not_exists, at)
 
-    def _reads(self) -> ast.GeneratorSyntax:
+    def _reads(self) -> ast.ReadsSyntax:
+        """Parse what is read: each kind of external system has its own form."""
         at = self.token.start
         if self.accept("load", "generator"):
-            generator = self._words()
-            options = self.in_parentheses(self._source_option) if self.at_symbol("(") else ()
-            return ast.GeneratorSyntax(generator, options, at)
-        if self.at_word("mysql", "sql", "postgres", "kafka", "webhook", "files", "python"):
+            return ast.GeneratorSyntax(self._words(), self._source_options(), at)
+        if self.accept("postgres"):
+            self.expect("connection")
+            return ast.PostgresSyntax(self.table_name(), self._source_options(), at)
+        if self.at_word("mysql", "sql", "kafka", "webhook", "files", "python"):
             self.unsupported(f"CREATE SOURCE ... FROM {self.token.value.upper()}", at)
         self.fail()
+
+    # --- options -------------------------------------------------------------------------------
 
     def _words(self) -> str:
         """Parse the words before a parenthesis, FOR, EXPOSE or the end."""
@@ -41,31 +41,44 @@ class SourceParser(ClusterParser):
             words.append(self.label())
         return " ".join(words)
 
+    def _source_options(self) -> tuple[ast.SourceOption, ...]:
+        """Parse `(option, ...)` if it is there."""
+        return self.in_parentheses(self._source_option) if self.at_symbol("(") else ()
+
     def _source_option(self) -> ast.SourceOption:
-        """Parse `WORDS [=] value`."""
+        """Parse `WORDS [=] value` or `WORDS [=] (name, ...)`."""
         at = self.token.start
         words = [self.label()]
-        while not (self.at_symbol("=") or self.at_literal() or self._at_option_end()):
+        while not (self._at_value() or self._at_option_end()):
             words.append(self.label())
         self.accept_symbol("=")
-        value = None if self._at_option_end() else self.advance().value
+        value: str | tuple[str, ...] | None = None
+        if self.at_symbol("("):
+            value = self.in_parentheses(self._reference)
+        elif not self._at_option_end():
+            value = self.advance().value
         return ast.SourceOption(" ".join(words), value, at)
+
+    def _at_value(self) -> bool:
+        return self.at_symbol("=") or self.at_symbol("(") or self.at_literal()
 
     def _at_option_end(self) -> bool:
         return self.at_symbol(",") or self.at_symbol(")")
 
+    # --- tables --------------------------------------------------------------------------------
+
+    def _fed_tables(self) -> ast.FedTables:
+        """Parse what follows FOR."""
+        if self.accept("all", "tables"):
+            return ast.FedTables(True)
+        if self.accept("schemas"):
+            return ast.FedTables(False, schemas=self.in_parentheses(self.name))
+        self.expect("tables")
+        return ast.FedTables(False, tables=self.in_parentheses(self._fed_table))
+
     def _fed_table(self) -> ast.FedTable:
-        reference = ".".join(self.dotted())
+        reference = self._reference()
         return ast.FedTable(reference, self.table_name() if self.accept("as") else None)
 
-    def _create_fed_table(self) -> ast.StatementSyntax:
-        name = self.table_name()
-        self.expect("of")
-        self.expect("source")
-        source = self.table_name()
-        self.expect_symbol("(")
-        self.expect("reference")
-        self.expect_symbol("=")
-        reference = self.string()
-        self.expect_symbol(")")
-        return ast.CreateFedTableStatement(name, source, reference)
+    def _reference(self) -> str:
+        return ".".join(self.dotted())

@@ -66,7 +66,6 @@ Plan: TypeAlias = (
     | CreateConnection
     | AlterConnection
     | CreateSource
-    | CreateFedTable
     | CreateSequence
     | AlterSequence
     | AlterTable

@@ -2,43 +2,35 @@
 
 from dataclasses import dataclass
 
-from foreshore.ids import GlobalId
 from foreshore.item_view import Name
-from foreshore.source_spec import SourceSpec
+from foreshore.sources.spec import SourceSpec
 from foreshore.sql.plan.query import WritePlan
-from foreshore.types import RelationDesc
 
 
 @dataclass(frozen=True, slots=True)
-class FedRelation:
-    """A relation that a source is to write, and the output that it gets."""
+class AskedTable:
+    """A table that was asked for by its reference, perhaps without its schema; `at` its name."""
 
-    name: Name
     reference: str
+    name: Name | None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTables:
+    """Which outputs of a source shall be relations: all, those of some schemas, or single ones."""
+
+    every: bool
+    schemas: tuple[str, ...]
+    tables: tuple[AskedTable, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CreateSource(WritePlan):
-    """CREATE SOURCE; `desc` are its own rows, `parts` the relations that come with it.
-
-    The definition that is kept has no parts: each has its own.
-    """
+    """CREATE SOURCE; without `asked` tables it must have a single output."""
 
     name: Name
     spec: SourceSpec
-    desc: RelationDesc
-    parts: tuple[FedRelation, ...]
+    asked: AskedTables | None
+    progress: Name
     cluster: str | None
     if_not_exists: bool
-    sql: str
-
-
-@dataclass(frozen=True, slots=True)
-class CreateFedTable(WritePlan):
-    """CREATE SUBSOURCE: a relation that an existing source writes."""
-
-    name: Name
-    source: GlobalId
-    reference: str
-    desc: RelationDesc
-    sql: str

@@ -6,9 +6,11 @@ perhaps cut differently, if the process ends before it is committed.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
+
+from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
 
 Position: TypeAlias = Mapping[str, int]  # the next offset of each part that was read
 
@@ -17,23 +19,64 @@ Position: TypeAlias = Mapping[str, int]  # the next offset of each part that was
 class Batch:
     """Updates of outputs by reference (rows with `__diff`), and the position that follows them.
 
-    `moved` has the parts whose position changes.
+    `moved` has the parts whose position changes. All of a batch becomes visible at one time. One
+    without rows that moves nothing says that the system was reached and has nothing to tell yet.
     """
 
     rows: Mapping[str, pa.Table]
     moved: Position
 
+    def __post_init__(self) -> None:
+        assert self.moved or not self.rows, "rows without a position would be repeated"
+
+
+REACHED = Batch({}, {})
+
+
+class Durable(Protocol):
+    """What of a source is durable in the database when it starts."""
+
+    @property
+    def position(self) -> Position:
+        """Return how far the source was read."""
+        ...
+
+    def contents(self, reference: str) -> AsyncIterator[pa.Table]:
+        """Yield the rows of an output's relation, with `__diff`, as of `position`.
+
+        Only before the first batch. Raises OSError if they cannot be read.
+        """
+        ...
+
 
 class Connector(Protocol):
     """Reads one external system."""
 
-    def run(self, position: Position) -> AsyncIterator[Batch]:
-        """Yield what follows `position`, for ever or until there can be nothing more.
+    def run(self, durable: Durable) -> AsyncIterator[Batch]:
+        """Yield what follows `durable.position`, for ever or until there can be nothing more.
 
         Raises OSError or DatabaseError if the system cannot be read: it is tried again later.
         """
         ...
 
-    async def committed(self, position: Position) -> None:
-        """Note that everything before `position` is durable here."""
+    def committed(self, position: Position) -> None:
+        """Note that everything before `position` is durable here; must not block."""
+        ...
+
+
+class Kind(Protocol):
+    """One kind of external system."""
+
+    def connector(
+        self, spec: Any, outputs: Mapping[str, OutputRelation], accesses: Accesses
+    ) -> Connector:
+        """Return a new connector for a source, which writes these outputs."""
+        ...
+
+    async def discover(self, spec: Any, accesses: Accesses) -> Discovered:
+        """Return the outputs of a source; raises OSError or DatabaseError."""
+        ...
+
+    async def dispose(self, spec: Any, position: Position, accesses: Accesses) -> None:
+        """Remove what a dropped source has left there; raises as `discover` does."""
         ...

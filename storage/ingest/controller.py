@@ -7,7 +7,7 @@ queue, as it may have only a few batches on their way.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,10 +19,14 @@ from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
 from foreshore.processes.link import Link
 from foreshore.processes.transport import Connection, Tables
-from foreshore.source_spec import SourceSpec
+from foreshore.sources.spec import SourceSpec
 from foreshore.storage.ingest.messages import (
+    Accesses,
+    AskContents,
     Committed,
+    Contents,
     Ingested,
+    OutputRelation,
     Response,
     SourceState,
     StartSource,
@@ -42,8 +46,18 @@ class SourceDescription:
     id: GlobalId
     cluster: str
     spec: SourceSpec
-    outputs: Mapping[str, GlobalId]
+    outputs: Mapping[str, OutputRelation]
     progress: GlobalId  # the relation with its position
+    accesses: Accesses
+    obstacle: str | None = None  # why it cannot be started
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A source that does not run any more, and how far it was read."""
+
+    description: SourceDescription
+    position: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,14 @@ class Commit(Protocol):
 
     async def __call__(self, progressed: Progressed) -> None:
         """Make it durable, at one time; raises DatabaseError if nothing was written."""
+        ...
+
+
+class Read(Protocol):
+    """Reads the relations of sources."""
+
+    def __call__(self, output: GlobalId) -> AsyncIterator[pa.Table]:
+        """Yield all rows at the newest time, with `__diff`."""
         ...
 
 
@@ -84,6 +106,7 @@ class _Source:
     started_by: Connection[Response] | None = None  # the process that reads it
     waiting: list[tuple[Ingested, Tables]] = field(default_factory=list)
     committing: asyncio.Task[None] | None = None
+    reading: asyncio.Task[None] | None = None  # what the process asked for
     ends: bool = False
 
 
@@ -99,9 +122,10 @@ class _Process:
 class IngestController:
     """Runs the sources of one environment; owned by the event loop."""
 
-    def __init__(self, launcher: Launcher, commit: Commit, clock: Clock) -> None:
+    def __init__(self, launcher: Launcher, commit: Commit, read: Read, clock: Clock) -> None:
         self._launcher = launcher
         self._commit = commit
+        self._read = read
         self._clock = clock
         self._processes: dict[str, _Process] = {}
         self._cluster_of: dict[GlobalId, str] = {}
@@ -130,7 +154,12 @@ class IngestController:
         process.sources[id] = source
         self._send_start(process, source)
 
-    async def stop(self, id: GlobalId) -> Mapping[str, int] | None:
+    def description(self, id: GlobalId) -> SourceDescription | None:
+        """Return what runs under an id; None if nothing does."""
+        cluster = self._cluster_of.get(id)
+        return None if cluster is None else self._processes[cluster].sources[id].description
+
+    async def stop(self, id: GlobalId) -> Stopped | None:
         """Stop a source, and return its durable position; None if it does not run."""
         cluster = self._cluster_of.pop(id, None)
         if cluster is None:
@@ -139,6 +168,8 @@ class IngestController:
         source = process.sources.pop(id)
         source.ends = True
         source.waiting.clear()
+        if source.reading is not None:
+            source.reading.cancel()
         if process.connection is not None:
             process.connection.send(StopSource(id))
         if not process.sources:
@@ -148,7 +179,7 @@ class IngestController:
             await asyncio.gather(process.task, return_exceptions=True)
         if source.committing is not None:  # else the position would not be known
             await asyncio.wait([source.committing])
-        return source.position
+        return Stopped(source.description, source.position)
 
     async def close(self) -> None:
         """End all processes."""
@@ -181,9 +212,13 @@ class IngestController:
         """Let the process read a source from its durable position."""
         if process.connection is None or source.committing is not None or source.ends:
             return  # when there is a process, and the commit has ended
-        source.started_by = process.connection
         each = source.description
-        start = StartSource(each.id, each.spec, dict(source.position), dict(each.outputs))
+        if each.obstacle is not None:
+            self._set_state(source, "stalled", each.obstacle)
+            return
+        source.started_by = process.connection
+        position, outputs = dict(source.position), dict(each.outputs)
+        start = StartSource(each.id, each.spec, position, outputs, each.accesses)
         process.connection.send(start)
 
     def _deliver(self, response: Response, tables: Tables) -> None:
@@ -195,11 +230,29 @@ class IngestController:
         match response:
             case SourceState(state=state, error=error):
                 self._set_state(source, state, error)
+            case AskContents():
+                asked = self._send_contents(process, source, response)
+                source.reading = asyncio.get_running_loop().create_task(asked)
             case Ingested():
                 source.waiting.append((response, tables))
                 if source.committing is None:
                     committing = self._commit_waiting(process, source)
                     source.committing = asyncio.get_running_loop().create_task(committing)
+
+    async def _send_contents(self, process: _Process, source: _Source, asked: AskContents) -> None:
+        """Send the rows of a relation to the process that asked for them."""
+        connection = process.connection
+        assert connection is not None
+        id, request = asked.id, asked.request
+        try:
+            async for table in self._read(asked.output):
+                connection.send(Contents(id, request, False), (table,))
+                await connection.drained()
+            connection.send(Contents(id, request, True))
+        except DatabaseError as error:
+            connection.send(Contents(id, request, True, error.message))
+        finally:
+            source.reading = None
 
     def _set_state(self, source: _Source, state: str, error: str | None) -> None:
         status = source.status

@@ -21,8 +21,8 @@ async def serve(path: str, secret: str, scratch: Path) -> None:
     worker = Worker()
     loop = asyncio.get_running_loop()
 
-    def deliver(connection: Connection[Command], command: Command, _: Tables) -> None:
-        worker.deliver(command, connection.send)
+    def deliver(connection: Connection[Command], command: Command, tables: Tables) -> None:
+        worker.deliver(command, tables, connection.send)
 
     def connection() -> Connection[Command]:
         return Connection(Command, deliver, lambda _: worker.stop(), secret, scratch)

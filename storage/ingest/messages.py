@@ -1,12 +1,44 @@
-"""The protocol between the environment and its ingestion processes."""
+"""The protocol between the environment and its ingestion processes.
+
+A process runs the sources of a cluster, or is started for a single `Request`, which it answers.
+"""
 
 from typing import TypeAlias
 
+import msgspec
+
+from foreshore.connection_spec import ConnectionKind
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello, Message
-from foreshore.source_spec import SourceSpec
+from foreshore.sources.outputs import Output
+from foreshore.sources.spec import SourceSpec
+from foreshore.types import RelationDesc
 
 WINDOW = 4  # batches of a source that are on their way before one is committed
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How to reach an external system: a connection with the values of its secrets."""
+
+    kind: ConnectionKind
+    options: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"Access({self.kind!r}, ...)"  # logs must not have secrets
+
+
+Accesses: TypeAlias = dict[str, Access]  # by the ids of connections
+
+
+class OutputRelation(msgspec.Struct, frozen=True):
+    """The relation that gets an output: its columns, as they are in its shard, and details."""
+
+    id: GlobalId
+    desc: RelationDesc
+    details: str
+
+
+# --- to a process ----------------------------------------------------------------------------
 
 
 class StartSource(Message, frozen=True):
@@ -15,7 +47,8 @@ class StartSource(Message, frozen=True):
     id: GlobalId
     spec: SourceSpec
     position: dict[str, int]
-    outputs: dict[str, GlobalId]  # the relations by reference
+    outputs: dict[str, OutputRelation]  # by reference
+    accesses: Accesses
 
 
 class StopSource(Message, frozen=True):
@@ -25,9 +58,42 @@ class StopSource(Message, frozen=True):
 
 
 class Committed(Message, frozen=True):
-    """The oldest batch of a source that was not committed is durable now."""
+    """The oldest batch of a source that was not committed is durable."""
 
     id: GlobalId
+
+
+class Contents(Message, frozen=True):
+    """Rows of a relation that a source asked for, as a table with `__diff`, and whether all."""
+
+    id: GlobalId
+    request: int
+    complete: bool
+    error: str | None = None
+
+
+class Discover(Message, frozen=True):
+    """Find out which outputs a source has."""
+
+    spec: SourceSpec
+    accesses: Accesses
+
+
+class Dispose(Message, frozen=True):
+    """Remove what a source that was dropped has left in its external system."""
+
+    spec: SourceSpec
+    position: dict[str, int]
+    accesses: Accesses
+
+
+class Validate(Message, frozen=True):
+    """Try whether an external system can be reached."""
+
+    access: Access
+
+
+# --- from a process --------------------------------------------------------------------------
 
 
 class Ingested(Message, frozen=True):
@@ -50,5 +116,35 @@ class SourceState(Message, frozen=True):
     error: str | None = None
 
 
-Command: TypeAlias = Hello | StartSource | StopSource | Committed
-Response: TypeAlias = Ingested | SourceState
+class AskContents(Message, frozen=True):
+    """A source that has nothing on its way asks for the present rows of a relation of its own."""
+
+    id: GlobalId
+    request: int
+    output: GlobalId
+
+
+class Discovered(Message, frozen=True):
+    """The outputs of a source, and the source with what was found out about it."""
+
+    spec: SourceSpec
+    outputs: dict[str, Output]
+
+
+class Done(Message, frozen=True):
+    """A request was carried out."""
+
+
+class Refused(Message, frozen=True):
+    """A request could not be carried out: the fields of an error."""
+
+    error: str
+    sqlstate: str
+    detail: str | None = None
+    hint: str | None = None
+
+
+Request: TypeAlias = Discover | Dispose | Validate
+Answer: TypeAlias = Discovered | Done | Refused
+Command: TypeAlias = Hello | StartSource | StopSource | Committed | Contents | Request
+Response: TypeAlias = Ingested | SourceState | AskContents

@@ -1,9 +1,10 @@
 """An in-memory catalog of a few tables, for tests of binding."""
 
 from foreshore.catalog.builtin.registry import all_builtins
+from foreshore.connection_spec import ConnectionKind
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
-from foreshore.errors import InvalidSchemaName, UndefinedTable
+from foreshore.errors import InvalidSchemaName, UndefinedObject, UndefinedTable
 from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemKind, ItemView, Name
@@ -97,6 +98,9 @@ class TestCatalog:
 
     def within(self, id: GlobalId) -> CatalogReader:
         raise AssertionError(id)
+
+    def connection_named(self, parts: tuple[str, ...]) -> tuple[str, ConnectionKind]:
+        raise UndefinedObject(f'connection "{parts[-1]}" does not exist')
 
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
         """Return None: there are no domains."""

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import pyarrow as pa
 
-from foreshore.source_spec import LoadGenerator
-from foreshore.storage.ingest.connector import Batch, Position
+from foreshore.sources.generators import LoadGenerator
+from foreshore.storage.ingest.connector import Batch, Durable, Position
 from foreshore.storage.ingest.generators import auction, counter
 
 TICKS = "ticks"  # the only part
@@ -25,11 +25,11 @@ class GeneratorConnector:
     def __init__(self, spec: LoadGenerator) -> None:
         self._spec = spec
 
-    async def run(self, position: Position) -> AsyncIterator[Batch]:
-        """Yield the ticks from `position` on, each when it is due after the one before."""
+    async def run(self, durable: Durable) -> AsyncIterator[Batch]:
+        """Yield the ticks from the position on, each when it is due after the one before."""
         spec, make = self._spec, GENERATORS[self._spec.generator]
         interval = spec.tick_ms / 1000
-        following = position.get(TICKS, 0)
+        following = durable.position.get(TICKS, 0)
         loop = asyncio.get_running_loop()
         began, first = loop.time(), following
         while spec.up_to is None or following < spec.up_to:
@@ -43,5 +43,5 @@ class GeneratorConnector:
             else:
                 await asyncio.sleep(began + (following - first) * interval - loop.time())
 
-    async def committed(self, position: Position) -> None:
+    def committed(self, position: Position) -> None:
         """Do nothing: a generator has nothing to forget."""

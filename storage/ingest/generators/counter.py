@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from foreshore.source_spec import OWN_ROWS
+from foreshore.sources.outputs import OWN_ROWS
 from foreshore.update import DIFF
 
 

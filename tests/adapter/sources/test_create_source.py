@@ -116,7 +116,7 @@ async def test_sources_are_shown_and_dropped_with_their_parts(own_env: TestEnvir
         "foreshore.public.p"
     )
     shown = await env.query("a", "SHOW CREATE SOURCE people")
-    assert "people OF SOURCE foreshore.public.house (REFERENCE = 'users')" in shown
+    assert "people FROM SOURCE foreshore.public.house (REFERENCE users)" in shown
     await env.ran("a", "ALTER SOURCE house RENAME TO s")
     assert await env.query("a", "SHOW TABLES") == "SELECT 0"
     assert "2BP01" in await env.query("a", "DROP CLUSTER quickstart")
@@ -151,7 +151,13 @@ async def test_a_source_is_not_without_its_progress(own_env: TestEnvironment) ->
         ("ALTER TABLE s ADD COLUMN x int", '42809: "s" is not a table'),
         ("DROP TABLE s", '42809: "s" is not a table'),
         ("DROP SOURCE t", '42809: "t" is not a source'),
-        ("CREATE SUBSOURCE x OF SOURCE s (REFERENCE = 'progress')", "0A000: CREATE SUBSOURCE"),
+        ("CREATE SOURCE x FROM POSTGRES CONNECTION no (PUBLICATION 'p')", "42704: connection"),
+        ("CREATE SOURCE x FROM POSTGRES CONNECTION aws (PUBLICATION 'p')", "42809: connection"),
+        ("CREATE SOURCE x FROM POSTGRES CONNECTION pg", "22023: POSTGRES CONNECTION needs the op"),
+        (
+            "CREATE SOURCE x FROM POSTGRES CONNECTION pg (PUBLICATION 'p')",
+            "08006: could not connect to the PostgreSQL server at 127.0.0.1:1",
+        ),
         ("CREATE SOURCE x FROM LOAD GENERATOR NONE", '22023: unknown load generator "none"'),
         ("CREATE SOURCE x FROM LOAD GENERATOR COUNTER (A 1)", '42601: unknown option "a"'),
         ("CREATE SOURCE x FROM LOAD GENERATOR COUNTER (UP TO '-1')", '22023: option "up to" must'),
@@ -173,6 +179,9 @@ async def test_what_cannot_be_done_is_refused(
 ) -> None:
     await env.ran("a", "CREATE SOURCE IF NOT EXISTS s FROM LOAD GENERATOR COUNTER")
     await env.ran("a", "CREATE TABLE IF NOT EXISTS t (x int)")
+    nowhere = "HOST '127.0.0.1', PORT 1, DATABASE 'd', USER 'u'"
+    await env.ran("a", f"CREATE CONNECTION IF NOT EXISTS pg TO POSTGRES ({nowhere})")
+    await env.ran("a", "CREATE CONNECTION IF NOT EXISTS aws TO AWS (REGION 'x')")
     assert f"ERROR {error}" in await env.query("a", statement)
 
 

@@ -1,0 +1,32 @@
+"""Connections with the values of their secrets, for who reaches external systems."""
+
+from collections.abc import Iterable
+
+from foreshore.catalog.item import Connection
+from foreshore.catalog.secret_values import Secrets
+from foreshore.catalog.state import State
+from foreshore.errors import InvalidParameterValue
+from foreshore.storage.ingest.messages import Access, Accesses
+
+
+def accesses(state: State, secrets: Secrets, connections: Iterable[str]) -> Accesses:
+    """Return these connections by their ids; raises DatabaseError if a secret cannot be read."""
+    return {id: access(state, secrets, id) for id in connections}
+
+
+def access(state: State, secrets: Secrets, id: str) -> Access:
+    """Return a connection with the values of its secrets; raises as `accesses` does."""
+    connection = state.objects[id]
+    assert isinstance(connection, Connection), connection
+    options = {}
+    for name, value in connection.spec.options.items():
+        if isinstance(value, str):
+            options[name] = value
+            continue
+        try:
+            options[name] = secrets.read(value.secret).decode()
+        except UnicodeDecodeError:
+            raise InvalidParameterValue(
+                f'the secret for option "{name}" of connection "{connection.name}" is no text'
+            ) from None
+    return Access(connection.spec.kind, options)

@@ -1,0 +1,114 @@
+"""Which outputs of a source become relations, and what these are called."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from foreshore.errors import DuplicateTable, InvalidParameterValue, UndefinedTable
+from foreshore.item_view import Name
+from foreshore.sources.outputs import ERRORS, OWN_ROWS, PROGRESS, Output
+from foreshore.sources.spec import SourceSpec, known_outputs
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.plan import AskedTables
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A relation that a source is to write, and the output that it gets."""
+
+    name: Name
+    reference: str
+
+
+def parts_of_new(
+    name: Name,
+    progress: Name,
+    spec: SourceSpec,
+    outputs: Mapping[str, Output],
+    asked: AskedTables | None,
+) -> tuple[Part, ...]:
+    """Return the relations that come with a source: progress, errors, and the tables asked for.
+
+    What is made up has no errors.
+    """
+    parts = [Part(progress, PROGRESS)]
+    if known_outputs(spec) is None:
+        parts.append(Part(Name(name.database, name.schema, f"{name.item}_errors"), ERRORS))
+    return (*parts, *chosen(name, outputs, asked))
+
+
+def chosen(
+    name: Name, outputs: Mapping[str, Output], asked: AskedTables | None
+) -> tuple[Part, ...]:
+    """Return the tables asked for, of a source called `name`.
+
+    Raises if they do not exist there, or two would have the same name.
+    """
+    references = [each for each in outputs if each != OWN_ROWS]
+    if asked is None:
+        if OWN_ROWS in outputs:
+            return ()
+        raise InvalidParameterValue(
+            "the source has several tables", hint="Add FOR ALL TABLES or FOR TABLES (...)."
+        )
+    if OWN_ROWS in outputs:
+        raise InvalidParameterValue(
+            "the source has rows of its own and no tables", hint="Leave out FOR ..."
+        )
+    if asked.tables:
+        parts = [
+            Part(each.name or _beside(name, found), found)
+            for each in asked.tables
+            for found in [_found(references, each.reference)]
+        ]
+    else:
+        parts = [Part(_beside(name, each), each) for each in _wanted(references, asked)]
+    return _distinct(parts)
+
+
+def _wanted(references: list[str], asked: AskedTables) -> list[str]:
+    """Return the references of FOR ALL TABLES, or of FOR SCHEMAS."""
+    if asked.every:
+        return references
+    for schema in asked.schemas:
+        if not any(each.startswith(f"{schema}.") for each in references):
+            raise UndefinedTable(f'the source has no tables in schema "{schema}"')
+    return [each for each in references if each.rpartition(".")[0] in asked.schemas]
+
+
+def _found(references: list[str], asked: str) -> str:
+    """Return the output of a reference that may lack its first names."""
+    if asked in references:
+        return asked
+    found = [each for each in references if each.endswith(f".{asked}")]
+    if len(found) > 1:
+        raise InvalidParameterValue(
+            f'table "{asked}" is ambiguous in the source', hint=f"It has {', '.join(found)}."
+        )
+    if not found:
+        raise UndefinedTable(
+            f'table "{asked}" does not exist in the source',
+            hint=f"It has {_listed(references)}.",
+        )
+    return found[0]
+
+
+def _listed(references: list[str], most: int = 20) -> str:
+    more = f" and {len(references) - most} more" if len(references) > most else ""
+    return ", ".join(references[:most]) + more if references else "no tables"
+
+
+def _beside(name: Name, reference: str) -> Name:
+    """Return the name of an output's relation in the schema of its source."""
+    return Name(name.database, name.schema, reference.rpartition(".")[2])
+
+
+def _distinct(parts: Iterable[Part]) -> tuple[Part, ...]:
+    seen: dict[Name, Part] = {}
+    for part in parts:
+        if (other := seen.setdefault(part.name, part)) is not part:
+            raise DuplicateTable(
+                f"two tables of the source would be called {quote_identifier(part.name.item)}: "
+                f"{other.reference} and {part.reference}",
+                hint="Give one of them another name by FOR TABLES (reference AS name).",
+            )
+    return tuple(seen.values())

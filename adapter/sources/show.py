@@ -1,0 +1,69 @@
+"""SHOW CREATE of sources, and of the relations that they write."""
+
+from foreshore.adapter.sources.connections import full_name
+from foreshore.catalog.groups import parts_of
+from foreshore.catalog.item import Connection, Item
+from foreshore.catalog.state import State
+from foreshore.ids import GlobalId
+from foreshore.sources.generators import LoadGenerator
+from foreshore.sources.outputs import ERRORS, PROGRESS
+from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.spec import SourceSpec
+from foreshore.sql.parse.keywords import quote_identifier, quote_string
+from foreshore.sql.rewrite.full_names import dotted
+
+
+def source_text(state: State, item: Item) -> str:
+    """Return the statement that creates a source with its relations, by their present names.
+
+    That of one of its relations says from which source it comes.
+    """
+    name = dotted(state.full_name(item))
+    assert item.feed, item
+    if item.feed.spec is None:
+        source = dotted(state.full_name(state.item(GlobalId(item.feed.source))))
+        reference = quote_identifier(item.feed.reference)
+        return f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {reference})"
+    parts = {
+        each.feed.reference: dotted(state.full_name(each))
+        for each in state.items_of(parts_of(item.id))
+        if each.feed
+    }
+    progress = parts.pop(PROGRESS)
+    parts.pop(ERRORS, None)
+    tables = [f"{_reference(each)} AS {called}" for each, called in parts.items()]
+    chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
+    cluster = quote_identifier(state.objects[item.cluster or ""].name)
+    return (
+        f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item.feed.spec)}{chosen}"
+        f" EXPOSE PROGRESS AS {progress}"
+    )
+
+
+def _reference(reference: str) -> str:
+    return ".".join(map(quote_identifier, reference.split(".")))
+
+
+def _written(state: State, spec: SourceSpec) -> str:
+    """Return what a source reads."""
+    match spec:
+        case LoadGenerator():
+            options = [f"TICK INTERVAL = '{spec.tick_ms} ms'"]
+            if spec.up_to is not None:
+                options.append(f"UP TO = {spec.up_to}")
+            return f"LOAD GENERATOR {spec.generator.upper()} ({', '.join(options)})"
+        case PostgresSource():
+            options = [f"PUBLICATION = {quote_string(spec.publication)}"]
+            for name, columns in (
+                ("TEXT", spec.text_columns),
+                ("EXCLUDE", spec.exclude_columns),
+            ):
+                if columns:
+                    options.append(f"{name} COLUMNS = ({', '.join(map(_reference, columns))})")
+            return f"POSTGRES CONNECTION {_connection(state, spec)} ({', '.join(options)})"
+
+
+def _connection(state: State, spec: PostgresSource) -> str:
+    connection = state.objects[spec.connection]
+    assert isinstance(connection, Connection), connection
+    return dotted(full_name(state, connection))

@@ -1,0 +1,1 @@
+"""Sources as SQL describes them and ingestion runs them: data that all layers share."""

@@ -1,0 +1,55 @@
+"""Bind CREATE SOURCE: what is read, and which of its outputs shall be relations.
+
+Which outputs there are is found out when the statement runs.
+"""
+
+from foreshore.errors import InvalidParameterValue
+from foreshore.item_view import Name
+from foreshore.sources.spec import SourceSpec
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sources.generators import bind_generator
+from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
+from foreshore.sql.plan import AskedTable, AskedTables, CreateSource
+from foreshore.sql.planning import Planning, located
+
+
+def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement) -> CreateSource:
+    """Return the plan of CREATE SOURCE."""
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name)
+    return CreateSource(
+        name,
+        _spec(planning, statement.reads),
+        None if statement.tables is None else _asked(planning, statement.tables),
+        _progress_name(planning, statement, name),
+        statement.cluster,
+        statement.if_not_exists,
+    )
+
+
+def _spec(planning: Planning, reads: ast.ReadsSyntax) -> SourceSpec:
+    match reads:
+        case ast.GeneratorSyntax():
+            return bind_generator(reads)
+        case ast.PostgresSyntax():
+            return bind_postgres(planning, reads)
+
+
+def _asked(planning: Planning, tables: ast.FedTables) -> AskedTables:
+    asked = []
+    for each in tables.tables:
+        called = None
+        if each.name is not None:
+            with located(each.name.at):
+                called = planning.catalog.resolve_new(each.name.name)
+        if any(each.reference == other.reference for other in asked):
+            raise InvalidParameterValue(f'table "{each.reference}" is named twice')
+        asked.append(AskedTable(each.reference, called))
+    return AskedTables(tables.every, tables.schemas, tuple(asked))
+
+
+def _progress_name(planning: Planning, statement: ast.CreateSourceStatement, name: Name) -> Name:
+    if statement.progress is None:
+        return Name(name.database, name.schema, f"{name.item}_progress")
+    with located(statement.progress.at):
+        return planning.catalog.resolve_new(statement.progress.name)

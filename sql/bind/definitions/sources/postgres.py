@@ -1,0 +1,29 @@
+"""Bind POSTGRES CONNECTION."""
+
+from collections.abc import Mapping
+
+from foreshore.errors import InvalidParameterValue
+from foreshore.sources.postgres import PostgresSource
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.definitions.sources.options import Parse, names, parsed_options, text
+from foreshore.sql.planning import Planning
+
+_OPTIONS: Mapping[str, tuple[str, Parse]] = {
+    "publication": ("publication", text),
+    "text columns": ("text_columns", names),
+    "exclude columns": ("exclude_columns", names),
+}
+
+
+def bind_postgres(planning: Planning, reads: ast.PostgresSyntax) -> PostgresSource:
+    """Return which tables of a PostgreSQL server are read."""
+    connection = bind_connection(planning, reads.connection, "postgres")
+    options = parsed_options("POSTGRES CONNECTION", reads.options, _OPTIONS)
+    if "publication" not in options:
+        raise InvalidParameterValue(
+            'POSTGRES CONNECTION needs the option "publication"',
+            hint="Create one upstream: CREATE PUBLICATION name FOR ALL TABLES.",
+            position=reads.at + 1,
+        )
+    return PostgresSource(connection, **options)

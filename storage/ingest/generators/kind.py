@@ -1,0 +1,28 @@
+"""Load generators as a kind of external system: there is none."""
+
+from collections.abc import Mapping
+
+from foreshore.sources.generators import OUTPUTS, LoadGenerator
+from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.generators.connector import GeneratorConnector
+from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
+
+
+class GeneratorKind:
+    """Load generators."""
+
+    def connector(
+        self, spec: LoadGenerator, outputs: Mapping[str, OutputRelation], accesses: Accesses
+    ) -> Connector:
+        """Return a new connector."""
+        return GeneratorConnector(spec)
+
+    async def discover(self, spec: LoadGenerator, accesses: Accesses) -> Discovered:
+        """Return its tables."""
+        return Discovered(spec, dict(OUTPUTS[spec.generator]))
+
+    async def dispose(self, spec: LoadGenerator, position: Position, accesses: Accesses) -> None:
+        """Do nothing: there is nothing outside."""
+
+
+KIND = GeneratorKind()

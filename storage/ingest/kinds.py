@@ -1,0 +1,35 @@
+"""Which kind of external system a source reads, and what reaches it.
+
+Each is imported when the first source of its kind comes, as client libraries are large.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from foreshore.connection_spec import ConnectionKind
+from foreshore.errors import FeatureNotSupported
+from foreshore.sources.generators import LoadGenerator
+from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.spec import SourceSpec
+from foreshore.storage.ingest.connector import Kind
+from foreshore.storage.ingest.messages import Access
+
+_KINDS = {
+    LoadGenerator: "foreshore.storage.ingest.generators.kind",
+    PostgresSource: "foreshore.storage.ingest.postgres.kind",
+}
+_VALIDATIONS: dict[ConnectionKind, str] = {"postgres": "foreshore.storage.ingest.postgres.access"}
+
+
+def kind_of(spec: SourceSpec) -> Kind:
+    """Return what knows the external system of a source."""
+    found: Any = import_module(_KINDS[type(spec)])
+    kind: Kind = found.KIND
+    return kind
+
+
+async def validate(access: Access) -> None:
+    """Reach an external system; raises OSError or DatabaseError if that fails."""
+    if access.kind not in _VALIDATIONS:
+        raise FeatureNotSupported(f"connections to {access.kind.upper()} cannot be validated")
+    await import_module(_VALIDATIONS[access.kind]).validate(access)

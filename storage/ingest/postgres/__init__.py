@@ -1,0 +1,1 @@
+"""PostgreSQL servers as external systems: their tables by logical replication."""

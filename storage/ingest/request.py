@@ -1,0 +1,53 @@
+"""Requests: what an ingestion process of its own finds out or does, once."""
+
+import asyncio
+
+from foreshore.errors import ConnectionFailure, DatabaseError
+from foreshore.processes.launch import Launcher
+from foreshore.processes.messages import Hello
+from foreshore.processes.transport import Connection
+from foreshore.storage.ingest.messages import Answer, Refused, Request
+
+LONGEST_SECONDS = 30.0
+
+
+async def answer_to(launcher: Launcher, request: Request) -> Answer:
+    """Return the answer of a process that is started for it.
+
+    Raises DatabaseError if it is refused, or does not come within LONGEST_SECONDS.
+    """
+    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def deliver(found: Answer) -> None:
+        if not answer.done():
+            answer.set_result(found)
+
+    def lost() -> None:
+        if not answer.done():
+            answer.set_exception(ConnectionFailure("the ingestion process has ended"))
+
+    try:
+        async with asyncio.timeout(LONGEST_SECONDS), launcher.start() as process:
+            connection: Connection[Answer] = Connection(
+                Answer, lambda _, found, __: deliver(found), lambda _: lost()
+            )
+            await process.connect(connection)
+            if process.exited.is_set():
+                lost()
+            connection.send(Hello(process.secret, "request"))
+            connection.send(request)
+            try:
+                found = await answer
+            finally:
+                connection.abort()
+    except TimeoutError:
+        raise ConnectionFailure(
+            f"the external system has not answered within {LONGEST_SECONDS:.0f} seconds"
+        ) from None
+    except OSError as error:
+        raise ConnectionFailure(f"no ingestion process: {error}") from error
+    if isinstance(found, Refused):
+        raise DatabaseError(
+            found.error, sqlstate=found.sqlstate, detail=found.detail, hint=found.hint
+        )
+    return found

@@ -1,0 +1,150 @@
+"""One source in an ingestion process: a task that reads and sends.
+
+A source that fails is started again from the position that is durable, after a pause that grows.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from foreshore.errors import DatabaseError
+from foreshore.processes.messages import Message
+from foreshore.processes.transport import Tables
+from foreshore.storage.ingest.connector import Batch, Kind, Position
+from foreshore.storage.ingest.messages import (
+    WINDOW,
+    AskContents,
+    Contents,
+    Ingested,
+    SourceState,
+    StartSource,
+)
+
+logger = logging.getLogger(__name__)
+
+LONGEST_WAIT_SECONDS = 30.0
+FIRST_WAIT_SECONDS = 0.5
+
+
+class Send(Protocol):
+    """Sends a message with tables to the environment."""
+
+    def __call__(self, message: Message, tables: tuple[pa.Table, ...] = ()) -> None:
+        """Send it."""
+        ...
+
+
+class Source:
+    """One source: its connector, and how far it has come."""
+
+    def __init__(self, start: StartSource, kind: Kind, send: Send) -> None:
+        self._id, self._outputs = start.id, start.outputs
+        self._connector = kind.connector(start.spec, start.outputs, start.accesses)
+        self._send = send
+        self._durable: dict[str, int] = dict(start.position)
+        self._sent: deque[Position] = deque()  # what the batches on their way move
+        self._room = asyncio.Event()
+        self._room.set()
+        self._asked: dict[int, asyncio.Queue[tuple[Contents, Tables]]] = {}
+        self._requests = 0
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def position(self) -> Position:
+        """Return the position that is durable."""
+        return dict(self._durable)
+
+    def committed(self) -> None:
+        """Note that the oldest batch on its way is durable."""
+        self._durable |= self._sent.popleft()
+        self._room.set()
+        self._connector.committed(self._durable)
+
+    def received(self, contents: Contents, tables: Tables) -> None:
+        """Take rows that were asked for."""
+        if (queue := self._asked.get(contents.request)) is not None:
+            queue.put_nowait((contents, tables))
+
+    async def contents(self, reference: str) -> AsyncIterator[pa.Table]:
+        """Yield the rows of an output's relation, with `__diff`, as of `position`."""
+        assert not self._sent, "rows are asked for before the first batch"
+        self._requests += 1
+        request, queue = self._requests, asyncio.Queue[tuple[Contents, Tables]]()
+        self._asked[request] = queue
+        try:
+            self._send(AskContents(self._id, request, self._outputs[reference].id))
+            while True:
+                answer, tables = await queue.get()
+                if answer.error is not None:
+                    raise OSError(f"the rows of the source cannot be read: {answer.error}")
+                for table in tables:
+                    yield table
+                if answer.complete:
+                    return
+        finally:
+            del self._asked[request]
+
+    async def _run(self) -> None:
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            before = self.position
+            try:
+                await self._read()
+                self._send(SourceState(self._id, "finished"))
+                return
+            except (OSError, DatabaseError) as error:
+                logger.warning("a source stalls: %s", error, extra={"source": self._id})
+                self._send(SourceState(self._id, "stalled", _told(error)))
+            except Exception as error:
+                logger.exception("a source has failed", extra={"source": self._id})
+                self._send(SourceState(self._id, "stalled", f"internal error: {error}"))
+            await self._settled()
+            if self.position != before:
+                wait = FIRST_WAIT_SECONDS  # it got on meanwhile
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+    async def _read(self) -> None:
+        """Read from the durable position on until there can be nothing more."""
+        position = dict(self._durable)
+        self._send(SourceState(self._id, "starting"))
+        batches: AsyncIterator[Batch] = self._connector.run(self)
+        is_running = False
+        async for batch in batches:
+            while len(self._sent) >= WINDOW:
+                self._room.clear()
+                await self._room.wait()
+            if batch.moved:
+                self._send_batch(position, batch)
+                position |= batch.moved
+            if not is_running:
+                self._send(SourceState(self._id, "running"))
+                is_running = True
+
+    def _send_batch(self, position: Position, batch: Batch) -> None:
+        rows = {
+            self._outputs[reference].id: table
+            for reference, table in batch.rows.items()
+            if reference in self._outputs
+        }
+        before = {part: position[part] for part in batch.moved if part in position}
+        self._sent.append(batch.moved)
+        message = Ingested(self._id, tuple(rows), before, dict(batch.moved))
+        self._send(message, tuple(rows.values()))
+
+    async def _settled(self) -> None:
+        """Wait until no batch is on its way."""
+        while self._sent:
+            self._room.clear()
+            await self._room.wait()
+
+
+def _told(error: OSError | DatabaseError) -> str:
+    """Return an error with its hint, in one line."""
+    if isinstance(error, DatabaseError) and error.hint:
+        return f"{error.message} ({error.hint})"
+    return str(error) or type(error).__name__
