@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 from msgspec import Struct
 
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.notifications import Notification
 from foreshore.output_style import OutputStyle
 from foreshore.sql.plan import CopyOptions as CopyOptions
@@ -35,6 +35,10 @@ from foreshore.table_rows import Row
 from foreshore.types import Datum, RelationDesc, SqlType
 
 FEWEST_TOGETHER = 24  # executions of a statement from which on they are cheaper together
+
+
+class HistoryGone(InvalidParameterValue):
+    """A past time cannot be read, as the history from then on is not kept."""
 
 
 @dataclass(frozen=True, slots=True)

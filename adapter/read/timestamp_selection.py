@@ -11,8 +11,9 @@ The time is at or beyond every input's `since`. Later reads of a transaction use
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from foreshore.adapter.client import HistoryGone
 from foreshore.compute.merged_times import Range, at_or_after
-from foreshore.errors import Conflict, InvalidParameterValue, NotYetKnown
+from foreshore.errors import Conflict, NotYetKnown
 from foreshore.ids import GlobalId
 from foreshore.isolation import BoundedStaleness, Isolation
 from foreshore.update import MAX_TIMESTAMP, Timestamp
@@ -75,7 +76,7 @@ def select_timestamp(
     """Return the time at which to read `inputs`; `name_of` gives their names for messages.
 
     `as_of` is exact, `at_least` a lower bound; both may be in the future. Raises
-    InvalidParameterValue for an `as_of` before an input's `since`, NotYetKnown if bounded staleness
+    HistoryGone for an `as_of` before an input's `since`, NotYetKnown if bounded staleness
     would have to wait.
     """
     chosen = Selection(read_ts, read_ts, isolation, inputs)
@@ -83,14 +84,14 @@ def select_timestamp(
     if as_of is not None:
         if as_of < since:
             altered = any(each.altered == since for each in inputs.values())
-            raise InvalidParameterValue(
+            raise HistoryGone(
                 f"cannot read as of {as_of}",
                 detail=f"The inputs can be read from {since} on"
                 + (", when a table among them was altered." if altered else "."),
                 hint="Take a later time, or leave AS OF out to read what is newest.",
             )
         if (later := chosen.at_or_after(as_of)) > as_of:
-            raise InvalidParameterValue(
+            raise HistoryGone(
                 f"cannot read as of {as_of}",
                 detail=f"An index that was behind has skipped it. It can be read at {later}.",
                 hint="Take that time, or let the index keep its history (RETAIN HISTORY).",

@@ -73,6 +73,7 @@ class Exchange:
         """Send a part of the body, the last one unless there is `more`; waits for a slow reader."""
         await self._sessions.leased()
         await self._put({"type": "http.response.body", "body": data, "more_body": more})
+        await asyncio.sleep(0)  # a client that reads quickly must not hold up others
 
     async def answer(self, data: bytes) -> None:
         """Send a whole answer of JSON."""

@@ -7,6 +7,7 @@ The answer is {"results": [...]}, one for each statement up to the first that fa
 while it is made, so a large result needs little memory.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
@@ -25,6 +26,7 @@ from foreshore.server.http.sessions import Opened, Sessions, claimed, not_ready
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
+STATEMENTS_PER_TURN = 8  # before other tasks run
 SEND_AT = 64 << 10  # so many gathered bytes are sent before the answer is complete
 
 
@@ -86,6 +88,7 @@ class _Answer:
         self._is_begun = False
         self._is_first = True
         self._in_rows = False
+        self._executed = 0
         exchange.interruptible = opened.session.interruptible
 
     async def run(self, request: SqlRequest) -> None:
@@ -117,6 +120,9 @@ class _Answer:
             case _:
                 raise AssertionError(execution)
         metrics.STATEMENTS.inc()
+        self._executed += 1
+        if self._executed % STATEMENTS_PER_TURN == 0:
+            await asyncio.sleep(0)
 
     async def _rows(self, rows: Rows) -> None:
         if rows.streaming:

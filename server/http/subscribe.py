@@ -1,0 +1,229 @@
+"""GET /api/subscribe: a live query, as server-sent events.
+
+    /api/subscribe?query=SELECT * FROM totals[&params=["text", null]][&options={...}]
+
+The events are `rows`, changes of one time, and `progress`, whose id is a time: all changes up to it
+have been sent, and add up to the query's result as of it. The first `progress` ends the snapshot. A
+client that comes back with the id, as `Last-Event-ID`, gets every later change once. If the history
+since then is not kept any more, a `reset` precedes a new snapshot. `end` follows the last change of
+a query that can never change, `error` what ends the stream.
+
+The rows wait where they are until the client reads: a slow client costs no memory here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from foreshore.adapter.client import Rows
+from foreshore.errors import DatabaseError, InvalidParameterValue, ProtocolViolation
+from foreshore.server import metrics
+from foreshore.server.connection import client_error
+from foreshore.server.http.ending import Disconnected
+from foreshore.server.http.exchange import Exchange, long_lived
+from foreshore.server.http.messages import as_json, error_fields
+from foreshore.server.http.requests import ExtendedQuery, check_text, options_of, params_of
+from foreshore.server.http.sessions import READ_ONLY, Opened, Sessions, claimed, not_ready
+from foreshore.server.http.sql import send_error
+from foreshore.server.http.statements import begin
+from foreshore.server.http.values import RowsAsJson, columns_of
+from foreshore.types import RelationDesc
+
+KEEP_ALIVE_S = 15  # a comment follows if nothing was sent for so long
+IDLE_S = 1  # between two events of progress without changes
+RETRY_MS = 1000  # after which a browser connects again
+HEAD = 2  # columns before the number of copies: the time, and whether all before it was sent
+NEWEST = 2**63 - 1
+
+
+class SubscribeEndpoint:
+    """The ASGI application; `sessions` returns None until the data is opened."""
+
+    def __init__(self, sessions: Callable[[], Sessions | None]) -> None:
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        sessions = self._sessions()
+        if sessions is None:
+            await send_error(send, not_ready())
+            return
+        exchange = Exchange(sessions, scope, receive, send)
+        try:
+            if scope["method"] == "OPTIONS":
+                sessions.origins.check(exchange.request)
+                await exchange.answer(b"{}")
+            else:
+                await self._stream(sessions, exchange)
+        except Disconnected:
+            pass
+        except Exception as error:
+            await exchange.refuse(error)
+
+    async def _stream(self, sessions: Sessions, exchange: Exchange) -> None:
+        request = exchange.request
+        sessions.origins.check(request)
+        claim = claimed(request)
+        query, after = _query_of(request), _after(request)
+        options = {**options_of(request.query_params.get("options", "")), **READ_ONLY}
+        ending = exchange.ending
+        async with exchange.watched(), sessions.open(request, claim, options, ending) as opened:
+            opened.may_end = True
+            with long_lived(request):
+                await _Stream(exchange, opened, query).run(after)
+
+
+def _query_of(request: Request) -> ExtendedQuery:
+    text = request.query_params.get("query", "").strip().rstrip(";")
+    if not text:
+        raise ProtocolViolation('the parameter "query" is missing')
+    params = params_of(request.query_params.get("params", ""))
+    for each in (text, *params):
+        check_text(each or "")
+    return ExtendedQuery(text, params)
+
+
+def _after(request: Request) -> int | None:
+    """Return the time after which the client wants changes; None: all rows first."""
+    text = request.headers.get("last-event-id") or request.query_params.get("after")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) > NEWEST:
+        raise InvalidParameterValue(f'invalid resume token "{text[:40]}"')
+    return int(text)
+
+
+class _Stream:
+    """The events of one request."""
+
+    def __init__(self, exchange: Exchange, opened: Opened, query: ExtendedQuery) -> None:
+        self._exchange = exchange
+        self._session = opened.session
+        self._query = query
+        self._pending: int | None = None  # the time whose rows were sent, without its progress
+        self._done = -1  # the time of the last progress
+        self._told_at = 0.0  # when that was sent
+        exchange.interruptible = opened.session.interruptible
+
+    async def run(self, after: int | None) -> None:
+        """Send events until the query can change no more; raises Disconnected."""
+        is_reset = False
+        try:
+            rows = await self._begin(after)
+        except HistoryGone as error:
+            if after is None:
+                raise
+            await self._session.fail(error)
+            rows, after, is_reset = await self._begin(None), None, True
+        await self._exchange.start("text/event-stream", {"x-accel-buffering": "no"})
+        await self._send(f"retry: {RETRY_MS}\n\n".encode())
+        if is_reset:
+            await self._send(_event("reset", b"{}"))
+        if after is not None:
+            self._done = after
+        try:
+            await self._events(rows)
+            await self._send(_event("end", b"{}"))
+        except Disconnected:
+            raise
+        except Exception as error:
+            shown = client_error(error)
+            metrics.ERRORS.labels(shown.sqlstate).inc()
+            await self._send(_event("error", as_json(error_fields(shown))))
+        await self._exchange.write(b"", more=False)
+
+    async def _begin(self, after: int | None) -> Rows:
+        """Return the rows of the subscription."""
+        options = "PROGRESS" if after is None else "PROGRESS, SNAPSHOT = false"
+        as_of = "" if after is None else f" AS OF {after}"
+        sql = f"SUBSCRIBE ({self._query.query}\n) WITH ({options}){as_of}"
+        query = ExtendedQuery(sql, self._query.params)
+        try:
+            execution = await begin(self._session, query, last=False)
+        except DatabaseError as error:
+            if error.position is not None:  # as the client has written the text
+                error.position = max(1, error.position - len("SUBSCRIBE ("))
+            raise
+        if not isinstance(execution, Rows):
+            raise ProtocolViolation("the query returns no rows")
+        return execution
+
+    async def _events(self, rows: Rows) -> None:
+        columns = RelationDesc(rows.desc.names[HEAD + 1 :], rows.desc.columns[HEAD + 1 :])
+        changes = RelationDesc(rows.desc.names[HEAD:], rows.desc.columns[HEAD:])
+        encoder = RowsAsJson(changes, self._session.output_style, is_change=True)
+        shown = b',"desc":' + as_json(columns_of(columns))
+        is_first = True
+        async for batch in self._kept_alive(rows.batches):
+            for time, is_progress, part in _by_time(batch):
+                if is_first:  # the time of AS OF, before its rows
+                    await self._rows(time, shown, b"")
+                    is_first = False
+                elif is_progress:
+                    await self._progress(time - 1)
+                else:
+                    if self._pending is not None and self._pending < time:
+                        await self._progress(self._pending)
+                    self._pending = time
+                    async for piece in encoder.parts(part):
+                        await self._rows(time, b"", piece.joined())
+
+    async def _rows(self, time: int, desc: bytes, rows: bytes) -> None:
+        await self._send(_event("rows", b'{"time":"%d"%b,"rows":[%b]}' % (time, desc, rows)))
+
+    async def _progress(self, time: int) -> None:
+        """Send progress up to a time; if nothing has changed, once a second."""
+        is_idle, self._pending = self._pending is None and self._done >= 0, None
+        now = asyncio.get_running_loop().time()
+        if time > self._done and (not is_idle or now - self._told_at >= IDLE_S):
+            self._done, self._told_at = time, now
+            await self._send(_event("progress", b'{"time":"%d"}' % time, time))
+
+    async def _send(self, data: bytes) -> None:
+        await self._exchange.write(data)
+
+    async def _kept_alive(
+        self, batches: AsyncIterator[pa.RecordBatch]
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Yield the batches, and send a comment whenever none has come for a while."""
+        following: asyncio.Task[Any] | None = None
+        try:
+            while True:
+                following = asyncio.ensure_future(anext(batches, None))
+                while not (await asyncio.wait([following], timeout=KEEP_ALIVE_S))[0]:
+                    await self._send(b": keep-alive\n\n")
+                batch = following.result()
+                if batch is None:
+                    return
+                yield batch
+        finally:
+            if following is not None and not following.done():
+                following.cancel()
+                with suppress(asyncio.CancelledError):
+                    await following
+
+
+def _event(name: str, data: bytes, id: int | None = None) -> bytes:
+    line = b"" if id is None else b"id: %d\n" % id
+    return b"event: %b\n%bdata: %b\n\n" % (name.encode(), line, data)
+
+
+def _by_time(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:
+    """Yield the rows of each time, in order, with the time and whether they are of progress."""
+    if not batch.num_rows:
+        return
+    times = batch.column(0).to_numpy(zero_copy_only=False)
+    progressed = batch.column(1).to_numpy(zero_copy_only=False)
+    changes = (times[1:] != times[:-1]) | (progressed[1:] != progressed[:-1])
+    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
+    body = batch.select(range(HEAD, batch.num_columns))
+    for first, end in pairwise(bounds):
+        part = body.slice(first, end - first)
+        yield int(times[first]), bool(progressed[first]), part
