@@ -22,7 +22,7 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from foreshore.adapter.client import Rows
+from foreshore.adapter.client import HistoryGone, Rows
 from foreshore.errors import DatabaseError, InvalidParameterValue, ProtocolViolation
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
