@@ -356,6 +356,12 @@ class Session(Protocol):
     def statement(self, name: str) -> Statement:
         """Return the prepared statement; raises InvalidSqlStatementName."""
 
+    def meaning(self, statement: str) -> str:
+        """Return a digest of the objects that a prepared query stands for, and of their policies.
+
+        As long as it is the same, a copy of the result can be carried on from an earlier time.
+        """
+
     async def bind(
         self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]
     ) -> Portal:

@@ -47,6 +47,7 @@ from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.session.prepare import Statements, with_object_ids
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
+from foreshore.adapter.subscribe.meaning import meaning_of
 from foreshore.adapter.together import may_run_together, run_together
 from foreshore.adapter.write.nextval import LastValues
 from foreshore.catalog.builtin.object_names import object_names
@@ -395,6 +396,10 @@ class Session:
     def statement(self, name: str) -> Prepared:
         """Return the prepared statement."""
         return self.statements.named(name)
+
+    def meaning(self, statement: str) -> str:
+        """Return a digest that differs once a prepared query stands for something else."""
+        return meaning_of(self.planner.state, self.role.id, self.statements.named(statement))
 
     async def bind(
         self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]

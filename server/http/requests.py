@@ -58,7 +58,7 @@ class SocketRequest(SqlRequest, frozen=True, forbid_unknown_fields=True):
 _sql = msgspec.json.Decoder(SqlRequest)
 _start = msgspec.json.Decoder(SocketStart)
 _socket = msgspec.json.Decoder(SocketRequest)
-_options = msgspec.json.Decoder(dict[str, str])
+_options: msgspec.json.Decoder[Mapping[str, str]] = msgspec.json.Decoder(dict[str, str])
 _params = msgspec.json.Decoder(tuple[str | None, ...])
 
 

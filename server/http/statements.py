@@ -1,6 +1,6 @@
 """Statements: run a request in a session, by the rules of the simple or the extended protocol."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut, Execution, Session
@@ -14,7 +14,7 @@ from foreshore.types import Datum, SqlType
 LONG_ARGUMENTS = 1 << 17  # bytes of parameters: some ten milliseconds of decoding
 
 
-async def executions(session: Session, request: SqlRequest) -> AsyncIterator[Execution]:
+async def executions(session: Session, request: SqlRequest) -> AsyncGenerator[Execution, None]:
     """Run the statements in order, in one implicit transaction, up to the first that fails.
 
     Each Execution is consumed before the next one is asked for. Raises DatabaseError.

@@ -2,20 +2,22 @@
 
     /api/subscribe?query=SELECT * FROM totals[&params=["text", null]][&options={...}]
 
-The events are `rows`, changes of one time, and `progress`, whose id is a time: all changes up to it
-have been sent, and add up to the query's result as of it. The first `progress` ends the snapshot. A
-client that comes back with the id, as `Last-Event-ID`, gets every later change once. If the history
-since then is not kept any more, a `reset` precedes a new snapshot. `end` follows the last change of
-a query that can never change, `error` what ends the stream.
+The events are `rows`, changes of one time, and `progress`: all changes up to its time have been
+sent, and add up to the query's result as of it. The first `progress` ends the snapshot. Its id is a
+token: the time, and the meaning of the query. A client that comes back with it, as `Last-Event-ID`,
+gets every later change once. If the history since then is not kept any more, or the query means
+something else, a `reset` precedes a new snapshot. `end` follows the last change of a query that can
+never change, `error` what ends the stream.
 
 The rows wait where they are until the client reads: a slow client costs no memory here.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +43,7 @@ IDLE_S = 1  # between two events of progress without changes
 RETRY_MS = 1000  # after which a browser connects again
 HEAD = 2  # columns before the number of copies: the time, and whether all before it was sent
 NEWEST = 2**63 - 1
+_TOKEN = re.compile(r"([0-9]{1,19})(?:-([0-9a-f]{1,64}))?")
 
 
 class SubscribeEndpoint:
@@ -71,13 +74,13 @@ class SubscribeEndpoint:
         request = exchange.request
         sessions.origins.check(request)
         claim = claimed(request)
-        query, after = _query_of(request), _after(request)
+        query, token = _query_of(request), _token(request)
         options = {**options_of(request.query_params.get("options", "")), **READ_ONLY}
         ending = exchange.ending
         async with exchange.watched(), sessions.open(request, claim, options, ending) as opened:
             opened.may_end = True
             with long_lived(request):
-                await _Stream(exchange, opened, query).run(after)
+                await _Stream(exchange, opened, query).run(token)
 
 
 def _query_of(request: Request) -> ExtendedQuery:
@@ -90,14 +93,25 @@ def _query_of(request: Request) -> ExtendedQuery:
     return ExtendedQuery(text, params)
 
 
-def _after(request: Request) -> int | None:
-    """Return the time after which the client wants changes; None: all rows first."""
+class Token(NamedTuple):
+    """How far a client has come: the time of its copy, and what the query meant then.
+
+    Without a meaning the client answers for it that it is the same.
+    """
+
+    time: int
+    meaning: str | None
+
+
+def _token(request: Request) -> Token | None:
+    """Return after what the client wants changes; None: all rows first."""
     text = request.headers.get("last-event-id") or request.query_params.get("after")
     if not text:
         return None
-    if not text.isascii() or not text.isdigit() or int(text) > NEWEST:
+    found = _TOKEN.fullmatch(text)
+    if found is None or int(found[1]) > NEWEST:
         raise InvalidParameterValue(f'invalid resume token "{text[:40]}"')
-    return int(text)
+    return Token(int(found[1]), found[2])
 
 
 class _Stream:
@@ -110,24 +124,31 @@ class _Stream:
         self._pending: int | None = None  # the time whose rows were sent, without its progress
         self._done = -1  # the time of the last progress
         self._told_at = 0.0  # when that was sent
+        self._meaning = ""  # of the query
         exchange.interruptible = opened.session.interruptible
 
-    async def run(self, after: int | None) -> None:
+    async def run(self, token: Token | None) -> None:
         """Send events until the query can change no more; raises Disconnected."""
-        is_reset = False
         try:
-            rows = await self._begin(after)
+            rows = await self._begin(token)
         except HistoryGone as error:
-            if after is None:
+            if token is None:
                 raise
             await self._session.fail(error)
-            rows, after, is_reset = await self._begin(None), None, True
+            rows = await self._begin(None)
+            is_reset = True
+        else:
+            is_reset = token is not None and token.meaning not in (None, self._meaning)
+            if is_reset:
+                await self._session.close_portal("")
+                await self._session.sync()
+                rows = await self._begin(None)
+            elif token is not None:
+                self._done = token.time
         await self._exchange.start("text/event-stream", {"x-accel-buffering": "no"})
         await self._send(f"retry: {RETRY_MS}\n\n".encode())
         if is_reset:
             await self._send(_event("reset", b"{}"))
-        if after is not None:
-            self._done = after
         try:
             await self._events(rows)
             await self._send(_event("end", b"{}"))
@@ -139,10 +160,10 @@ class _Stream:
             await self._send(_event("error", as_json(error_fields(shown))))
         await self._exchange.write(b"", more=False)
 
-    async def _begin(self, after: int | None) -> Rows:
-        """Return the rows of the subscription."""
-        options = "PROGRESS" if after is None else "PROGRESS, SNAPSHOT = false"
-        as_of = "" if after is None else f" AS OF {after}"
+    async def _begin(self, token: Token | None) -> Rows:
+        """Return the rows of the subscription, all of them or the changes after the token."""
+        options = "PROGRESS" if token is None else "PROGRESS, SNAPSHOT = false"
+        as_of = "" if token is None else f" AS OF {token.time}"
         sql = f"SUBSCRIBE ({self._query.query}\n) WITH ({options}){as_of}"
         query = ExtendedQuery(sql, self._query.params)
         try:
@@ -153,6 +174,7 @@ class _Stream:
             raise
         if not isinstance(execution, Rows):
             raise ProtocolViolation("the query returns no rows")
+        self._meaning = self._session.meaning("")
         return execution
 
     async def _events(self, rows: Rows) -> None:
@@ -184,7 +206,7 @@ class _Stream:
         now = asyncio.get_running_loop().time()
         if time > self._done and (not is_idle or now - self._told_at >= IDLE_S):
             self._done, self._told_at = time, now
-            await self._send(_event("progress", b'{"time":"%d"}' % time, time))
+            await self._send(_event("progress", b'{"time":"%d"}' % time, f"{time}-{self._meaning}"))
 
     async def _send(self, data: bytes) -> None:
         await self._exchange.write(data)
@@ -210,9 +232,9 @@ class _Stream:
                     await following
 
 
-def _event(name: str, data: bytes, id: int | None = None) -> bytes:
-    line = b"" if id is None else b"id: %d\n" % id
-    return b"event: %b\n%bdata: %b\n\n" % (name.encode(), line, data)
+def _event(name: str, data: bytes, id: str | None = None) -> bytes:
+    line = "" if id is None else f"id: {id}\n"
+    return f"event: {name}\n{line}data: ".encode() + data + b"\n\n"
 
 
 def _by_time(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:

@@ -95,8 +95,8 @@ class _Conversation:
             if received["type"] == "websocket.disconnect":
                 self._ending.end(Disconnected())
                 return
-            text = received.get("text")
-            data = received.get("bytes") if text is None else text.encode()
+            text: str | None = received.get("text")
+            data: bytes = received["bytes"] if text is None else text.encode()
             if self._opened is not None and _is_cancel(data):
                 session = self._opened.session
                 self._sessions.client.cancel(session.pid, session.secret)

@@ -237,6 +237,9 @@ class FakeSession:
         self._calling = False
         self._must_fail = False
 
+    def meaning(self, statement: str) -> str:
+        return "00"
+
     def output_style(self, *, names: bool) -> OutputStyle:
         return OutputStyle(self.time_zone)
 

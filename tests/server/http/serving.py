@@ -45,6 +45,12 @@ class Http:
         found: list[dict[str, Any]] = answer.json()["results"]
         return found
 
+    async def ran(self, *statements: str) -> None:
+        """Run statements, of which none fails, one by one."""
+        for statement in statements:
+            (result,) = await self.results({"query": statement})
+            assert "error" not in result, (statement, result)
+
     async def rows(self, query: str) -> list[list[Any]]:
         """Return the rows of one statement."""
         (result,) = await self.results({"query": query})

@@ -211,3 +211,26 @@ def test_terminated_subscription_ends_its_answer(tmp_path: Path) -> None:
             assert event.data["code"] == "57014"
 
     over_environment(tmp_path, go)
+
+
+def test_stream_is_reset_if_the_query_means_something_else(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        await http.ran(
+            "CREATE TABLE t (a int)",
+            "INSERT INTO t VALUES (1), (2)",
+            "CREATE VIEW small AS SELECT a FROM t WHERE a < 2",
+        )
+        async with following(http, "SELECT * FROM small") as events:
+            await events.until((1,))
+        token = {"last-event-id": events.token}
+        await http.ran("CREATE INDEX i ON small (a)")  # another plan of the same query
+        async with following(http, "SELECT * FROM small", headers=token) as again:
+            assert [each.name for each in await again.progress()] == ["rows", "progress"]
+        await http.ran(
+            "DROP INDEX i", "CREATE OR REPLACE VIEW small AS SELECT a FROM t WHERE a > 1"
+        )
+        async with following(http, "SELECT * FROM small", headers=token) as other:
+            assert (await other.next()).name == "reset"
+            await other.until((2,))
+
+    over_environment(tmp_path, go)
