@@ -75,6 +75,14 @@ class Exchange:
         await self._put({"type": "http.response.body", "body": data, "more_body": more})
         await asyncio.sleep(0)  # a client that reads quickly must not hold up others
 
+    async def comment(self, data: bytes) -> None:
+        """Send bytes that mean nothing, from another task than that of the statement."""
+        try:
+            async with asyncio.timeout(STALL_S):
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except TimeoutError:
+            self.abort()
+
     async def answer(self, data: bytes) -> None:
         """Send a whole answer of JSON."""
         await self._sessions.leased()

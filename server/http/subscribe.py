@@ -15,9 +15,8 @@ The rows wait where they are until the client reads: a slow client costs no memo
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,7 @@ from foreshore.adapter.client import HistoryGone, Rows
 from foreshore.errors import DatabaseError, InvalidParameterValue, ProtocolViolation
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
+from foreshore.server.encodings import ENCODINGS
 from foreshore.server.http.ending import Disconnected
 from foreshore.server.http.exchange import Exchange, long_lived
 from foreshore.server.http.messages import as_json, error_fields
@@ -125,6 +125,8 @@ class _Stream:
         self._done = -1  # the time of the last progress
         self._told_at = 0.0  # when that was sent
         self._meaning = ""  # of the query
+        self._sending = asyncio.Lock()
+        self._sent_at = asyncio.get_running_loop().time()
         exchange.interruptible = opened.session.interruptible
 
     async def run(self, token: Token | None) -> None:
@@ -149,6 +151,7 @@ class _Stream:
         await self._send(f"retry: {RETRY_MS}\n\n".encode())
         if is_reset:
             await self._send(_event("reset", b"{}"))
+        keeping = asyncio.get_running_loop().create_task(self._keep_alive())
         try:
             await self._events(rows)
             await self._send(_event("end", b"{}"))
@@ -158,7 +161,10 @@ class _Stream:
             shown = client_error(error)
             metrics.ERRORS.labels(shown.sqlstate).inc()
             await self._send(_event("error", as_json(error_fields(shown))))
-        await self._exchange.write(b"", more=False)
+        finally:
+            keeping.cancel()
+        async with self._sending:
+            await self._exchange.write(b"", more=False)
 
     async def _begin(self, token: Token | None) -> Rows:
         """Return the rows of the subscription, all of them or the changes after the token."""
@@ -183,7 +189,7 @@ class _Stream:
         encoder = RowsAsJson(changes, self._session.output_style, is_change=True)
         shown = b',"desc":' + as_json(columns_of(columns))
         is_first = True
-        async for batch in self._kept_alive(rows.batches):
+        async for batch in rows.batches:
             for time, is_progress, part in _by_time(batch):
                 if is_first:  # the time of AS OF, before its rows
                     await self._rows(time, shown, b"")
@@ -194,8 +200,21 @@ class _Stream:
                     if self._pending is not None and self._pending < time:
                         await self._progress(self._pending)
                     self._pending = time
-                    async for piece in encoder.parts(part):
-                        await self._rows(time, b"", piece.joined())
+                    async for piece in self._pieces(batch, part, encoder):
+                        await self._rows(time, b"", piece)
+
+    async def _pieces(
+        self, batch: pa.RecordBatch, part: pa.RecordBatch, encoder: RowsAsJson
+    ) -> AsyncIterator[bytes]:
+        """Yield the encoded rows of a part of a batch.
+
+        All subscribers to the same query are given the same batches, which are encoded once.
+        """
+        if part.num_rows == batch.num_rows and encoder.is_one_piece(part):
+            yield await ENCODINGS.of(batch, encoder.form, lambda _: encoder.piece(part).joined())
+            return
+        async for piece in encoder.parts(part):
+            yield piece.joined()
 
     async def _rows(self, time: int, desc: bytes, rows: bytes) -> None:
         await self._send(_event("rows", b'{"time":"%d"%b,"rows":[%b]}' % (time, desc, rows)))
@@ -209,27 +228,21 @@ class _Stream:
             await self._send(_event("progress", b'{"time":"%d"}' % time, f"{time}-{self._meaning}"))
 
     async def _send(self, data: bytes) -> None:
-        await self._exchange.write(data)
+        async with self._sending:
+            await self._exchange.write(data)
+        self._sent_at = asyncio.get_running_loop().time()
 
-    async def _kept_alive(
-        self, batches: AsyncIterator[pa.RecordBatch]
-    ) -> AsyncIterator[pa.RecordBatch]:
-        """Yield the batches, and send a comment whenever none has come for a while."""
-        following: asyncio.Task[Any] | None = None
-        try:
-            while True:
-                following = asyncio.ensure_future(anext(batches, None))
-                while not (await asyncio.wait([following], timeout=KEEP_ALIVE_S))[0]:
-                    await self._send(b": keep-alive\n\n")
-                batch = following.result()
-                if batch is None:
-                    return
-                yield batch
-        finally:
-            if following is not None and not following.done():
-                following.cancel()
-                with suppress(asyncio.CancelledError):
-                    await following
+    async def _keep_alive(self) -> None:
+        """Send a comment whenever nothing else was sent for a while."""
+        loop = asyncio.get_running_loop()
+        while True:
+            quiet = loop.time() - self._sent_at
+            if quiet < KEEP_ALIVE_S:
+                await asyncio.sleep(KEEP_ALIVE_S - quiet)
+                continue
+            async with self._sending:
+                await self._exchange.comment(b": keep-alive\n\n")
+            self._sent_at = loop.time()
 
 
 def _event(name: str, data: bytes, id: str | None = None) -> bytes:

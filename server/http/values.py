@@ -5,7 +5,7 @@ jsonb are themselves; all else, also int8 and numeric, is a string with PostgreS
 makes the text of a whole column at once, and joins the columns row by row.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +85,15 @@ class RowsAsJson:
         self._types = [column.type for column in desc.columns]
         self._style = style(names=shows_names(desc))
         self._is_change = is_change
+
+    @property
+    def form(self) -> Hashable:
+        """A key that differs where the same rows are encoded differently."""
+        return "json", self._is_change, self._style
+
+    def is_one_piece(self, batch: pa.RecordBatch) -> bool:
+        """Return whether all rows of a batch can be encoded at once."""
+        return batch.num_rows <= CHUNK and batch.nbytes <= PIECE_BYTES
 
     async def parts(self, batch: pa.RecordBatch) -> AsyncIterator[Piece]:
         """Yield the rows of a batch in pieces; large ones are encoded on a thread."""
