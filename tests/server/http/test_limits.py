@@ -1,0 +1,159 @@
+"""Connections, time and memory that HTTP clients may take, and the end of their sessions."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+
+from foreshore.adapter.client import Completed
+from foreshore.server.http import app, exchange
+from foreshore.server.lease import Lease
+from tests.adapter.harness import until
+from tests.server.fake import FakeClient
+from tests.server.http.serving import Http, over, over_environment
+
+
+async def ask(http: Http, request: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send a request on a connection of its own, whose answer is not read yet."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", http.port, limit=1024)
+    writer.write(request.encode())
+    return reader, writer
+
+
+def get(path: str) -> str:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def post(query: str) -> str:
+    body = json.dumps({"query": query})
+    head = "POST /api/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n{body}"
+
+
+def test_sessions_outlive_the_life_and_the_number_of_other_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(app, "LIFE_S", 0.3)
+
+    async def go(http: Http) -> None:
+        await http.ran("CREATE TABLE t (a int)")
+        streams = []
+        for _ in range(4):
+            reader, writer = await ask(http, get("/api/subscribe?query=TABLE%20t"))
+            await reader.readuntil(b"progress")
+            streams.append((reader, writer))
+        socket = await connect(f"ws://127.0.0.1:{http.port}/api/sql/ws", proxy=None)
+        await socket.send("{}")
+        while "ReadyForQuery" not in str(await socket.recv()):
+            pass
+        silent, _ = await asyncio.open_connection("127.0.0.1", http.port)
+        assert await silent.read() == b""  # its life has ended
+        await http.ran("INSERT INTO t VALUES (12345)")
+        for reader, writer in streams:
+            await reader.readuntil(b"12345")
+            writer.close()
+        await socket.send('{"query": "SELECT 1"}')
+        while "CommandComplete" not in str(await socket.recv()):
+            pass
+        await socket.close()
+
+    over_environment(tmp_path, go)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        post("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"),
+        get("/api/subscribe?query=SELECT%20a,%20repeat('x',%201000)%20FROM%20t"),
+    ],
+    ids=["sql", "subscribe"],
+)
+def test_client_that_does_not_read_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: str
+) -> None:
+    monkeypatch.setattr(exchange, "STALL_S", 0.3)
+
+    async def go(http: Http) -> None:
+        await http.ran(
+            "CREATE TABLE t (a int)", "INSERT INTO t SELECT g FROM generate_series(1, 50000) g"
+        )
+        _, writer = await ask(http, request_)
+        await until(lambda: len(http.env.environment.sessions) == 1)
+        await until(lambda: not http.env.environment.sessions)
+        writer.close()
+
+    over_environment(tmp_path, go)
+
+
+def test_drain_ends_idle_sessions_and_lets_statements_end(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        await http.ran("CREATE TABLE t (a int)")
+        stream, writer = await ask(http, get("/api/subscribe?query=TABLE%20t"))
+        await stream.readuntil(b"progress")
+        socket = await connect(f"ws://127.0.0.1:{http.port}/api/sql/ws", proxy=None)
+        await socket.send("{}")
+        while "ReadyForQuery" not in str(await socket.recv()):
+            pass
+        running = asyncio.ensure_future(http.rows("SELECT pg_sleep(0.5)"))
+        await until(lambda: len(http.env.environment.sessions) == 3)
+        await http.sessions.drain(60, asyncio.Event())
+        assert len(await running) == 1
+        assert not http.env.environment.sessions
+        assert "57P01" in str(await socket.recv())
+        await stream.read(-1)  # it ends
+        writer.close()
+        answer = await http.post({"query": "SELECT 1"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "57P01")
+
+    over_environment(tmp_path, go)
+
+
+def test_network_policy_and_settings_of_the_role_count(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        await http.ran(
+            "CREATE ROLE ann LOGIN",
+            "ALTER ROLE ann SET statement_timeout = '50ms'",
+        )
+        (slow,) = await http.results({"query": "SELECT pg_sleep(60)"}, auth=("ann", ""))
+        assert slow["error"]["code"] == "57014"
+        (denied,) = await http.results({"query": "CREATE ROLE other"}, auth=("ann", ""))
+        assert denied["error"]["code"] == "42501"
+        await http.ran(
+            "CREATE NETWORK POLICY office (RULES (office (ACTION = 'allow', DIRECTION = 'ingress', ADDRESS = '10.0.0.0/8')))",
+            "ALTER ROLE ann SET network_policy = office",
+        )
+        answer = await http.post({"query": "SELECT 1"}, auth=("ann", ""))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "28000")
+
+    over_environment(tmp_path, go)
+
+
+def with_clock(scenario: Callable[[Http, list[float]], Awaitable[None]]) -> None:
+    """Run `scenario` with a server whose lease goes by the clock that it is given."""
+
+    async def go() -> None:
+        client, now = FakeClient(), [0.0]
+        client.does("SELECT 1", lambda session, args: Completed("SELECT 1"))
+        async with over(client) as http:
+            http.sessions.lease = Lease(lambda: None, lambda: now[0])
+            await http.sessions.lease.renew()
+            await scenario(http, now)
+
+    asyncio.run(go())
+
+
+def test_answers_wait_for_the_lease() -> None:
+    async def go(http: Http, now: list[float]) -> None:
+        now[0] = 1000.0
+        asking = asyncio.ensure_future(http.post({"query": "SELECT 1"}))
+        wanted = http.sessions.lease.next_renewal()
+        done, _ = await asyncio.wait([asking, wanted], timeout=0.3)
+        assert not done
+        await http.sessions.lease.renew()
+        assert (await asking).status_code == 200
+
+    with_clock(go)
