@@ -42,7 +42,13 @@ from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sources.connections import alter_connection, create_connection
+from foreshore.adapter.sources import tables as source_tables
+from foreshore.adapter.sources.connections import (
+    alter_connection,
+    create_connection,
+    validate_connection,
+    validate_new,
+)
 from foreshore.adapter.sources.create import create_source
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
@@ -83,6 +89,7 @@ ROWS: Mapping[type, Statement] = {
     plans.LockTable: lock_table,
     plans.SetConstraints: set_constraints,
     plans.RefreshView: refresh_view,
+    plans.ValidateConnection: validate_connection,
 }
 DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateDatabase: create.create_database,
@@ -104,6 +111,9 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateSecret: secrets.create_secret,
     plans.AlterSecret: secrets.alter_secret,
     plans.CreateSource: create_source,
+    plans.CreateSourceTable: source_tables.create_source_table,
+    plans.AddSourceTables: source_tables.add_source_tables,
+    plans.DropSourceTables: source_tables.drop_source_tables,
     plans.CreateConnection: create_connection,
     plans.AlterConnection: alter_connection,
     plans.CreateSequence: create.create_sequence,
@@ -250,6 +260,11 @@ async def _lock(context: StatementContext) -> StatementContext:
             with context.interrupts.running():
                 found = await context.coordinator.ingestion.discovered(plan.spec)
             context = replace(context, discovered=found)
+        case plans.CreateSourceTable() | plans.AddSourceTables() as plan:
+            found_again = await source_tables.discovered_again(context, plan)
+            context = replace(context, discovered=found_again)
+        case plans.CreateConnection() as plan:
+            await validate_new(context, plan)
         case _:
             pass
     await lock_catalog(context)

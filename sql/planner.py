@@ -32,6 +32,7 @@ from foreshore.sql.bind.definitions import (
 )
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions.show import bind_show
+from foreshore.sql.bind.definitions.sources import tables as source_tables
 from foreshore.sql.bind.definitions.sources.create import bind_create_source
 from foreshore.sql.bind.explain import bind_explain
 from foreshore.sql.bind.needs import Needs
@@ -190,6 +191,14 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return connections.bind_alter_connection(planning, tree)
         case ast.CreateSourceStatement():
             return bind_create_source(planning, tree)
+        case ast.CreateSourceTableStatement():
+            return source_tables.bind_create_source_table(planning, tree)
+        case ast.AddSourceTablesStatement():
+            return source_tables.bind_add_source_tables(planning, tree)
+        case ast.DropSourceTablesStatement():
+            return source_tables.bind_drop_source_tables(planning, tree)
+        case ast.ValidateConnectionStatement():
+            return connections.bind_validate_connection(planning, tree)
         case ast.CreateSequenceStatement():
             return sequence.bind_create_sequence(planning, tree)
         case ast.AlterSequenceStatement():

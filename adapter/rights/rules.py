@@ -13,7 +13,7 @@ from foreshore.adapter.ddl.roles.names import role_of
 from foreshore.adapter.read.access_path import Constant
 from foreshore.adapter.rights.checker import Checker
 from foreshore.adapter.rights.roles import require_settable, require_visible
-from foreshore.catalog.item import Database, Item, Object, Replica, Role, Schema
+from foreshore.catalog.item import Connection, Database, Item, Object, Replica, Role, Schema
 from foreshore.catalog.needs import require_all
 from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
@@ -64,6 +64,29 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
     for id in connections_of(plan.spec):
         check.need(check.state.objects[id], "USAGE")
     check.create_on_cluster(plan.cluster)
+
+
+def _source_table(check: Checker, plan: plans.CreateSourceTable) -> None:
+    check.create_in(plan.name)
+    check.own(check.found("source", plan.source))
+
+
+def _source_tables(check: Checker, plan: plans.AddSourceTables) -> None:
+    for name in (plan.source, *(each.name for each in plan.tables)):
+        if name is not None:
+            check.create_in(name)
+    check.own(check.found("source", plan.source))
+
+
+def _alter_source(check: Checker, plan: plans.DropSourceTables) -> None:
+    for name in (plan.source, *plan.names):
+        check.own(check.found("source", name))
+
+
+def _validate(check: Checker, plan: plans.ValidateConnection) -> None:
+    found = check.found("connection", plan.name)
+    if isinstance(found, Connection):
+        check.need(found, "USAGE")
 
 
 def _type(check: Checker, plan: plans.CreateDomain | plans.CreateStructured) -> None:
@@ -428,6 +451,10 @@ RULES: Mapping[type, Rule] = {
     plans.CreateConnection: _named,
     plans.AlterConnection: _alter_connection,
     plans.CreateSource: _source,
+    plans.CreateSourceTable: _source_table,
+    plans.AddSourceTables: _source_tables,
+    plans.DropSourceTables: _alter_source,
+    plans.ValidateConnection: _validate,
     plans.AlterSecret: _alter_secret,
     plans.CreateEnum: _named,
     plans.CreateDomain: _type,

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from foreshore.catalog.item import Connection
 from foreshore.catalog.secret_values import Secrets
 from foreshore.catalog.state import State
+from foreshore.connection_spec import ConnectionSpec
 from foreshore.errors import InvalidParameterValue
 from foreshore.storage.ingest.messages import Access, Accesses
 
@@ -18,15 +19,20 @@ def access(state: State, secrets: Secrets, id: str) -> Access:
     """Return a connection with the values of its secrets; raises as `accesses` does."""
     connection = state.objects[id]
     assert isinstance(connection, Connection), connection
+    return access_by(secrets, connection.name, connection.spec)
+
+
+def access_by(secrets: Secrets, name: str, spec: ConnectionSpec) -> Access:
+    """Return a connection of this name with the values of its secrets."""
     options = {}
-    for name, value in connection.spec.options.items():
+    for option, value in spec.options.items():
         if isinstance(value, str):
-            options[name] = value
+            options[option] = value
             continue
         try:
-            options[name] = secrets.read(value.secret).decode()
+            options[option] = secrets.read(value.secret).decode()
         except UnicodeDecodeError:
             raise InvalidParameterValue(
-                f'the secret for option "{name}" of connection "{connection.name}" is no text'
+                f'the secret for option "{option}" of connection "{name}" is no text'
             ) from None
-    return Access(connection.spec.kind, options)
+    return Access(spec.kind, options)

@@ -45,14 +45,10 @@ def chosen(
     """
     references = [each for each in outputs if each != OWN_ROWS]
     if asked is None:
-        if OWN_ROWS in outputs:
-            return ()
-        raise InvalidParameterValue(
-            "the source has several tables", hint="Add FOR ALL TABLES or FOR TABLES (...)."
-        )
+        return ()
     if OWN_ROWS in outputs:
         raise InvalidParameterValue(
-            "the source has rows of its own and no tables", hint="Leave out FOR ..."
+            "the source has rows of its own and no tables", hint="Leave out the list of tables."
         )
     if asked.tables:
         parts = [

@@ -7,6 +7,7 @@ import msgspec
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists, schema_of, skip_existing
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.access import access_by
 from foreshore.catalog.item import Connection, Schema, Secret
 from foreshore.catalog.rights import holds
 from foreshore.catalog.state import State
@@ -18,8 +19,9 @@ from foreshore.errors import (
     InvalidParameterValue,
 )
 from foreshore.sql.parse.keywords import quote_string
-from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue
+from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, ValidateConnection
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.storage.ingest.messages import Access
 
 
 def create_connection(context: StatementContext, plan: CreateConnection) -> Completed:
@@ -36,6 +38,26 @@ def create_connection(context: StatementContext, plan: CreateConnection) -> Comp
         id, oid = f"l{change.allot('l')}", change.allot("oid")
         change.put(Connection(id, oid, schema.id, name, context.role.id, spec))
     return Completed("CREATE CONNECTION")
+
+
+async def validate_new(context: StatementContext, plan: CreateConnection) -> None:
+    """Reach the external system of a connection to be created, if it is to be validated."""
+    if plan.validate:
+        spec = _spec(context, plan.kind, {}, plan.options)
+        await _reach(context, access_by(context.coordinator.secrets, plan.name.item, spec))
+
+
+async def validate_connection(context: StatementContext, plan: ValidateConnection) -> Completed:
+    """Run VALIDATE CONNECTION."""
+    found = context.planner.reader().object_called("connection", plan.name.parts)
+    assert isinstance(found, Connection), found
+    await _reach(context, access_by(context.coordinator.secrets, found.name, found.spec))
+    return Completed("VALIDATE CONNECTION")
+
+
+async def _reach(context: StatementContext, access: Access) -> None:
+    with context.interrupts.running():
+        await context.coordinator.ingestion.validate(access)
 
 
 def alter_connection(context: StatementContext, plan: AlterConnection) -> Completed:

@@ -26,7 +26,14 @@ from foreshore.storage.ingest.controller import (
     SourceDescription,
     Stopped,
 )
-from foreshore.storage.ingest.messages import Discover, Discovered, Dispose, OutputRelation
+from foreshore.storage.ingest.messages import (
+    Access,
+    Discover,
+    Discovered,
+    Dispose,
+    OutputRelation,
+    Validate,
+)
 from foreshore.storage.ingest.request import answer_to
 from foreshore.update import DIFF, DIFF_FIELD
 
@@ -94,6 +101,10 @@ class Ingestion:
         found = await answer_to(self._launcher, Discover(spec, given))
         assert isinstance(found, Discovered), found
         return found
+
+    async def validate(self, access: Access) -> None:
+        """Reach an external system; raises DatabaseError if that fails."""
+        await answer_to(self._launcher, Validate(access))
 
     def _concerned(self, each: Object) -> Iterator[GlobalId]:
         """Yield the sources for which a change of an object may matter."""

@@ -22,7 +22,7 @@ def source_text(state: State, item: Item) -> str:
     assert item.feed, item
     if item.feed.spec is None:
         source = dotted(state.full_name(state.item(GlobalId(item.feed.source))))
-        reference = quote_identifier(item.feed.reference)
+        reference = _reference(item.feed.reference)
         return f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {reference})"
     parts = {
         each.feed.reference: dotted(state.full_name(each))

@@ -64,6 +64,10 @@ StatementSyntax: TypeAlias = (
     | CreateConnectionStatement
     | AlterConnectionStatement
     | CreateSourceStatement
+    | CreateSourceTableStatement
+    | AddSourceTablesStatement
+    | DropSourceTablesStatement
+    | ValidateConnectionStatement
     | AlterSecretStatement
     | CreateSequenceStatement
     | AlterSequenceStatement

@@ -14,13 +14,14 @@ class ConnectionOption(Syntax):
 
 
 class CreateConnectionStatement(Syntax):
-    """CREATE CONNECTION [IF NOT EXISTS] name TO kind (option, ...)."""
+    """CREATE CONNECTION [IF NOT EXISTS] name TO kind (option, ...) [WITH (VALIDATE)]."""
 
     name: TableRef
     kind: str
     options: tuple[ConnectionOption, ...]
     if_not_exists: bool
     at: int
+    validate: bool = False
 
 
 class AlterConnectionStatement(Syntax):

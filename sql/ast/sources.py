@@ -58,3 +58,37 @@ class CreateSourceStatement(Syntax):
     progress: TableRef | None
     if_not_exists: bool
     at: int
+
+
+class CreateSourceTableStatement(Syntax):
+    """CREATE TABLE name [(column, ...)] FROM SOURCE source (REFERENCE reference)."""
+
+    name: TableRef
+    columns: tuple[str, ...] | None
+    source: TableRef
+    reference: str
+    if_not_exists: bool
+
+
+class AddSourceTablesStatement(Syntax):
+    """ALTER SOURCE source ADD TABLE reference [AS name], ..."""
+
+    source: TableRef
+    tables: tuple[FedTable, ...]
+    if_exists: bool
+
+
+class DropSourceTablesStatement(Syntax):
+    """ALTER SOURCE source DROP TABLE name, ..."""
+
+    source: TableRef
+    names: tuple[TableRef, ...]
+    tables_may_lack: bool
+    cascade: bool
+    if_exists: bool
+
+
+class ValidateConnectionStatement(Syntax):
+    """VALIDATE CONNECTION name."""
+
+    name: TableRef

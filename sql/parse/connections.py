@@ -16,7 +16,24 @@ class ConnectionParser(TableParser):
         while not (self.at_end() or self.at_symbol("(")):
             words.append(self.label())
         options = self.in_parentheses(self._connection_option)
-        return ast.CreateConnectionStatement(name, " ".join(words), options, if_not_exists, at)
+        validate = self._validate_option()
+        return ast.CreateConnectionStatement(
+            name, " ".join(words), options, if_not_exists, at, validate
+        )
+
+    def _validate_option(self) -> bool:
+        """Parse `WITH (VALIDATE [= TRUE | FALSE])` if it is there."""
+        if not self.accept("with"):
+            return False
+        self.expect_symbol("(")
+        self.expect("validate")
+        validate = True
+        if self.accept_symbol("="):
+            validate = self.accept("true")
+            if not validate:
+                self.expect("false")
+        self.expect_symbol(")")
+        return validate
 
     def _alter_connection(
         self, name: ast.TableRef, if_exists: bool
@@ -29,6 +46,11 @@ class ConnectionParser(TableParser):
         else:
             return None
         return ast.AlterConnectionStatement(name, options, if_exists)
+
+    def validate_connection(self) -> ast.StatementSyntax:
+        """Parse VALIDATE CONNECTION."""
+        self.expect("validate", "connection")
+        return ast.ValidateConnectionStatement(self.table_name())
 
     def _connection_option(self) -> ast.ConnectionOption:
         """Parse `WORDS [=] text` or `WORDS [=] SECRET name`."""

@@ -441,6 +441,8 @@ class ObjectParser(
             return ast.NetworkPolicyStatement(name.name[-1], self.policy_rules(), False)
         if kind == "connection" and (set := self._alter_connection(name, if_exists)) is not None:
             return set
+        if kind == "source" and (tables := self._alter_source(name, if_exists)) is not None:
+            return tables
         if kind == "secret" and self.accept("as"):
             return ast.AlterSecretStatement(name, self.expression(), if_exists)
         if kind == "type":

@@ -20,6 +20,38 @@ class SourceParser(ClusterParser):
             progress = self.table_name()
         return ast.CreateSourceStatement(name, cluster, reads, tables, progress, if_not_exists, at)
 
+    def _create_source_table(
+        self, name: ast.TableRef, columns: tuple[str, ...] | None, if_not_exists: bool
+    ) -> ast.StatementSyntax:
+        """Parse `FROM SOURCE source (REFERENCE reference)` after the name of a table."""
+        self.expect("from", "source")
+        source = self.table_name()
+        self.expect_symbol("(")
+        self.expect("reference")
+        self.accept_symbol("=")
+        reference = self._reference()
+        self.expect_symbol(")")
+        return ast.CreateSourceTableStatement(name, columns, source, reference, if_not_exists)
+
+    def _alter_source(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax | None:
+        """Parse ADD or DROP of tables; None: it is neither."""
+        if self.accept("add"):
+            self._subsource_word()
+            return ast.AddSourceTablesStatement(name, self.list_of(self._fed_table), if_exists)
+        if self.accept("drop"):
+            self._subsource_word()
+            may_lack = self.accept("if", "exists")
+            names = self.list_of(self.table_name)
+            cascade = self.accept("cascade")
+            if not cascade:
+                self.accept("restrict")
+            return ast.DropSourceTablesStatement(name, names, may_lack, cascade, if_exists)
+        return None
+
+    def _subsource_word(self) -> None:
+        if not (self.accept("subsource") or self.accept("table")):
+            self.fail()
+
     def _reads(self) -> ast.ReadsSyntax:
         """Parse what is read: each kind of external system has its own form."""
         at = self.token.start

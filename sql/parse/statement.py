@@ -330,6 +330,7 @@ _STATEMENTS: dict[str, Parse] = {
     "merge": StatementParser._merge,
     "truncate": StatementParser.truncate,
     "lock": StatementParser.lock,
+    "validate": StatementParser.validate_connection,
     "copy": StatementParser.copy,
     "create": StatementParser.create,
     "drop": StatementParser.drop,

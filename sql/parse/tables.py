@@ -41,8 +41,12 @@ class TableParser(TablePartParser):
     def _create_table(self, temporary: bool) -> ast.StatementSyntax:
         if_not_exists = self._if_not_exists()
         name = self.table_name()
-        if self.at_word("as", "on") or (self.at_symbol("(") and self._names_then_as()):
+        if self.at_word("as", "on") or (self.at_symbol("(") and self._names_then("as", "on")):
             return self._create_table_as(name, if_not_exists, temporary)
+        if self.at_words("from", "source"):
+            return self._create_source_table(name, None, if_not_exists)
+        if self.at_symbol("(") and self._names_then("from"):
+            return self._create_source_table(name, self.in_parentheses(self.name), if_not_exists)
         if self.at_words("partition", "of") or self.at_word("of"):
             self.unsupported("CREATE TABLE OF")
         columns: list[ast.ColumnDefinition | ast.LikeTable] = []
@@ -202,14 +206,15 @@ class TableParser(TablePartParser):
             name, columns, query, with_data, if_not_exists, temporary, on_commit, as_of
         )
 
-    def _names_then_as(self) -> bool:
+    def _names_then(self, *words: str) -> bool:
+        """Return whether a list of names in parentheses follows, and one of the words."""
         ahead = 1
         while self.peek(ahead).kind in (WORD, QUOTED) and self.peek(ahead + 1).value == ",":
             ahead += 2
         return (
             self.peek(ahead).kind in (WORD, QUOTED)
             and self.peek(ahead + 1).value == ")"
-            and self.peek(ahead + 2).value in ("as", "on")
+            and self.peek(ahead + 2).value in words
         )
 
     def _column(

@@ -66,6 +66,10 @@ Plan: TypeAlias = (
     | CreateConnection
     | AlterConnection
     | CreateSource
+    | CreateSourceTable
+    | AddSourceTables
+    | DropSourceTables
+    | ValidateConnection
     | CreateSequence
     | AlterSequence
     | AlterTable

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sql.plan import (
+    AddSourceTables,
     AlterCluster,
     AlterConnection,
     AlterDefaultRights,
@@ -31,6 +32,7 @@ from foreshore.sql.plan import (
     CreateSecret,
     CreateSequence,
     CreateSource,
+    CreateSourceTable,
     CreateStructured,
     CreateSubscription,
     CreateTable,
@@ -39,6 +41,7 @@ from foreshore.sql.plan import (
     Drop,
     DropFunction,
     DropPolicy,
+    DropSourceTables,
     LimitMemory,
     Plan,
     Rename,
@@ -161,6 +164,9 @@ def changed_objects(plan: Plan) -> Changed | None:
             | AlterCluster()
             | CreateSecret()
             | CreateSource()
+            | CreateSourceTable()
+            | AddSourceTables()
+            | DropSourceTables()
             | CreateConnection()
             | AlterConnection()
             | AlterSecret()

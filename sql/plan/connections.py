@@ -18,6 +18,7 @@ class CreateConnection(WritePlan):
     kind: ConnectionKind
     options: Mapping[str, OptionValue]
     if_not_exists: bool
+    validate: bool = False  # whether its system must be reached first
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,10 @@ class AlterConnection(WritePlan):
     name: Name
     options: Mapping[str, OptionValue]
     if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateConnection(WritePlan):
+    """VALIDATE CONNECTION: reach the external system."""
+
+    name: Name

@@ -34,3 +34,34 @@ class CreateSource(WritePlan):
     progress: Name
     cluster: str | None
     if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSourceTable(WritePlan):
+    """CREATE TABLE ... FROM SOURCE; `columns`, if given, are those that it must have there."""
+
+    name: Name
+    columns: tuple[str, ...] | None
+    source: Name
+    reference: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AddSourceTables(WritePlan):
+    """ALTER SOURCE ... ADD TABLE."""
+
+    source: Name
+    tables: tuple[AskedTable, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropSourceTables(WritePlan):
+    """ALTER SOURCE ... DROP TABLE; with `tables_may_lack`, names of no table are skipped."""
+
+    source: Name
+    names: tuple[Name, ...]
+    tables_may_lack: bool
+    cascade: bool
+    if_exists: bool

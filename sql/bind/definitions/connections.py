@@ -6,7 +6,7 @@ from foreshore.connection_spec import RULES, ConnectionKind
 from foreshore.errors import InvalidParameterValue, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
-from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue
+from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, ValidateConnection
 from foreshore.sql.planning import Planning, located
 
 
@@ -18,7 +18,11 @@ def bind_create_connection(
         name = planning.catalog.resolve_new(statement.name.name)
     kind = _kind(statement)
     return CreateConnection(
-        name, kind, _options(planning, statement.options), statement.if_not_exists
+        name,
+        kind,
+        _options(planning, statement.options),
+        statement.if_not_exists,
+        statement.validate,
     )
 
 
@@ -28,6 +32,13 @@ def bind_alter_connection(
     """Return the plan of ALTER CONNECTION."""
     name = name_of(planning, "connection", statement.name)
     return AlterConnection(name, _options(planning, statement.options), statement.if_exists)
+
+
+def bind_validate_connection(
+    planning: Planning, statement: ast.ValidateConnectionStatement
+) -> ValidateConnection:
+    """Return the plan of VALIDATE CONNECTION."""
+    return ValidateConnection(name_of(planning, "connection", statement.name))
 
 
 def _kind(statement: ast.CreateConnectionStatement) -> ConnectionKind:

@@ -15,7 +15,7 @@ class GeneratorKind:
         self, spec: LoadGenerator, outputs: Mapping[str, OutputRelation], accesses: Accesses
     ) -> Connector:
         """Return a new connector."""
-        return GeneratorConnector(spec)
+        return GeneratorConnector(spec, outputs)
 
     async def discover(self, spec: LoadGenerator, accesses: Accesses) -> Discovered:
         """Return its tables."""

@@ -3,13 +3,13 @@
 Which outputs there are is found out when the statement runs.
 """
 
-from foreshore.errors import InvalidParameterValue
 from foreshore.item_view import Name
 from foreshore.sources.spec import SourceSpec
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sources.asked import asked_tables
 from foreshore.sql.bind.definitions.sources.generators import bind_generator
 from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
-from foreshore.sql.plan import AskedTable, AskedTables, CreateSource
+from foreshore.sql.plan import AskedTables, CreateSource
 from foreshore.sql.planning import Planning, located
 
 
@@ -20,7 +20,7 @@ def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement)
     return CreateSource(
         name,
         _spec(planning, statement.reads),
-        None if statement.tables is None else _asked(planning, statement.tables),
+        _asked(planning, statement.tables),
         _progress_name(planning, statement, name),
         statement.cluster,
         statement.if_not_exists,
@@ -35,17 +35,10 @@ def _spec(planning: Planning, reads: ast.ReadsSyntax) -> SourceSpec:
             return bind_postgres(planning, reads)
 
 
-def _asked(planning: Planning, tables: ast.FedTables) -> AskedTables:
-    asked = []
-    for each in tables.tables:
-        called = None
-        if each.name is not None:
-            with located(each.name.at):
-                called = planning.catalog.resolve_new(each.name.name)
-        if any(each.reference == other.reference for other in asked):
-            raise InvalidParameterValue(f'table "{each.reference}" is named twice')
-        asked.append(AskedTable(each.reference, called))
-    return AskedTables(tables.every, tables.schemas, tuple(asked))
+def _asked(planning: Planning, tables: ast.FedTables | None) -> AskedTables | None:
+    if tables is None:
+        return None
+    return AskedTables(tables.every, tables.schemas, asked_tables(planning, tables.tables))
 
 
 def _progress_name(planning: Planning, statement: ast.CreateSourceStatement, name: Name) -> Name:

@@ -1,0 +1,138 @@
+"""Tables of a source that exists: CREATE TABLE ... FROM SOURCE, ALTER SOURCE ADD and DROP.
+
+The source is run anew with its outputs when the transaction has committed (`ingestion.py`).
+"""
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
+from foreshore.adapter.ddl.objects import find_if_exists, is_taken
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.chosen import Part, chosen
+from foreshore.adapter.sources.create import add_part
+from foreshore.adapter.write.target import lock_to_alter
+from foreshore.catalog.groups import parts_of
+from foreshore.catalog.item import Item
+from foreshore.errors import (
+    DatatypeMismatch,
+    InvalidParameterValue,
+    WrongObjectType,
+)
+from foreshore.item_view import Name
+from foreshore.sources.outputs import ERRORS, PROGRESS, Output
+from foreshore.sources.spec import Feed
+from foreshore.sql.plan import (
+    AddSourceTables,
+    AskedTable,
+    AskedTables,
+    CreateSourceTable,
+    DropSourceTables,
+)
+from foreshore.storage.ingest.messages import Discovered
+
+
+async def discovered_again(
+    context: StatementContext, plan: CreateSourceTable | AddSourceTables
+) -> Discovered | None:
+    """Return the present outputs of the source that a statement names; None if there is none."""
+    may_lack = isinstance(plan, AddSourceTables) and plan.if_exists
+    source = _source(context, plan.source, may_lack)
+    if source is None:
+        return None
+    assert source.feed
+    assert source.feed.spec is not None, source
+    with context.interrupts.running():
+        return await context.coordinator.ingestion.discovered(source.feed.spec)
+
+
+def create_source_table(context: StatementContext, plan: CreateSourceTable) -> Completed:
+    """Run CREATE TABLE ... FROM SOURCE."""
+    if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
+        source = _source(context, plan.source, False)
+        assert source is not None, plan
+        (part,) = _parts(context, source, (AskedTable(plan.reference, plan.name),))
+        output = _output(context, part)
+        names = tuple(each.name for each in output.columns)
+        if plan.columns is not None and plan.columns != names:
+            raise DatatypeMismatch(
+                f'table "{part.reference}" of the source has other columns',
+                detail=f"It has {', '.join(names)}.",
+            )
+        _add(context, source, part)
+    return Completed("CREATE TABLE")
+
+
+def add_source_tables(context: StatementContext, plan: AddSourceTables) -> Completed:
+    """Run ALTER SOURCE ... ADD TABLE."""
+    source = _source(context, plan.source, plan.if_exists)
+    if source is not None:
+        for part in _parts(context, source, plan.tables):
+            _add(context, source, part)
+    return Completed("ALTER SOURCE")
+
+
+async def drop_source_tables(context: StatementContext, plan: DropSourceTables) -> Completed:
+    """Run ALTER SOURCE ... DROP TABLE."""
+    source = _source(context, plan.source, plan.if_exists)
+    if source is None:
+        return Completed("ALTER SOURCE")
+    targets = []
+    for name in plan.names:
+        found = find_if_exists(
+            context, "source", name, if_exists=plan.tables_may_lack, altered=True
+        )
+        if found is None:
+            continue
+        assert isinstance(found, Item), found
+        if found.part_of != source.id or not found.feed:
+            raise WrongObjectType(f'"{found.name}" is not a table of source "{source.name}"')
+        if found.feed.reference in (PROGRESS, ERRORS):
+            raise WrongObjectType(
+                f'"{found.name}" is needed by source "{source.name}"',
+                hint="Drop the source itself by DROP SOURCE.",
+            )
+        targets.append(found)
+    dropped = drop_objects(context, targets, cascade=plan.cascade)
+    tables = [each for each in dropped.objects if isinstance(each, Item)]
+    await lock_to_alter(context, [each.id for each in tables if each.type == "table"])
+    notify_cascaded(context, dropped)
+    return Completed("ALTER SOURCE")
+
+
+def _source(context: StatementContext, name: Name, may_lack: bool) -> Item | None:
+    """Return a source that writes relations; None, with a notice, if it may lack and does."""
+    found = find_if_exists(context, "source", name, if_exists=may_lack, altered=True)
+    if found is None:
+        return None
+    assert isinstance(found, Item), found
+    if not found.feed or found.feed.spec is None:
+        raise WrongObjectType(
+            f'"{found.name}" is a relation of a source',
+            hint="Name the source itself.",
+        )
+    return found
+
+
+def _parts(
+    context: StatementContext, source: Item, tables: tuple[AskedTable, ...]
+) -> tuple[Part, ...]:
+    """Return the relations asked for, in the schema of the source if they have no other name."""
+    assert context.discovered is not None, source
+    name = Name(*context.planner.state.full_name(source))
+    return chosen(name, context.discovered.outputs, AskedTables(False, (), tables))
+
+
+def _output(context: StatementContext, part: Part) -> Output:
+    assert context.discovered is not None, part
+    return context.discovered.outputs[part.reference]
+
+
+def _add(context: StatementContext, source: Item, part: Part) -> None:
+    """Add a relation; a source writes each output to one only."""
+    for each in context.planner.state.items_of(parts_of(source.id)):
+        if each.feed and each.feed.reference == part.reference:
+            raise InvalidParameterValue(
+                f'source "{source.name}" writes "{part.reference}" to "{each.name}" already'
+            )
+    output = _output(context, part)
+    feed = Feed(source.id, part.reference, details=output.details)
+    add_part(context, part.name, output, feed)
