@@ -23,7 +23,7 @@ WINDOW_SECONDS = 1.0
 WINDOWS = 60
 
 LATENCY = Histogram(
-    "adapter_loop_latency_seconds",
+    "foreshore_loop_latency_seconds",
     "How late the message loop came to a timer.",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )

@@ -16,11 +16,13 @@ that change rows, or are of a transaction block, are for `changes_at_hand.py`.
 import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
+from time import perf_counter
 from typing import NamedTuple
 
 from foreshore.adapter.client import Session, Statement
+from foreshore.latencies import STATEMENTS
 from foreshore.output_style import OutputStyle
-from foreshore.server import message, metrics
+from foreshore.server import message
 from foreshore.server.answers import Answer, Answers
 from foreshore.server.changes_at_hand import ChangesAtHand
 from foreshore.server.codec import RowEncoder, result_formats
@@ -89,6 +91,7 @@ class AnswersAtHand:
         changes: ChangesAtHand,
     ) -> None:
         self._changes = changes
+        self._reads = 0  # statements of the present `answer` that were reads
         self.paused = False  # the last `answer` ended so that others have their turn
         self._wire = wire
         self._session = session
@@ -102,8 +105,8 @@ class AnswersAtHand:
     def answer(self) -> bool:
         """Answer what has arrived; return whether something is left, which the task handles."""
         wire, reader, changes = self._wire, self._wire.reader, self._changes
-        answered, self.paused = 0, False
-        begin = wire.gathered
+        answered, self._reads, self.paused = 0, 0, False
+        begin, began = wire.gathered, perf_counter()
         try:
             while not changes.in_flight and wire.is_open and (ahead := reader.ahead()) is not None:
                 if answered >= MOST or wire.gathered - begin >= MOST_BYTES:
@@ -116,7 +119,9 @@ class AnswersAtHand:
         except Exception as error:  # the task meets it, too, and tells the client
             logger.debug("not at hand: %s", error)
         if answered:
-            metrics.STATEMENTS.inc(answered)
+            if self._reads:  # of the others their session takes the time
+                each = (perf_counter() - began) / answered
+                STATEMENTS["select"].observe(each, self._reads)
             wire.flush()
         return reader.buffered > 0 and not changes.in_flight
 
@@ -181,6 +186,7 @@ class AnswersAtHand:
         out.append(_READY)
         self._wire.put(b"".join(out))
         self._at_hand.end(last)
+        self._reads += count
         return count
 
     def _query(self, data: bytes, at: int) -> int:
@@ -207,6 +213,7 @@ class AnswersAtHand:
         self._wire.reader.skip_to(end)
         self._wire.put(b"".join((encoder.description, *self._rows(encoder, found.rows, 0), _READY)))
         at_hand.end(statement, text)
+        self._reads += 1
         return 1
 
     def _statement(self, data: bytes, at: int, end: int) -> _Known | None:

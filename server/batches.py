@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from foreshore.adapter.client import FEWEST_TOGETHER, Session, Statement
-from foreshore.server import message, metrics
+from foreshore.server import message
 from foreshore.server.parameters import arguments
 from foreshore.server.wire import Wire
 from foreshore.types import Datum
@@ -107,7 +107,6 @@ class Batches:
 
     def _answer(self, tags: Sequence[str], described: Sequence[bool]) -> None:
         """Add the answers to executions that have run."""
-        metrics.STATEMENTS.inc(len(tags))
         out: list[message.Bytes] = []
         for tag, is_described in zip(tags, described, strict=False):
             out.append(message.BIND_COMPLETE)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from foreshore.adapter.client import Session, Statement
-from foreshore.server import message, metrics
+from foreshore.server import message
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.parameters import arguments
 from foreshore.server.statement_at_hand import Request, request_of
@@ -155,8 +155,6 @@ class ChangesAtHand:
 
     def _go_on(self, tag: str | None) -> None:
         """Let whoever waits for the end of the flight go on."""
-        if tag is not None:
-            metrics.STATEMENTS.inc()
         if self._landed is not None and not self._landed.done():
             self._landed.set_result(None)
         self._wire.go_on()

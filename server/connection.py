@@ -400,7 +400,6 @@ class Conversation:
 
     async def _complete(self, tag: str) -> None:
         """Add the statement's notices and its tag; others run while many notices are encoded."""
-        metrics.STATEMENTS.inc()
         for number, notice in enumerate(self._session.notices(), 1):
             self._put_notice(notice)
             if number % NOTICES_PER_TURN == 0:

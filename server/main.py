@@ -30,6 +30,7 @@ import uvloop
 
 from foreshore import blocking
 from foreshore.adapter.environment import Environment
+from foreshore.adapter.introspection.metrics import EnvironmentMetrics
 from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
 from foreshore.compute.replica.main import start as start_replica
@@ -167,7 +168,7 @@ async def serve(options: ServeOptions) -> None:
         port = await listener.listen(ports[0])
         origins = Origins(options.http_origin, options.http_host)
         programs = Sessions(environment, authenticator, listener.places, lease, origins, ROLE)
-        http.open(programs)
+        http.open(programs, EnvironmentMetrics(environment, options.metrics_views))
         # Exclude the loaded modules from garbage collection, which would take 0.15 s of the loop.
         # Collect young objects less often, when fewer of them are still in use.
         gc.freeze()

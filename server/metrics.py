@@ -1,7 +1,5 @@
-"""The server's metrics, named `<layer>_<thing>_<unit>`."""
+"""What the server counts for Prometheus; adapter/introspection/metrics.py has all else."""
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 
-SESSIONS = Gauge("server_sessions", "Sessions that are open.")
-STATEMENTS = Counter("server_statements_total", "Statements completed for clients.")
-ERRORS = Counter("server_errors_total", "Errors sent to clients.", ["sqlstate"])
+ERRORS = Counter("foreshore_errors_total", "Errors sent to clients.", ["sqlstate"])

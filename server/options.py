@@ -38,6 +38,7 @@ class ServeOptions:
     secrets_key_file: Path | None
     max_connections: int
     superuser_reserved_connections: int
+    metrics_views: int
     shutdown_timeout: float
     checkpoint_interval: float
     checkpoint_size: float
@@ -180,6 +181,12 @@ _OPTIONS = (
         type=click.IntRange(0),
         default=3,
         help="Of these, kept free for superusers.",
+    ),
+    option(
+        "metrics-views",
+        type=click.IntRange(0),
+        default=1000,
+        help="Of so many views /metrics has series of their own.",
     ),
     option(
         "shutdown-timeout",

@@ -145,9 +145,9 @@ class Compacter:
         self._through = 0  # the last segment processed
         self.unsealed: dict[GlobalId, Shard] = {}  # those that may have a tail
         self._looked_for: set[GlobalId] = set()  # shards in which there may be something to do
-        self._retries: dict[GlobalId, _Retry] = {}  # of shards whose compaction failed
+        self.retries: dict[GlobalId, _Retry] = {}  # of shards whose compaction failed
         self._closing = False
-        self._running = False
+        self._running, self.rounds = False, 0  # rounds that have ended well
         self._deleting: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> dict[GlobalId, TraceState]:
@@ -307,6 +307,7 @@ class Compacter:
         while not self._closing:
             try:
                 await self._work()
+                self.rounds += 1
                 self.full = None
                 self.wake_waiting()
             except Fenced:
@@ -328,10 +329,10 @@ class Compacter:
                 pause = min(2 * pause, longest)
                 continue
             pause = RETRY_SECONDS
-            if not self._wake.is_set() and not self._retries:
+            if not self._wake.is_set() and not self.retries:
                 self._idle.set()
             with contextlib.suppress(TimeoutError):
-                next_retry = min((retry.at for retry in self._retries.values()), default=None)
+                next_retry = min((retry.at for retry in self.retries.values()), default=None)
                 async with asyncio.timeout_at(next_retry):
                     await self._wake.wait()
             self._wake.clear()
@@ -347,8 +348,8 @@ class Compacter:
         """Do all work that is due; shards that fail are put off."""
         for id in tuple(self._to_drop):
             await self._write_tombstone(id)
-        for id in self._retries.keys() - self._shards.keys():
-            del self._retries[id]
+        for id in self.retries.keys() - self._shards.keys():
+            del self.retries[id]
         through = self._due()
         looked_for = self._take_looked_for(through)
         while looked_for:
@@ -364,7 +365,7 @@ class Compacter:
                         raise
                     self._put_off(shard, error)
                 else:
-                    self._retries.pop(shard.id, None)
+                    self.retries.pop(shard.id, None)
             looked_for.pop()
         self._through = through
         if self._wal.segments[0].number <= through:
@@ -375,18 +376,18 @@ class Compacter:
         found, self._looked_for = self._looked_for, set()
         if through > self._through:
             found.update(self.unsealed)
-        found.update(self._retries)
+        found.update(self.retries)
         return sorted(found, key=number_of, reverse=True)
 
     def _is_put_off(self, shard: Shard) -> bool:
-        retry = self._retries.get(shard.id)
+        retry = self.retries.get(shard.id)
         return retry is not None and asyncio.get_running_loop().time() < retry.at
 
     def _put_off(self, shard: Shard, error: Exception) -> None:
         """Retry a shard later, after twice the previous pause."""
-        before = self._retries.get(shard.id)
+        before = self.retries.get(shard.id)
         pause = min(2 * before.pause, MAX_RETRY_SECONDS) if before else RETRY_SECONDS
-        self._retries[shard.id] = _Retry(pause, asyncio.get_running_loop().time() + pause)
+        self.retries[shard.id] = _Retry(pause, asyncio.get_running_loop().time() + pause)
         logger.error(
             "a shard could not be compacted, will be retried",
             extra={"shard": shard.id},

@@ -112,6 +112,20 @@ class StorageConfig:
     merger: Merger | None = None  # of large batches
 
 
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """How much is stored: shards, their files, the updates in memory, the log, what is to do."""
+
+    shards: int
+    files: int
+    bytes: int
+    tail_bytes: int
+    segments: int
+    segments_behind: int
+    rounds: int  # of the compacter
+    failing_shards: int
+
+
 class StorageController(ShardGrants):
     """The shards of one database, opened by one environment."""
 
@@ -526,6 +540,20 @@ class StorageController(ShardGrants):
                 for shard in self._shards.values()
             ),
             self._compacter.dropping,
+        )
+
+    def amounts(self) -> Amounts:
+        """Return how much there is, as far as known without opening files."""
+        shards = [shard for shard in self._shards.values() if not shard.dropping]
+        return Amounts(
+            shards=len(shards),
+            files=sum(len(shard.batches) for shard in shards),
+            bytes=sum(batch.bytes for shard in shards for batch in shard.batches),
+            tail_bytes=sum(shard.tail_bytes() for shard in shards),
+            segments=len(self._wal.segments),
+            segments_behind=self._compacter.segments_behind,
+            rounds=self._compacter.rounds,
+            failing_shards=len(self._compacter.retries),
         )
 
     async def settle(self) -> None:

@@ -19,7 +19,7 @@ from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
 
-CORRUPT = Gauge("storage_damaged_collections", "Collections that cannot be read.")
+CORRUPT = Gauge("foreshore_damaged_collections", "Collections that cannot be read.")
 
 
 class Corruptions:

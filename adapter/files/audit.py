@@ -26,7 +26,7 @@ from foreshore.update import EMPTY, Timestamp
 if TYPE_CHECKING:
     from foreshore.adapter.environment import Environment
 
-AUDITS = Counter("adapter_view_audits", "Audits of materialized views, by outcome.", ["outcome"])
+AUDITS = Counter("foreshore_view_audits", "Audits of materialized views, by outcome.", ["outcome"])
 MOST_SECONDS = 600  # of one audit
 
 logger = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ not committed is rolled back.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from foreshore.catalog.rights import may_act_as, owns
@@ -24,6 +25,7 @@ from foreshore.errors import (
     NumericValueOutOfRange,
     QueryCanceled,
 )
+from foreshore.latencies import STATEMENTS, kind_of
 from foreshore.session_variables import Variables
 from foreshore.settings import milliseconds
 from foreshore.statement_history import StatementHistory, Who
@@ -159,6 +161,7 @@ class Activity:
         self.connected_at = self.state_at = clock.now() * 1000
         self.query = ""
         self.query_at: int | None = None
+        self._began = 0.0  # when the statement began, by the process's counter
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._idle_since = self._loop.time()
@@ -171,6 +174,7 @@ class Activity:
         """Note that a statement begins, and start its timeout."""
         self.query = query
         self.query_at = self.state_at = self._clock.now() * 1000
+        self._began = perf_counter()
         self._interrupts.begin()
         own, most = self._variables["statement_timeout"], self._variables["max_statement_time"]
         if own != "0" or most != "0":
@@ -199,6 +203,8 @@ class Activity:
         if self._interrupts.active:
             self.state_at = self._clock.now() * 1000
             if is_kept and self.query_at is not None:
+                kind = "failed" if error is not None else kind_of(self._result)
+                STATEMENTS[kind].observe(perf_counter() - self._began)
                 self._remember(self.query_at, error)
             self._result = None
         self._interrupts.end()

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CHANGELOGS = Gauge("adapter_changelogs", "Collections and queries that have subscribers.")
-SUBSCRIPTIONS = Gauge("adapter_subscriptions", "Subscriptions that are running.")
+CHANGELOGS = Gauge("foreshore_changelogs", "Collections and queries that have subscribers.")
+SUBSCRIPTIONS = Gauge("foreshore_subscriptions", "Subscriptions that are running.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heapify, heappop, heappush
+from time import perf_counter
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from foreshore.errors import (
 )
 from foreshore.few_updates import FewUpdates
 from foreshore.ids import GlobalId
+from foreshore.latencies import COMMITS
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
     Appended,
@@ -254,6 +256,7 @@ class GroupCommit:
         """Let a write join the next group; its end calls `landed`."""
         if self._failed is not None:
             raise _stopped(self._failed)
+        write.asked_at = perf_counter()
         self._pending.append(write)
         self._wake.set()
 
@@ -442,6 +445,9 @@ class GroupCommit:
             self._apply(time, written, group.writes)
             self.groups += 1
             self.writes += len(group.writes)
+            now = perf_counter()
+            for write in group.writes:
+                COMMITS.observe(now - write.asked_at)
             for write in group.writes:
                 if write.applied is not None:
                     write.applied(time)

@@ -55,6 +55,7 @@ class Write:
     waits: bool = True  # for others who block its tables
     landed: Callable[[BaseException | None], None] | None = None
     done: asyncio.Future[Timestamp] | None = field(init=False, default=None)
+    asked_at: float = field(init=False, default=0.0)  # by the process's counter
 
     @property
     def is_given_up(self) -> bool:

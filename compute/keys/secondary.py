@@ -27,7 +27,7 @@ from foreshore.compute.keys.per_run import PerRun
 
 FEW_HASHES = 8  # hashes up to which a tail is compared with one after the other
 
-BYTES = Gauge("compute_secondary_keys_bytes", "Memory of the secondary keys of tables.")
+BYTES = Gauge("foreshore_secondary_keys_bytes", "Memory of the secondary keys of tables.")
 
 Matches = Iterator[tuple[Updates, Ints, Ints]]
 

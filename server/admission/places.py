@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from foreshore.adapter.client import Login
 from foreshore.errors import DatabaseError, TooManyConnections
-from foreshore.server import metrics
 
 
 @dataclass
@@ -39,13 +38,11 @@ class Places:
                 )
         self._of_roles[login.id] += 1
         self.taken += 1
-        metrics.SESSIONS.set(self.taken)
         return Place(self, login.id)
 
     def release(self, role: str) -> None:
         """Free a place, and the session that was counted for the role with this id."""
         self.taken -= 1
-        metrics.SESSIONS.set(self.taken)
         self._of_roles[role] -= 1
         if not self._of_roles[role]:
             del self._of_roles[role]

@@ -1,7 +1,6 @@
 """The HTTP application.
 
-    /health     200 if SQL connections are accepted, else 503; for supervisors
-    /metrics    for Prometheus
+    /livez, /readyz, /health, /metrics    for supervisors and Prometheus (`probes.py`)
     /check      200 if the server's state is consistent, else 500; for operators
     /api/sql    statements and their results, as JSON; /api/sql/ws, a WebSocket, too
     /api/subscribe   live queries, as server-sent events; /foreshore.js is their client
@@ -19,13 +18,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import uvicorn
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
 from foreshore.server.http.lives import Lives, protocols
+from foreshore.server.http.probes import Observed, Probes
 from foreshore.server.http.sessions import Sessions
 from foreshore.server.http.sql import SqlEndpoint
 from foreshore.server.http.subscribe import SubscribeEndpoint
@@ -46,21 +45,14 @@ def application(
     is_ready: Callable[[], bool],
     check_consistency: Callable[[], Awaitable[None]],
     sessions: Callable[[], Sessions | None],
+    observed: Callable[[], Observed | None] = lambda: None,
 ) -> Starlette:
     """Return the application.
 
     `is_ready` says whether SQL connections are accepted; `check_consistency` raises AssertionError
-    if an invariant does not hold; `sessions` returns those of programs, None until it is ready.
+    if an invariant does not hold; `sessions` returns those of programs, None until it is ready,
+    and `observed` what `/metrics` is about.
     """
-
-    async def health(request: Request) -> Response:
-        ready = is_ready()
-        return JSONResponse(
-            {"status": "ready" if ready else "starting"}, status_code=200 if ready else 503
-        )
-
-    async def metrics(request: Request) -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
     async def check(request: Request) -> Response:
         if not is_ready():
@@ -81,8 +73,7 @@ def application(
     socket = SocketEndpoint(sessions)
     return Starlette(
         routes=[
-            Route("/health", health),
-            Route("/metrics", metrics),
+            *Probes(is_ready, observed).routes(),
             Route("/check", check),
             Route("/api/sql", SqlEndpoint(sessions), methods=["POST", "OPTIONS"]),
             Route("/api/subscribe", SubscribeEndpoint(sessions), methods=["GET", "OPTIONS"]),
@@ -111,9 +102,12 @@ class HttpServer:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._sessions: Sessions | None = None
+        self._observed: Observed | None = None
         connection, web_socket = protocols(Lives(MAX_CONNECTIONS, LIFE_S))
         config = uvicorn.Config(
-            application(is_ready, check_consistency, lambda: self._sessions),
+            application(
+                is_ready, check_consistency, lambda: self._sessions, lambda: self._observed
+            ),
             log_config=None,
             log_level="warning",
             lifespan="off",
@@ -138,9 +132,9 @@ class HttpServer:
         number: int = ports[0].getsockname()[1]
         return number
 
-    def open(self, sessions: Sessions) -> None:
-        """Let programs open sessions from now on."""
-        self._sessions = sessions
+    def open(self, sessions: Sessions, observed: Observed | None = None) -> None:
+        """Let programs open sessions from now on, and probes see the environment."""
+        self._sessions, self._observed = sessions, observed
 
     async def close(self) -> None:
         """Stop serving and close all connections."""

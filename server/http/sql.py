@@ -119,7 +119,6 @@ class _Answer:
                 await self._object({"ok": "", "notices": self._notices()})
             case _:
                 raise AssertionError(execution)
-        metrics.STATEMENTS.inc()
         self._executed += 1
         if self._executed % STATEMENTS_PER_TURN == 0:
             await asyncio.sleep(0)

@@ -96,6 +96,7 @@ class SourceStatus:
     updates: int = 0
     bytes: int = 0
     batches: int = 0
+    committed_at: int = 0  # the time of the last commit in milliseconds; 0: none yet
 
 
 @dataclass(slots=True)
@@ -276,6 +277,7 @@ class IngestController:
                 if source.status.state in ("starting", "stalled"):
                     self._set_state(source, "running", None)
                 source.status.batches += len(together)
+                source.status.committed_at = self._clock.now()
                 parts = [part for each in progressed.rows.values() for part in each]
                 source.status.updates += sum(part.num_rows for part in parts)
                 source.status.bytes += sum(part.nbytes for part in parts)

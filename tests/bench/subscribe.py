@@ -80,7 +80,7 @@ def changelogs(server: Server) -> tuple[int, int]:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("adapter_"))
-    return int(float(found["adapter_changelogs"])), int(float(found["adapter_subscriptions"]))
+    return int(float(found["foreshore_changelogs"])), int(float(found["foreshore_subscriptions"]))
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -60,8 +60,8 @@ def test_hundred_subscribers_share_one_changelog_and_get_equal_rows(server: Serv
         async with asyncio.timeout(100):
             await start.wait()
             with server.connect() as connection:
-                assert metric(server, "adapter_changelogs") == 1
-                assert metric(server, "adapter_subscriptions") == FOLLOWERS
+                assert metric(server, "foreshore_changelogs") == 1
+                assert metric(server, "foreshore_subscriptions") == FOLLOWERS
                 for i in range(20):
                     await asyncio.to_thread(
                         connection.execute, "INSERT INTO crowd VALUES (%s)", (i % 3,)
@@ -91,7 +91,7 @@ def test_hundred_subscribers_share_one_changelog_and_get_equal_rows(server: Serv
         indexed(connection, "crowd_counts")
     asyncio.run(play())
     until(
-        lambda: metric(server, "adapter_changelogs") == 0,
+        lambda: metric(server, "foreshore_changelogs") == 0,
         "the changelog ends with its last subscriber",
     )
 

@@ -25,12 +25,12 @@ def test_blocked_loop_appears_in_relation(tmp_path: Path) -> None:
             held_up = 2_000  # milliseconds; more than a busy machine does by itself
             shown = SHOWN.format(held_up - 200)  # the timer was already running
             assert await env.query("s", shown) == "0\nSELECT 1"
-            seen = REGISTRY.get_sample_value("adapter_loop_latency_seconds_sum") or 0
+            seen = REGISTRY.get_sample_value("foreshore_loop_latency_seconds_sum") or 0
             time.sleep(held_up / 1000)  # noqa: ASYNC251 - the fault that is to be found
             began = env.environment.coordinator.loop_latency.windows
             await until(lambda: env.environment.coordinator.loop_latency.windows != began)
             assert await env.query("s", shown) == "1\nSELECT 1"
-            total = REGISTRY.get_sample_value("adapter_loop_latency_seconds_sum")
+            total = REGISTRY.get_sample_value("foreshore_loop_latency_seconds_sum")
             assert total is not None
             assert total - seen >= (held_up - 200) / 1000
         finally:

@@ -1,0 +1,205 @@
+"""What an environment is doing, for Prometheus: collected when somebody asks, from what is known.
+
+Nothing is scanned and nobody is asked: replicas, sources and storage have reported what is shown.
+The event loop has a turn after each `VIEWS_PER_TURN` views; the text is made on a thread.
+"""
+
+import asyncio
+import os
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from prometheus_client import Metric
+
+from foreshore import latencies
+from foreshore.adapter.introspection.metric_families import Samples, Values
+from foreshore.catalog.builtin.mz_rows import source_type
+from foreshore.catalog.item import Cluster, Item
+from foreshore.compute.protocol import DataflowStatus
+from foreshore.errors import DatabaseError
+from foreshore.ids import GlobalId
+from foreshore.sql.rewrite.full_names import dotted
+from foreshore.update import EMPTY
+
+if TYPE_CHECKING:
+    from foreshore.adapter.environment import Environment
+
+VIEWS_PER_TURN = 100
+SESSION_STATES = ("active", "idle", "idle in transaction", "idle in transaction (aborted)")
+
+
+class EnvironmentMetrics:
+    """The metrics of one environment, with series of their own for `most_views` views."""
+
+    def __init__(self, environment: "Environment", most_views: int) -> None:
+        self._environment = environment
+        self._coordinator = environment.coordinator
+        self._most_views = most_views
+
+    async def metrics(self) -> list[Metric]:
+        """Return all metrics; the loop's state is read in several turns."""
+        samples = Samples.none()
+        self._sessions(samples)
+        self._statements(samples)
+        self._sources(samples)
+        self._storage(samples)
+        pids = self._replicas(samples)
+        await self._views(samples)
+
+        def rest() -> list[Metric]:
+            for labels, pid in pids:
+                if (resident := _resident_bytes(pid)) is not None:
+                    samples.put("foreshore_replica_memory_bytes", resident, labels)
+            return samples.families()
+
+        return await asyncio.to_thread(rest)
+
+    def not_hydrated(self) -> list[str]:
+        """Return the names of the maintained views that cannot be read yet."""
+        coordinator = self._coordinator
+        return [
+            dotted(coordinator.state.full_name(item))
+            for id in coordinator.as_ofs
+            if isinstance(item := coordinator.state.get(id), Item)
+            and not coordinator.is_hydrated(id)
+        ]
+
+    # --- views ---------------------------------------------------------------------------------
+
+    async def _views(self, samples: Samples) -> None:
+        coordinator = self._coordinator
+        reports: defaultdict[GlobalId, list[DataflowStatus]] = defaultdict(list)
+        for _, report in coordinator.compute.clusters.dataflows():
+            reports[report.id].append(report)
+        memory: defaultdict[GlobalId, int] = defaultdict(int)
+        for _, arrangement in coordinator.compute.clusters.arrangements():
+            if arrangement.object is not None:
+                memory[arrangement.object] += arrangement.bytes
+        states: defaultdict[str, int] = defaultdict(int)
+        greatest, number = 0.0, 0
+        for number, id in enumerate(list(coordinator.as_ofs), start=1):
+            if number % VIEWS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            item = coordinator.state.get(id)
+            if not isinstance(item, Item) or id not in coordinator.as_ofs:
+                continue  # a subscription, or dropped meanwhile
+            upper = coordinator.upper(id)
+            lag = 0.0 if upper == EMPTY else max(coordinator.clock.now() - (upper - 1), 0) / 1000
+            greatest = max(greatest, lag)
+            own = reports.get(id, [])
+            states[own[0].state if own else "pending"] += 1
+            if number <= self._most_views:
+                self._view(samples, item, lag, own, memory[id])
+        for state in ("pending", "hydrating", "running", "failed", "stalled"):
+            samples.put("foreshore_views", states[state], (state,))
+        samples.put("foreshore_views_max_lag_seconds", greatest)
+        samples.put("foreshore_views_without_series", max(number - self._most_views, 0))
+
+    def _view(
+        self, samples: Samples, item: Item, lag: float, reports: list[DataflowStatus], memory: int
+    ) -> None:
+        """Add the series of one view; a value that is not known is left out."""
+        coordinator, id = self._coordinator, item.id
+        name = dotted(coordinator.state.full_name(item))
+        labels = (id, name, item.type, self._cluster_name(item.cluster))
+        samples.put("foreshore_view_lag_seconds", lag, labels)
+        samples.put("foreshore_view_hydrated", coordinator.is_hydrated(id), labels)
+        failed = any(each.state in ("failed", "stalled") for each in reports)
+        samples.put("foreshore_view_failed", failed, labels)
+        samples.put("foreshore_view_errors", self._has_errors(id), labels)
+        if id in coordinator.capabilities:
+            samples.put("foreshore_view_rows", coordinator.storage.count_updates(id), labels)
+        elif reports:
+            rows = max(sum(index.rows for index in each.indexes) for each in reports)
+            samples.put("foreshore_view_rows", rows, labels)
+        samples.put("foreshore_view_memory_bytes", memory, labels)
+        if reports:
+            steps = sum(each.steps for each in reports)
+            cpu = sum(each.hydration_ns + each.step_ns + each.merge_ns for each in reports) / 1e9
+            samples.put("foreshore_view_steps_total", steps, labels)
+            samples.put("foreshore_view_cpu_seconds_total", cpu, labels)
+
+    def _has_errors(self, id: GlobalId) -> bool:
+        """Whether a read at the view's last known time fails for the view's data."""
+        upper = self._coordinator.upper(id)
+        try:
+            self._coordinator.compute.maintained.check_no_errors((id,), upper - 1, upper)
+        except DatabaseError:
+            return True
+        return False
+
+    def _cluster_name(self, id: str | None) -> str:
+        found = None if id is None else self._coordinator.state.objects.get(id)
+        return found.name if isinstance(found, Cluster) else ""
+
+    # --- all else ------------------------------------------------------------------------------
+
+    def _sessions(self, samples: Samples) -> None:
+        counts = dict.fromkeys(SESSION_STATES, 0)
+        for session in self._environment.sessions.values():
+            state = session.activity.state(session.transaction_status)
+            counts[state] = counts.get(state, 0) + 1
+        for state, count in counts.items():
+            samples.put("foreshore_sessions", count, (state,))
+        most = self._environment.server_settings.get("max_connections")
+        if most is not None:
+            samples.put("foreshore_max_sessions", int(most))
+
+    def _statements(self, samples: Samples) -> None:
+        group = self._coordinator.group
+        samples.put("foreshore_commits_total", group.writes)
+        samples.put("foreshore_commit_groups_total", group.groups)
+        commits = samples.histograms["foreshore_commit_latency_seconds"]
+        commits.append(((), latencies.COMMITS))
+        kinds = samples.histograms["foreshore_statement_latency_seconds"]
+        kinds += [((kind,), each) for kind, each in latencies.STATEMENTS.items()]
+
+    def _replicas(self, samples: Samples) -> list[tuple[Values, int]]:
+        """Add the states of replicas; return their labels with the processes on this machine."""
+        found: list[tuple[Values, int]] = []
+        for cluster in self._coordinator.compute.clusters:
+            for replica in cluster.replicas.values():
+                named = self._coordinator.state.objects.get(replica.name)
+                name = getattr(named, "name", replica.name)
+                labels = (self._cluster_name(cluster.id), name, replica.instance.engine)
+                up = replica.status is not None and replica.status.ready
+                samples.put("foreshore_replica_up", up, labels)
+                samples.put("foreshore_replica_starts_total", replica.link.starts, labels)
+                if replica.link.pid is not None:
+                    found.append((labels, replica.link.pid))
+        return found
+
+    def _sources(self, samples: Samples) -> None:
+        coordinator = self._coordinator
+        now = coordinator.clock.now()
+        for id, status in coordinator.ingestion.controller.statuses().items():
+            item = coordinator.state.get(id)
+            if not isinstance(item, Item) or not item.feed:
+                continue
+            labels = (id, dotted(coordinator.state.full_name(item)), source_type(item.feed))
+            samples.put("foreshore_source_state", 1, (*labels, status.state))
+            lag = max(now - (status.committed_at or status.since), 0) / 1000
+            samples.put("foreshore_source_lag_seconds", lag, labels)
+            samples.put("foreshore_source_updates_total", status.updates, labels)
+            samples.put("foreshore_source_bytes_total", status.bytes, labels)
+            samples.put("foreshore_source_commits_total", status.batches, labels)
+
+    def _storage(self, samples: Samples) -> None:
+        amounts = self._coordinator.storage.amounts()
+        samples.put("foreshore_storage_shards", amounts.shards)
+        samples.put("foreshore_storage_files", amounts.files)
+        samples.put("foreshore_storage_bytes", amounts.bytes)
+        samples.put("foreshore_storage_tail_bytes", amounts.tail_bytes)
+        samples.put("foreshore_log_segments", amounts.segments)
+        samples.put("foreshore_compaction_segments_behind", amounts.segments_behind)
+        samples.put("foreshore_compaction_rounds_total", amounts.rounds)
+        samples.put("foreshore_compaction_failing_shards", amounts.failing_shards)
+
+
+def _resident_bytes(pid: int) -> int | None:
+    """Return the resident memory of a process of this machine, None if it is not known."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return None

@@ -1,0 +1,137 @@
+"""The metrics of an environment; docs/metrics.md lists what is served, and the dashboard asks it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY, Metric
+
+import foreshore.server.main  # noqa: F401 - which registers the metrics of all layers
+from foreshore.adapter.introspection.metric_families import DECLARED
+from foreshore.adapter.introspection.metrics import EnvironmentMetrics
+from foreshore.latencies import BOUNDS, Latencies, kind_of
+from tests.adapter.harness import TestEnvironment, in_environment, until
+
+ROOT = Path(__file__).parent.parent.parent.parent
+ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
+DASHBOARD = ROOT / "docker" / "grafana" / "dashboards" / "foreshore.json"
+
+
+def declared() -> dict[str, tuple[str, str]]:
+    """Return kind and labels of all metrics that a server has, by name."""
+    found = {each.name: (each.kind, ", ".join(each.labels)) for each in DECLARED}
+    for metric in REGISTRY.collect():
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        found[name] = (metric.type, "")
+    for collector, names in REGISTRY._collector_to_names.items():
+        for name in set(names) & found.keys():
+            found[name] = (found[name][0], ", ".join(getattr(collector, "_labelnames", ())))
+    return found
+
+
+def test_page_lists_exactly_what_is_served() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    listed = {
+        name: (kind, labels.replace("`", "").strip()) for name, kind, labels in ROW.findall(page)
+    }
+    ours = {name: what for name, what in declared().items() if name.startswith("foreshore_")}
+    assert {name: what for name, what in listed.items() if name.startswith("foreshore_")} == ours
+    assert {name for name in listed if not name.startswith("foreshore_")} == {
+        name for name in declared() if not name.startswith("foreshore_")
+    }
+
+
+def test_names_follow_prometheus() -> None:
+    for name, (kind, _) in declared().items():
+        assert (kind == "counter") == name.endswith("_total"), name
+        if kind == "histogram":
+            assert name.endswith("_seconds"), name
+
+
+def test_alerts_and_dashboard_ask_for_what_is_served() -> None:
+    served = set()
+    for name, (kind, _) in declared().items():
+        served |= (
+            {f"{name}_{part}" for part in ("bucket", "sum", "count")}
+            if kind == "histogram"
+            else {name}
+        )
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    alerts = re.findall(r"\bforeshore_\w+", page.partition("## Alerts")[2])
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    asked = re.findall(r"\b(?:foreshore|process|python)_\w+", " ".join(expressions))
+    assert len(expressions) > 10
+    assert set(alerts) <= served
+    assert set(asked) <= served
+
+
+def test_dashboard_is_one_that_grafana_reads() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    assert dashboard["uid"] == "foreshore"
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        assert 0 < place["w"] <= 24
+        assert place["x"] + place["w"] <= 24
+        assert panel["type"] == "row" or panel["datasource"] == {
+            "type": "prometheus",
+            "uid": "${datasource}",
+        }
+
+
+def values(metrics: list[Metric], name: str) -> dict[str, float]:
+    """Return the values of a metric by the label `view`, or by its only other label."""
+    return {
+        sample.labels.get("view") or next(iter(sample.labels.values()), ""): sample.value
+        for metric in metrics
+        for sample in metric.samples
+        if sample.name == name
+    }
+
+
+@pytest.mark.parametrize("most", [1000, 1])
+def test_views_have_series_up_to_the_limit(tmp_path: Path, most: int) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran(
+            "s",
+            "CREATE TABLE t (g int, x int)",
+            "INSERT INTO t VALUES (1, 10), (2, 20)",
+            "CREATE MATERIALIZED VIEW good AS SELECT g, x FROM t",
+            "CREATE MATERIALIZED VIEW bad AS SELECT 1 / (g - 1) AS y FROM t",
+            "SELECT * FROM good",
+        )
+        probed = EnvironmentMetrics(env.environment, most)
+        await until(lambda: probed.not_hydrated() == [])
+        found = await probed.metrics()
+        good, bad = "foreshore.public.good", "foreshore.public.bad"
+        errors = values(found, "foreshore_view_errors")
+        assert errors == ({good: 0, bad: 1} if most > 1 else {good: 0})
+        assert values(found, "foreshore_view_rows")[good] == 2
+        assert values(found, "foreshore_view_hydrated")[good] == 1
+        assert 0 <= values(found, "foreshore_view_lag_seconds")[good] < 60
+        assert values(found, "foreshore_views_without_series") == {"": 2 - min(most, 2)}
+        assert values(found, "foreshore_commits_total")[""] >= 1
+        assert values(found, "foreshore_storage_shards")[""] >= 3
+        assert values(found, "foreshore_sessions")["idle"] == 1
+        assert values(found, "foreshore_replica_up") == {"quickstart": 1}
+
+    in_environment(tmp_path, scenario)
+
+
+def test_statements_are_counted_by_kind() -> None:
+    tags = ["SELECT 3", "INSERT 0 1", "CREATE TABLE", "COMMIT", "COPY 7", "SET", 5, None]
+    kinds = ["select", "insert", "definition", "transaction", "copy", "other", "select", "other"]
+    assert [kind_of(tag) for tag in tags] == kinds
+
+
+def test_buckets_are_cumulated() -> None:
+    latencies = Latencies()
+    latencies.observe(BOUNDS[0])
+    latencies.observe(BOUNDS[-1] + 1, 2)
+    buckets = dict(latencies.buckets())
+    assert buckets[str(BOUNDS[0])] == 1
+    assert buckets[str(BOUNDS[-1])] == 1
+    assert buckets["+Inf"] == 3
+    assert latencies.total == BOUNDS[0] + 2 * (BOUNDS[-1] + 1)
