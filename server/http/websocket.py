@@ -163,7 +163,6 @@ class _Conversation:
                 await self._complete("")
             case _:
                 raise AssertionError(execution)
-        metrics.STATEMENTS.inc()
 
     async def _rows(self, rows: Rows) -> None:
         opened = self._opened
