@@ -2,8 +2,7 @@
 
     /livez, /readyz, /health, /metrics    for supervisors and Prometheus (`probes.py`)
     /check      200 if the server's state is consistent, else 500; for operators
-    /api/sql    statements and their results, as JSON; /api/sql/ws, a WebSocket, too
-    /api/subscribe   live queries, as server-sent events; /foreshore.js is their client
+    /api/..., /foreshore.js    SQL for programs (`programs.py`)
 
 At most MAX_CONNECTIONS without a session are open at a time, each for at most LIFE_S, even if its
 client neither sends nor reads. The end of the server waits at most ENDING_S for them.
@@ -15,20 +14,17 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import Route
 
+from foreshore.server.http import programs
 from foreshore.server.http.lives import Lives, protocols
 from foreshore.server.http.probes import Observed, Probes
 from foreshore.server.http.sessions import Sessions
-from foreshore.server.http.sql import SqlEndpoint
-from foreshore.server.http.subscribe import SubscribeEndpoint
-from foreshore.server.http.websocket import SocketEndpoint
 from foreshore.server.ports import listen
 
 logger = logging.getLogger(__name__)
@@ -64,22 +60,11 @@ def application(
             return JSONResponse({"consistent": False, "violated": str(error)}, status_code=500)
         return JSONResponse({"consistent": True})
 
-    source = (Path(__file__).parent / "static" / "foreshore.js").read_bytes()
-
-    async def script(request: Request) -> Response:
-        headers = {"cache-control": "no-cache", "access-control-allow-origin": "*"}
-        return Response(source, media_type="text/javascript", headers=headers)
-
-    socket = SocketEndpoint(sessions)
     return Starlette(
         routes=[
             *Probes(is_ready, observed).routes(),
             Route("/check", check),
-            Route("/api/sql", SqlEndpoint(sessions), methods=["POST", "OPTIONS"]),
-            Route("/api/subscribe", SubscribeEndpoint(sessions), methods=["GET", "OPTIONS"]),
-            WebSocketRoute("/api/sql/ws", socket),
-            WebSocketRoute("/api/experimental/sql", socket),
-            Route("/foreshore.js", script),
+            *programs.routes(sessions),
         ]
     )
 
@@ -115,6 +100,7 @@ class HttpServer:
             proxy_headers=False,
             http=connection,
             ws=web_socket,
+            ws_per_message_deflate=False,  # it would take the loop's time for each row
             ws_max_size=MOST_MESSAGE,
             ws_ping_timeout=PING_TIMEOUT_S,
             timeout_graceful_shutdown=ENDING_S,

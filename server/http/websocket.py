@@ -32,6 +32,7 @@ from foreshore.server.http.sessions import Claim, Opened, Sessions, claimed, not
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
+NOTIFICATIONS_PER_TURN = 256
 LOGIN_S = 60  # until the first message
 WAITING = 64  # requests that wait for the running one
 WAITING_BYTES = 16 << 20  # of these
@@ -83,7 +84,9 @@ class _Conversation:
         self._socket = socket
         self._claim = claim
         self._ending = Ending()
-        self._requests: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
+        # None stands for notifications that have come.
+        self._requests: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING + 1)
+        self._is_notified = False
         self._opened: Opened | None = None
         self._waiting_bytes = 0
         self._sent = 0
@@ -102,16 +105,24 @@ class _Conversation:
                 self._sessions.client.cancel(session.pid, session.secret)
                 continue
             self._waiting_bytes += len(data)
-            if self._requests.full() or self._waiting_bytes > WAITING_BYTES:
+            if self._requests.qsize() >= WAITING or self._waiting_bytes > WAITING_BYTES:
                 self._ending.end(ProtocolViolation("too many requests wait for the running one"))
                 return
             self._requests.put_nowait(data)
 
     async def _next(self) -> bytes:
-        """Return the next request; waits for it."""
-        data = await self._requests.get()
+        """Return the next request; waits for it, and sends notifications meanwhile."""
+        while (data := await self._requests.get()) is None:
+            self._is_notified = False
+            await self._notifications()
         self._waiting_bytes -= len(data)
         return data
+
+    def _wake(self) -> None:
+        """Have notifications sent once no statement runs."""
+        if not self._is_notified:
+            self._is_notified = True
+            self._requests.put_nowait(None)
 
     async def run(self) -> None:
         """Open the session and serve its requests; raises Disconnected and DatabaseError."""
@@ -131,6 +142,7 @@ class _Conversation:
 
     async def _serve(self, opened: Opened) -> None:
         session = opened.session
+        session.when_notified(self._wake)
         await self._parameters()
         secret = int.from_bytes(session.secret, "big")
         await self._send("BackendKeyData", {"conn_id": session.pid, "secret_key": secret})
@@ -196,8 +208,16 @@ class _Conversation:
     async def _ready(self) -> None:
         assert self._opened is not None
         await self._notices()
+        await self._notifications()
         await self._parameters()
         await self._send("ReadyForQuery", self._opened.session.transaction_status)
+
+    async def _notifications(self) -> None:
+        assert self._opened is not None
+        while found := self._opened.session.notifications(NOTIFICATIONS_PER_TURN):
+            for conn_id, channel, payload in found:
+                fields = {"conn_id": conn_id, "channel": channel, "payload": payload}
+                await self._send("Notification", fields)
 
     async def _parameters(self) -> None:
         assert self._opened is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 from tests.adapter.harness import until
@@ -191,5 +192,24 @@ def test_terminated_session_answers_with_the_reason(tmp_path: Path) -> None:
     async def go(http: Http) -> None:
         answer = await http.post({"query": "SELECT pg_terminate_backend(pg_backend_pid())"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "57P01")
+
+    over_environment(tmp_path, go)
+
+
+def test_description_names_what_requests_are_decoded_by(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        found = (await http.client.get("/api/openapi.json")).json()
+        assert found["openapi"].startswith("3.1")
+        schemas = found["components"]["schemas"]
+        assert set(schemas["SqlRequest"]["properties"]) == {"query", "queries", "options"}
+        assert set(schemas["ExtendedQuery"]["properties"]) == {"query", "params"}
+        named = re.findall(r'"#/components/schemas/(\w+)"', json.dumps(found))
+        assert set(named) <= set(schemas)
+        for path, methods in found["paths"].items():
+            for method in methods:
+                answer = await http.client.request(method, path)
+                assert answer.status_code in (400, 415), path  # it is there
+        script = await http.client.get("/foreshore.js")
+        assert "export function live" in script.text
 
     over_environment(tmp_path, go)

@@ -218,3 +218,21 @@ def test_terminated_session_says_why(tmp_path: Path) -> None:
         assert (await received(socket, "Error"))[-1][1]["code"] == "57P01"
 
     over_environment(tmp_path, go)
+
+
+def test_notifications_come_while_the_session_is_idle(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        socket = await opened(http)
+        await received(socket)
+        await asked(socket, "LISTEN news")
+        await http.ran("NOTIFY news, 'first'")
+        found = (await received(socket, "Notification"))[-1][1]
+        assert (found["channel"], found["payload"]) == ("news", "first")
+        await asked(socket, "BEGIN")
+        await http.ran("NOTIFY news, 'second'")
+        await send(socket, {"query": "COMMIT"})
+        types = [type for type, _ in await received(socket)]
+        assert types == ["CommandStarting", "CommandComplete", "Notification", "ReadyForQuery"]
+        await socket.close()
+
+    over_environment(tmp_path, go)

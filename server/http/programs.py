@@ -1,0 +1,39 @@
+"""The routes for programs: statements, a WebSocket, live queries, and what describes them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+
+from foreshore.server.http.messages import as_json
+from foreshore.server.http.openapi import document
+from foreshore.server.http.sessions import Sessions
+from foreshore.server.http.sql import SqlEndpoint
+from foreshore.server.http.subscribe import SubscribeEndpoint
+from foreshore.server.http.websocket import SocketEndpoint
+
+SCRIPT = Path(__file__).parent / "static" / "foreshore.js"
+_PUBLIC = {"cache-control": "no-cache", "access-control-allow-origin": "*"}
+
+
+def routes(sessions: Callable[[], Sessions | None]) -> list[BaseRoute]:
+    """Return the routes; `sessions` returns None until the data is opened."""
+    script, description = SCRIPT.read_bytes(), as_json(document())
+
+    async def foreshore_js(request: Request) -> Response:
+        return Response(script, media_type="text/javascript", headers=_PUBLIC)
+
+    async def openapi(request: Request) -> Response:
+        return Response(description, media_type="application/json", headers=_PUBLIC)
+
+    socket = SocketEndpoint(sessions)
+    return [
+        Route("/api/sql", SqlEndpoint(sessions), methods=["POST", "OPTIONS"]),
+        Route("/api/subscribe", SubscribeEndpoint(sessions), methods=["GET", "OPTIONS"]),
+        WebSocketRoute("/api/sql/ws", socket),
+        WebSocketRoute("/api/experimental/sql", socket),
+        Route("/api/openapi.json", openapi),
+        Route("/foreshore.js", foreshore_js),
+    ]
