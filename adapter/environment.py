@@ -353,6 +353,8 @@ class Environment:
         for message in first.warnings:
             session.notice(message, severity="WARNING")
         self.sessions[pid] = session
+        if session.variables["log_connections"] == "on":
+            logger.info("session begun", extra=_about(session))
         return session
 
     def cancel(self, pid: int, secret: bytes) -> None:
@@ -364,10 +366,24 @@ class Environment:
     def forget(self, session: Session) -> None:
         """Forget a session that has ended; its temporary objects are dropped soon after."""
         self.sessions.pop(session.pid, None)
+        if session.variables["log_disconnections"] == "on":
+            logger.info("session ended", extra=_about(session))
         self.coordinator.advisory.release_transaction(session.pid)
         self.coordinator.advisory.release_session(session.pid)
         self.coordinator.channels.forget(session.inbox)
         self.coordinator.catalog_answers.forget_schema(session.temporary_schema)
+
+
+def _about(session: Session) -> dict[str, object]:
+    """Return what the log says about a session."""
+    return {
+        "session": session.pid,
+        "role": session.roles.session.name,
+        "database": session.database,
+        "address": session.peer or "local",
+        "application": session.variables["application_name"],
+        "tls": session.encryption is not None,
+    }
 
 
 async def _match_shards(

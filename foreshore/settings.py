@@ -140,6 +140,11 @@ def isolation(name: str, value: str) -> str:
     return choice(*_LEVELS, "bounded staleness <duration>")(name, value)
 
 
+def least_duration(name: str, value: str) -> str:
+    """Take a time span from which on something is done, or -1 for never."""
+    return "-1" if value.strip() == "-1" else duration(name, value)
+
+
 def duration(name: str, value: str) -> str:
     """Take a time span, shown in the largest unit that divides it."""
     ms = milliseconds(value)
@@ -336,6 +341,15 @@ _ALL = (
     Variable("lc_collate", text, "C", fixed=True),
     Variable("lc_ctype", text, "C.UTF-8", fixed=True),
     Variable("lc_messages", text, "C", superuser=True),
+    Variable("log_connections", boolean, "off", "Logs each session that begins.", superuser=True),
+    Variable("log_disconnections", boolean, "off", "Logs the end of a session.", superuser=True),
+    Variable(
+        "log_min_duration_statement",
+        least_duration,
+        "-1",
+        "Logs all statements that take at least this time; -1 turns it off.",
+        superuser=True,
+    ),
     Variable("lc_monetary", text, "C"),
     Variable("lc_numeric", text, "C"),
     Variable("lc_time", text, "C"),

@@ -28,7 +28,7 @@ import asyncpg
 import click
 import uvloop
 
-from foreshore import blocking
+from foreshore import blocking, logs
 from foreshore.adapter.environment import Environment
 from foreshore.adapter.introspection.metrics import EnvironmentMetrics
 from foreshore.catalog.inspection import as_json, as_text, names_of
@@ -282,11 +282,10 @@ def serve_command(**given: Any) -> None:
     _ = options.tls, options.spark_properties
     address(options.pg_listen)
     address(options.http_listen)
-    logging.basicConfig(
-        level=os.environ.get("FORESHORE_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    os.environ[logs.FORMAT_VARIABLE] = options.log_format  # replicas inherit them
+    if options.log_level is not None:
+        os.environ[logs.LEVEL_VARIABLE] = options.log_level
+    logs.configure("server", "INFO")
     sys.setswitchinterval(0.001)  # bounds how long a thread of pure Python can delay the loop
     status = 1
     try:

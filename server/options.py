@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from foreshore.logs import FORMATS
 from foreshore.server.tls import TlsFiles
 
 FC = TypeVar("FC", bound=Callable[..., Any])
@@ -39,6 +40,8 @@ class ServeOptions:
     max_connections: int
     superuser_reserved_connections: int
     metrics_views: int
+    log_format: str
+    log_level: str | None
     shutdown_timeout: float
     checkpoint_interval: float
     checkpoint_size: float
@@ -181,6 +184,17 @@ _OPTIONS = (
         type=click.IntRange(0),
         default=3,
         help="Of these, kept free for superusers.",
+    ),
+    option(
+        "log-format",
+        type=click.Choice(FORMATS),
+        default="text",
+        help="Of the log, on standard error: lines for people, or a JSON object in each.",
+    ),
+    option(
+        "log-level",
+        type=click.Choice(("debug", "info", "warning", "error"), case_sensitive=False),
+        help="From which on is logged; default: info, of replicas warning.",
     ),
     option(
         "metrics-views",

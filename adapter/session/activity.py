@@ -10,6 +10,7 @@ not committed is rolled back.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from foreshore.errors import (
     QueryCanceled,
 )
 from foreshore.latencies import STATEMENTS, kind_of
+from foreshore.redaction import redacted
 from foreshore.session_variables import Variables
 from foreshore.settings import milliseconds
 from foreshore.statement_history import StatementHistory, Who
@@ -34,6 +36,10 @@ from foreshore.types import Datum
 if TYPE_CHECKING:
     from foreshore.adapter.session.context import StatementContext
     from foreshore.adapter.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+MOST_LOGGED = 8_192  # characters of a statement
 
 STATES = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
 
@@ -204,7 +210,10 @@ class Activity:
             self.state_at = self._clock.now() * 1000
             if is_kept and self.query_at is not None:
                 kind = "failed" if error is not None else kind_of(self._result)
-                STATEMENTS[kind].observe(perf_counter() - self._began)
+                elapsed = perf_counter() - self._began
+                STATEMENTS[kind].observe(elapsed)
+                if (least := self._variables["log_min_duration_statement"]) != "-1":
+                    self._log(elapsed, least, error)
                 self._remember(self.query_at, error)
             self._result = None
         self._interrupts.end()
@@ -212,6 +221,23 @@ class Activity:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _log(self, seconds: float, least: str, error: DatabaseError | None) -> None:
+        """Log the statement if it took `least` or longer; values of parameters are not logged."""
+        if 1000 * seconds < (milliseconds(least) or 0):
+            return
+        who = self._find_who()
+        values = {
+            "duration_ms": round(1000 * seconds, 3),
+            "statement": redacted(self.query)[:MOST_LOGGED],
+            "session": who.pid,
+            "role": who.name,
+            "database": who.database,
+            "application": who.application,
+        }
+        if error is not None:
+            values["sqlstate"] = error.sqlstate
+        logger.info("slow statement", extra=values)
 
     def _remember(self, began: int, error: DatabaseError | None = None) -> None:
         """Add the statement to the history."""
@@ -226,6 +252,8 @@ class Activity:
         """Note that a statement ran just now, in no time."""
         self.query = query
         self.query_at = self.state_at = self._clock.now() * 1000
+        if (least := self._variables["log_min_duration_statement"]) == "0":
+            self._log(0.0, least, None)
         self._remember(self.query_at)
         self._idle_since = self._loop.time()
 

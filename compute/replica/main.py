@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from foreshore import logs
 from foreshore.compute.engine import Engine
 from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.protocol import Command
@@ -84,10 +85,7 @@ def start(
     engines: Mapping[str, EngineFactory] = ENGINES,
 ) -> None:
     """Run a replica in this process; `preload` loads the modules of the embedded engine at once."""
-    logging.basicConfig(
-        level=os.environ.get("FORESHORE_LOG_LEVEL", "WARNING"),
-        format=f"%(asctime)s replica[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
-    )
+    logs.configure("replica")
     secret = os.environ.pop(SECRET_VARIABLE, "")
     if len(secret) < 16:
         raise SystemExit(f"{SECRET_VARIABLE} has to hold the secret that the controller knows")

@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from foreshore import logs
 from foreshore.compute.flow.warm import warm
 from foreshore.compute.workers.mesh import Mesh
 from foreshore.compute.workers.messages import Request
@@ -28,10 +29,7 @@ SEEDS_VARIABLE = "FORESHORE_WORKER_SEEDS"  # of the hashes of rows and of string
 @click.option("--peers", required=True, help="PEER:SOCKET,...")
 def main(index: int, control: int, peers: str) -> None:
     """Run a worker of a replica."""
-    logging.basicConfig(
-        level=os.environ.get("FORESHORE_LOG_LEVEL", "WARNING"),
-        format=f"%(asctime)s worker {index}[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
-    )
+    logs.configure(f"worker {index}")
     seed, strings_seed = map(int, os.environ.pop(SEEDS_VARIABLE).split(","))
     pairs = (pair.split(":") for pair in peers.split(",") if pair)
     sockets = {int(peer): socket.socket(fileno=int(number)) for peer, number in pairs}

@@ -1,7 +1,6 @@
 """An ingestion process: `python -m foreshore.storage.ingest.main --listen unix:PATH --lifeline`."""
 
 import asyncio
-import logging
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from foreshore import logs
 from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.socket_path import short_path
 from foreshore.processes.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection, Tables
@@ -39,10 +39,7 @@ async def serve(path: str, secret: str, scratch: Path) -> None:
 @click.option("--lifeline", is_flag=True, required=True, help="End when standard input does.")
 def main(address: str, lifeline: bool) -> None:
     """Run the sources of a cluster."""
-    logging.basicConfig(
-        level=os.environ.get("FORESHORE_LOG_LEVEL", "WARNING"),
-        format=f"%(asctime)s ingest[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
-    )
+    logs.configure("ingest")
     secret = os.environ.pop(SECRET_VARIABLE)
     scratch = Path(os.environ[SCRATCH_VARIABLE])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
