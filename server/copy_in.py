@@ -26,8 +26,8 @@ import pyarrow.csv
 from foreshore.adapter.client import CopyIn
 from foreshore.errors import BadCopyFileFormat, DatabaseError, DataError
 from foreshore.expr.datum import to_array
+from foreshore.parse_columns import parse_column
 from foreshore.server.message import decode_text
-from foreshore.server.parse_columns import parse_column
 from foreshore.text import parse_text
 from foreshore.types import Datum
 

@@ -1,11 +1,13 @@
 """SHOW CREATE of sources, and of the relations that they write."""
 
 from foreshore.adapter.sources.connections import full_name
+from foreshore.adapter.sources.show_kafka import declared_text, kafka_text
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sources.generators import LoadGenerator
+from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import ERRORS, PROGRESS
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.spec import SourceSpec
@@ -34,6 +36,9 @@ def source_text(state: State, item: Item) -> str:
     tables = [f"{_reference(each)} AS {called}" for each, called in parts.items()]
     chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
+    spec = item.feed.spec
+    if isinstance(spec, KafkaSource) and spec.columns:
+        name += f" {declared_text(spec.columns)}"
     return (
         f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item.feed.spec)}{chosen}"
         f" EXPOSE PROGRESS AS {progress}"
@@ -60,10 +65,14 @@ def _written(state: State, spec: SourceSpec) -> str:
             ):
                 if columns:
                     options.append(f"{name} COLUMNS = ({', '.join(map(_reference, columns))})")
-            return f"POSTGRES CONNECTION {_connection(state, spec)} ({', '.join(options)})"
+            return (
+                f"POSTGRES CONNECTION {_connection(state, spec.connection)} ({', '.join(options)})"
+            )
+        case KafkaSource():
+            return kafka_text(spec, lambda id: _connection(state, id))
 
 
-def _connection(state: State, spec: PostgresSource) -> str:
-    connection = state.objects[spec.connection]
+def _connection(state: State, id: str) -> str:
+    connection = state.objects[id]
     assert isinstance(connection, Connection), connection
     return dotted(full_name(state, connection))

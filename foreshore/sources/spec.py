@@ -5,11 +5,13 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.sources.formats import registries_of
 from foreshore.sources.generators import OUTPUTS, LoadGenerator
+from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import Output
 from foreshore.sources.postgres import PostgresSource
 
-SourceSpec: TypeAlias = LoadGenerator | PostgresSource
+SourceSpec: TypeAlias = LoadGenerator | PostgresSource | KafkaSource
 
 
 def connections_of(spec: SourceSpec) -> tuple[str, ...]:
@@ -17,6 +19,8 @@ def connections_of(spec: SourceSpec) -> tuple[str, ...]:
     match spec:
         case PostgresSource(connection=connection):
             return (connection,)
+        case KafkaSource():
+            return (spec.connection, *registries_of(spec.value, spec.key))
         case LoadGenerator():
             return ()
 
@@ -31,6 +35,8 @@ def kind_of(spec: SourceSpec) -> str:
     match spec:
         case PostgresSource():
             return "postgres"
+        case KafkaSource():
+            return "kafka"
         case LoadGenerator():
             return "load-generator"
 

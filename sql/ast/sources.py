@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from foreshore.sql.ast.definitions import ColumnDefinition
 from foreshore.sql.ast.expressions import Syntax
 from foreshore.sql.ast.query import TableRef
 
@@ -30,7 +31,45 @@ class PostgresSyntax(Syntax):
     at: int
 
 
-ReadsSyntax: TypeAlias = GeneratorSyntax | PostgresSyntax
+class FormatSyntax(Syntax):
+    """FORMAT name with what it needs: a registry's connection, or a schema, or columns."""
+
+    name: str
+    at: int
+    registry: TableRef | None = None
+    schema: str | None = None
+    message: str | None = None
+    columns: int | tuple[str, ...] = 0  # of CSV: their number, or their names
+    options: tuple[SourceOption, ...] = ()
+
+
+class IncludeSyntax(Syntax):
+    """INCLUDE what ['header'] [AS name] [BYTES]."""
+
+    what: str
+    header: str | None
+    name: str | None
+    is_bytes: bool
+    at: int
+
+
+class KafkaSyntax(Syntax):
+    """KAFKA CONNECTION name (option, ...) with formats, INCLUDE and ENVELOPE.
+
+    `value_format` is that of FORMAT too, which may hold for the key as well.
+    """
+
+    connection: TableRef
+    options: tuple[SourceOption, ...]
+    key_format: FormatSyntax | None
+    value_format: FormatSyntax | None
+    includes: tuple[IncludeSyntax, ...]
+    envelope: str
+    errors_column: str | None
+    at: int
+
+
+ReadsSyntax: TypeAlias = GeneratorSyntax | PostgresSyntax | KafkaSyntax
 
 
 class FedTable(Syntax):
@@ -58,6 +97,7 @@ class CreateSourceStatement(Syntax):
     progress: TableRef | None
     if_not_exists: bool
     at: int
+    columns: tuple[ColumnDefinition, ...] = ()  # that were declared
 
 
 class CreateSourceTableStatement(Syntax):

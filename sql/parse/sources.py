@@ -1,16 +1,17 @@
 """Parse CREATE SOURCE."""
 
 from foreshore.sql import ast
-from foreshore.sql.parse.clusters import ClusterParser
+from foreshore.sql.parse.kafka_sources import KafkaSourceParser
 
 
-class SourceParser(ClusterParser):
+class SourceParser(KafkaSourceParser):
     """Parse statements about sources."""
 
     def _create_source(self) -> ast.StatementSyntax:
         at = self.last_end
         if_not_exists = self._if_not_exists()
         name = self.table_name()
+        columns = self._declared_columns(name) if self.at_symbol("(") else ()
         cluster = self.name() if self.accept("in", "cluster") else None
         self.expect("from")
         reads = self._reads()
@@ -18,7 +19,9 @@ class SourceParser(ClusterParser):
         progress = None
         if self.accept("expose", "progress", "as"):
             progress = self.table_name()
-        return ast.CreateSourceStatement(name, cluster, reads, tables, progress, if_not_exists, at)
+        return ast.CreateSourceStatement(
+            name, cluster, reads, tables, progress, if_not_exists, at, columns
+        )
 
     def _create_source_table(
         self, name: ast.TableRef, columns: tuple[str, ...] | None, if_not_exists: bool
@@ -60,42 +63,20 @@ class SourceParser(ClusterParser):
         if self.accept("postgres"):
             self.expect("connection")
             return ast.PostgresSyntax(self.table_name(), self._source_options(), at)
-        if self.at_word("mysql", "sql", "kafka", "webhook", "files", "python"):
+        if self.accept("kafka"):
+            self.expect("connection")
+            return self._kafka(at)
+        if self.at_word("mysql", "sql", "webhook", "files", "python"):
             self.unsupported(f"CREATE SOURCE ... FROM {self.token.value.upper()}", at)
         self.fail()
 
-    # --- options -------------------------------------------------------------------------------
-
-    def _words(self) -> str:
-        """Parse the words before a parenthesis, FOR, EXPOSE or the end."""
-        words = [self.label()]
-        while not (self.at_end() or self.at_symbol("(") or self.at_word("for", "expose")):
-            words.append(self.label())
-        return " ".join(words)
-
-    def _source_options(self) -> tuple[ast.SourceOption, ...]:
-        """Parse `(option, ...)` if it is there."""
-        return self.in_parentheses(self._source_option) if self.at_symbol("(") else ()
-
-    def _source_option(self) -> ast.SourceOption:
-        """Parse `WORDS [=] value` or `WORDS [=] (name, ...)`."""
-        at = self.token.start
-        words = [self.label()]
-        while not (self._at_value() or self._at_option_end()):
-            words.append(self.label())
-        self.accept_symbol("=")
-        value: str | tuple[str, ...] | None = None
-        if self.at_symbol("("):
-            value = self.in_parentheses(self._reference)
-        elif not self._at_option_end():
-            value = self.advance().value
-        return ast.SourceOption(" ".join(words), value, at)
-
-    def _at_value(self) -> bool:
-        return self.at_symbol("=") or self.at_symbol("(") or self.at_literal()
-
-    def _at_option_end(self) -> bool:
-        return self.at_symbol(",") or self.at_symbol(")")
+    def _declared_columns(self, name: ast.TableRef) -> tuple[ast.ColumnDefinition, ...]:
+        """Parse `(name type [NOT NULL], ...)`."""
+        constraints: list[ast.TableConstraint] = []
+        columns = self.in_parentheses(lambda: self._column(name, constraints))
+        if constraints:
+            self.unsupported("a constraint on a column of a source", name.at)
+        return columns
 
     # --- tables --------------------------------------------------------------------------------
 
@@ -111,6 +92,3 @@ class SourceParser(ClusterParser):
     def _fed_table(self) -> ast.FedTable:
         reference = self._reference()
         return ast.FedTable(reference, self.table_name() if self.accept("as") else None)
-
-    def _reference(self) -> str:
-        return ".".join(self.dotted())

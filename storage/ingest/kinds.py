@@ -9,6 +9,7 @@ from typing import Any
 from foreshore.connection_spec import ConnectionKind
 from foreshore.errors import FeatureNotSupported
 from foreshore.sources.generators import LoadGenerator
+from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.spec import SourceSpec
 from foreshore.storage.ingest.connector import Kind
@@ -17,8 +18,13 @@ from foreshore.storage.ingest.messages import Access
 _KINDS = {
     LoadGenerator: "foreshore.storage.ingest.generators.kind",
     PostgresSource: "foreshore.storage.ingest.postgres.kind",
+    KafkaSource: "foreshore.storage.ingest.kafka.kind",
 }
-_VALIDATIONS: dict[ConnectionKind, str] = {"postgres": "foreshore.storage.ingest.postgres.access"}
+_VALIDATIONS: dict[ConnectionKind, str] = {
+    "postgres": "foreshore.storage.ingest.postgres.access",
+    "kafka": "foreshore.storage.ingest.kafka.access",
+    "confluent schema registry": "foreshore.storage.ingest.formats.registry",
+}
 
 
 def kind_of(spec: SourceSpec) -> Kind:

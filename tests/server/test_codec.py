@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from foreshore.expr.datum import from_array, to_array
 from foreshore.output_style import OutputStyle
+from foreshore.parse_columns import parse_column
 from foreshore.server import bulk_rows
 from foreshore.server.binary_columns import binary_column
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
-from foreshore.server.parse_columns import parse_column
 from foreshore.server.text_columns import text_column
 from foreshore.text import format_text, parse_text
 from foreshore.types import (

@@ -3,11 +3,13 @@
 Which outputs there are is found out when the statement runs.
 """
 
+from foreshore.errors import InvalidParameterValue
 from foreshore.item_view import Name
 from foreshore.sources.spec import SourceSpec
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.asked import asked_tables
 from foreshore.sql.bind.definitions.sources.generators import bind_generator
+from foreshore.sql.bind.definitions.sources.kafka import bind_kafka
 from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
 from foreshore.sql.plan import AskedTables, CreateSource
 from foreshore.sql.planning import Planning, located
@@ -19,7 +21,7 @@ def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement)
         name = planning.catalog.resolve_new(statement.name.name)
     return CreateSource(
         name,
-        _spec(planning, statement.reads),
+        _spec(planning, statement),
         _asked(planning, statement.tables),
         _progress_name(planning, statement, name),
         statement.cluster,
@@ -27,12 +29,20 @@ def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement)
     )
 
 
-def _spec(planning: Planning, reads: ast.ReadsSyntax) -> SourceSpec:
+def _spec(planning: Planning, statement: ast.CreateSourceStatement) -> SourceSpec:
+    reads, declared = statement.reads, statement.columns
+    if declared and not isinstance(reads, ast.KafkaSyntax):
+        raise InvalidParameterValue(
+            "the columns of the source are known, and cannot be declared",
+            position=declared[0].at + 1,
+        )
     match reads:
         case ast.GeneratorSyntax():
             return bind_generator(reads)
         case ast.PostgresSyntax():
             return bind_postgres(planning, reads)
+        case ast.KafkaSyntax():
+            return bind_kafka(planning, reads, declared)
 
 
 def _asked(planning: Planning, tables: ast.FedTables | None) -> AskedTables | None:

@@ -1,0 +1,53 @@
+"""Formats: how the keys and values of messages are to be read."""
+
+from typing import TypeAlias
+
+import msgspec
+
+
+class JsonFormat(msgspec.Struct, frozen=True, tag="json"):
+    """JSON documents: one jsonb column, or the declared columns by the names of members."""
+
+
+class TextFormat(msgspec.Struct, frozen=True, tag="text"):
+    """UTF-8, one text column."""
+
+
+class BytesFormat(msgspec.Struct, frozen=True, tag="bytes"):
+    """Anything, one bytea column."""
+
+
+class CsvFormat(msgspec.Struct, frozen=True, tag="csv"):
+    """A row of comma-separated values, one text column for each."""
+
+    columns: tuple[str, ...]
+    delimiter: str = ","
+
+
+class AvroFormat(msgspec.Struct, frozen=True, tag="avro"):
+    """Avro, with a schema of a registry, or with this one; the columns are the record's fields."""
+
+    registry: str | None = None  # the id of its connection
+    schema: str | None = None
+    framed: bool = True  # whether the id of a schema is before each message
+
+
+class ProtobufFormat(msgspec.Struct, frozen=True, tag="protobuf"):
+    """Protobuf, by the schema of a registry or by this text; the columns are the fields."""
+
+    registry: str | None = None
+    schema: str | None = None
+    message: str | None = None  # the first of the schema by default
+
+
+Format: TypeAlias = JsonFormat | TextFormat | BytesFormat | CsvFormat | AvroFormat | ProtobufFormat
+
+
+def registries_of(*formats: Format | None) -> tuple[str, ...]:
+    """Return the ids of the connections to schema registries that formats need."""
+    found = {
+        each.registry: None
+        for each in formats
+        if isinstance(each, AvroFormat | ProtobufFormat) and each.registry is not None
+    }
+    return tuple(found)

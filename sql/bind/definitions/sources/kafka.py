@@ -1,0 +1,126 @@
+"""Bind KAFKA CONNECTION."""
+
+from collections.abc import Mapping, Sequence
+
+from foreshore.errors import DuplicateColumn, InvalidParameterValue
+from foreshore.sources.formats import CsvFormat, Format, JsonFormat
+from foreshore.sources.kafka import Include, KafkaSource
+from foreshore.sources.outputs import Column
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.definitions.sources.formats import bind_format
+from foreshore.sql.bind.definitions.sources.options import (
+    OptionValue,
+    Parse,
+    count,
+    milliseconds,
+    parsed_options,
+    text,
+)
+from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.planning import Planning, located
+from foreshore.types import written_type
+
+LONGEST_BATCH_MS = 10_000
+
+
+def bind_kafka(
+    planning: Planning, reads: ast.KafkaSyntax, declared: Sequence[ast.ColumnDefinition]
+) -> KafkaSource:
+    """Return which topic is read, and how its messages become rows."""
+    connection = bind_connection(planning, reads.connection, "kafka")
+    options = parsed_options("KAFKA CONNECTION", reads.options, _OPTIONS)
+    with located(reads.at):
+        if "topic" not in options:
+            raise InvalidParameterValue('KAFKA CONNECTION needs the option "topic"')
+        if "start_offsets" in options and "start_timestamp" in options:
+            raise InvalidParameterValue("START OFFSET and START TIMESTAMP exclude each other")
+        if reads.value_format is None:
+            raise InvalidParameterValue(
+                "KAFKA CONNECTION needs a format", hint="Add FORMAT JSON, for instance."
+            )
+    value = bind_format(planning, reads.value_format)
+    shown = next((each for each in reads.includes if each.what == "key"), None)
+    is_keyed = reads.envelope != "none"
+    key = None
+    if reads.key_format is not None:
+        key = bind_format(planning, reads.key_format)
+    elif is_keyed or shown is not None:
+        key = value
+    return KafkaSource(
+        connection,
+        value=value,
+        key=key if is_keyed or shown is not None else None,
+        columns=_declared(planning, value, declared),
+        includes=_includes(reads.includes),
+        shows_key=is_keyed or shown is not None,
+        key_name=None if shown is None else shown.name,
+        envelope=reads.envelope,  # type: ignore[arg-type]
+        errors_column=reads.errors_column,
+        **options,
+    )
+
+
+def _declared(
+    planning: Planning, value: Format, declared: Sequence[ast.ColumnDefinition]
+) -> tuple[Column, ...]:
+    """Return the declared columns, which not every format can have."""
+    if not declared:
+        return ()
+    with located(declared[0].at):
+        if not isinstance(value, JsonFormat | CsvFormat):
+            raise InvalidParameterValue("the format has columns of its own")
+        if isinstance(value, CsvFormat) and len(value.columns) != len(declared):
+            raise InvalidParameterValue(
+                f"{len(declared)} columns are declared, and CSV has {len(value.columns)}"
+            )
+    found: dict[str, Column] = {}
+    for each in declared:
+        with located(each.at):
+            if each.name in found:
+                raise DuplicateColumn(f'column "{each.name}" specified more than once')
+            if each.default is not None:
+                raise InvalidParameterValue("a column of a source has no default")
+            type = written_type(type_of_name(each.type, planning))
+            found[each.name] = Column(each.name, type, not each.not_null)
+    return tuple(found.values())
+
+
+def _includes(includes: Sequence[ast.IncludeSyntax]) -> tuple[Include, ...]:
+    return tuple(
+        Include(each.what, each.name or each.header or each.what, each.header or "", each.is_bytes)  # type: ignore[arg-type]
+        for each in includes
+        if each.what != "key"
+    )
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def _offsets(name: str, value: OptionValue) -> tuple[int, ...]:
+    return tuple(
+        count(name, each) for each in ((value,) if isinstance(value, str) else value or ())
+    )
+
+
+def _timestamp(name: str, value: OptionValue) -> int:
+    found = count(name, value)
+    if found > 253_402_300_799_999:
+        raise InvalidParameterValue(f'option "{name}" must be milliseconds since 1970')
+    return found
+
+
+def _batch(name: str, value: OptionValue) -> int:
+    found = milliseconds(name, value)
+    if found > LONGEST_BATCH_MS:
+        raise InvalidParameterValue(f'option "{name}" must be at most {LONGEST_BATCH_MS} ms')
+    return found
+
+
+_OPTIONS: Mapping[str, tuple[str, Parse]] = {
+    "topic": ("topic", text),
+    "start offset": ("start_offsets", _offsets),
+    "start timestamp": ("start_timestamp", _timestamp),
+    "group id prefix": ("group_prefix", text),
+    "timestamp interval": ("batch_ms", _batch),
+}

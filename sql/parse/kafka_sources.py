@@ -1,0 +1,97 @@
+"""Parse KAFKA CONNECTION: formats, what is included, and envelopes."""
+
+from foreshore.sql import ast
+from foreshore.sql.parse.source_options import SourceOptionParser
+
+_INCLUDED = ("key", "partition", "offset", "timestamp", "headers", "header")
+_ENVELOPES = ("none", "upsert", "debezium")
+
+
+class KafkaSourceParser(SourceOptionParser):
+    """Parse what a Kafka source reads."""
+
+    def _kafka(self, at: int) -> ast.KafkaSyntax:
+        """Parse what follows KAFKA CONNECTION."""
+        connection, options = self.table_name(), self._source_options()
+        key, value = None, None
+        if self.accept("key", "format"):
+            key = self._format()
+            self.expect("value", "format")
+            value = self._format()
+        elif self.accept("format"):
+            value = self._format()
+        includes: tuple[ast.IncludeSyntax, ...] = ()
+        if self.accept("include"):
+            includes = self.list_of(self._include)
+        envelope, errors = "none", None
+        if self.accept("envelope"):
+            envelope = self._one_of(*_ENVELOPES)
+            if envelope == "upsert" and self.accept_symbol("("):
+                errors = self._inline_errors()
+                self.expect_symbol(")")
+        return ast.KafkaSyntax(connection, options, key, value, includes, envelope, errors, at)
+
+    def _one_of(self, *words: str) -> str:
+        if not self.at_word(*words):
+            self.fail()
+        return self.advance().value
+
+    def _inline_errors(self) -> str:
+        """Parse `VALUE DECODING ERRORS [=] INLINE [AS name]`; return the name of the column."""
+        self.expect("value", "decoding", "errors")
+        self.accept_symbol("=")
+        in_parentheses = self.accept_symbol("(")
+        self.expect("inline")
+        name = self.name() if self.accept("as") else "error"
+        if in_parentheses:
+            self.expect_symbol(")")
+        return name
+
+    def _include(self) -> ast.IncludeSyntax:
+        at, what = self.token.start, self._one_of(*_INCLUDED)
+        header = self.string() if what == "header" else None
+        name = self.name() if self.accept("as") else None
+        is_bytes = what == "header" and self.accept("bytes")
+        return ast.IncludeSyntax(what, header, name, is_bytes, at)
+
+    # --- formats -------------------------------------------------------------------------------
+
+    def _format(self) -> ast.FormatSyntax:
+        at = self.token.start
+        name = self.label()
+        match name:
+            case "json" | "text" | "bytes":
+                return ast.FormatSyntax(name, at)
+            case "csv":
+                return self._csv(at)
+            case "avro":
+                return self._with_schema(name, None, at)
+            case "protobuf":
+                message = self.string() if self.accept("message") else None
+                return self._with_schema(name, message, at)
+        self.unsupported(f"FORMAT {name.upper()}", at)
+
+    def _csv(self, at: int) -> ast.FormatSyntax:
+        """Parse `WITH n COLUMNS` or `WITH HEADER (name, ...)`, and `DELIMITED BY 'x'`."""
+        self.accept("with")
+        columns: int | tuple[str, ...]
+        if self.accept("header"):
+            columns = self.in_parentheses(self.name)
+        else:
+            columns = self.integer()
+            self.expect("columns")
+        options: tuple[ast.SourceOption, ...] = ()
+        if self.accept("delimited", "by"):
+            options = (ast.SourceOption("delimiter", self.string(), at),)
+        return ast.FormatSyntax("csv", at, columns=columns, options=options)
+
+    def _with_schema(self, name: str, message: str | None, at: int) -> ast.FormatSyntax:
+        """Parse `USING CONFLUENT SCHEMA REGISTRY CONNECTION name` or `USING SCHEMA 'text'`."""
+        self.expect("using")
+        registry, schema = None, None
+        if self.accept("schema"):
+            schema = self.string()
+        else:
+            self.expect("confluent", "schema", "registry", "connection")
+            registry = self.table_name()
+        return ast.FormatSyntax(name, at, registry, schema, message, options=self._source_options())

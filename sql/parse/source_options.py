@@ -1,0 +1,46 @@
+"""Parse the options of sources."""
+
+from foreshore.sql import ast
+from foreshore.sql.parse.clusters import ClusterParser
+
+
+class SourceOptionParser(ClusterParser):
+    """Parse `(option, ...)`, each some words and a value."""
+
+    def _words(self) -> str:
+        """Parse the words before a parenthesis, FOR, EXPOSE or the end."""
+        words = [self.label()]
+        while not (self.at_end() or self.at_symbol("(") or self.at_word("for", "expose")):
+            words.append(self.label())
+        return " ".join(words)
+
+    def _source_options(self) -> tuple[ast.SourceOption, ...]:
+        """Parse `(option, ...)` if it is there."""
+        return self.in_parentheses(self._source_option) if self.at_symbol("(") else ()
+
+    def _source_option(self) -> ast.SourceOption:
+        """Parse `WORDS [=] value` or `WORDS [=] (name, ...)`."""
+        at = self.token.start
+        words = [self.label()]
+        while not (self._at_value() or self._at_option_end()):
+            words.append(self.label())
+        self.accept_symbol("=")
+        value: str | tuple[str, ...] | None = None
+        if self.at_symbol("("):
+            value = self.in_parentheses(self._listed)
+        elif not self._at_option_end():
+            value = self.advance().value
+        return ast.SourceOption(" ".join(words), value, at)
+
+    def _at_value(self) -> bool:
+        return self.at_symbol("=") or self.at_symbol("(") or self.at_literal()
+
+    def _at_option_end(self) -> bool:
+        return self.at_symbol(",") or self.at_symbol(")")
+
+    def _listed(self) -> str:
+        """Parse a number or a reference."""
+        return self.advance().value if self.at_literal() else self._reference()
+
+    def _reference(self) -> str:
+        return ".".join(self.dotted())

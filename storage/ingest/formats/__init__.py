@@ -1,0 +1,1 @@
+"""Formats: the bytes of messages to columns, many messages at a time."""

@@ -1,0 +1,70 @@
+"""Decoders: many messages to columns at once.
+
+A message that cannot be decoded does not stop the others: it has NULLs in all columns, and an
+error.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from foreshore.errors import DataError
+
+Values: TypeAlias = Sequence[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Columns with a row for each message, NULLs where there is none, and errors by row.
+
+    `deleted` are the rows of messages that say that there is no row.
+    """
+
+    columns: tuple[pa.Array, ...]
+    errors: Mapping[int, str]
+    deleted: frozenset[int] = frozenset()
+
+
+class Decoder(Protocol):
+    """Decodes messages of one format to columns of fixed types."""
+
+    def decode(self, values: Values) -> Decoded:
+        """Return the rows of messages; None stands for no message."""
+        ...
+
+
+def told(error: Exception) -> str:
+    """Return why a message could not be decoded."""
+    if isinstance(error, DataError):
+        return error.message
+    return str(error) or type(error).__name__
+
+
+def without_wrong(
+    values: Sequence[Any], convert: Callable[[Sequence[Any]], pa.Array], errors: dict[int, str]
+) -> pa.Array:
+    """Return the values converted; where that fails, one by one, with NULL for wrong ones.
+
+    `errors` gets these; `convert` raises DataError, ArrowException, ValueError or the like.
+    """
+    try:
+        return convert(values)
+    except (DataError, pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
+        pass  # some are wrong: which ones?
+    parts = []
+    for row, value in enumerate(values):
+        try:
+            parts.append(convert([value]))
+        except (
+            DataError,
+            pa.ArrowException,
+            ValueError,
+            TypeError,
+            OverflowError,
+            ArithmeticError,
+        ) as error:
+            errors.setdefault(row, told(error))
+            parts.append(convert([None]))
+    return pa.concat_arrays(parts)

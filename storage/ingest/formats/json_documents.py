@@ -1,0 +1,206 @@
+"""JSON: one jsonb column, or members as columns.
+
+msgspec decodes all messages as an array in one call, to objects with the members that are wanted:
+numbers and texts to values of their types, others to what they are written as. If that fails, as a
+member is a text where a number is wanted, say, each message is decoded by itself, as
+jsonb_populate_record would do it.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from secrets import token_hex
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import DataError, InvalidTextRepresentation
+from foreshore.json_text import canonical_json
+from foreshore.sources.outputs import Column
+from foreshore.storage.ingest.formats.decoder import Decoded, Values, told, without_wrong
+from foreshore.storage.ingest.formats.plain import parsed, texts_of
+from foreshore.types import JSONB, SqlType, arrow_type
+
+_MANY = 4096  # messages that are tried together after a failure
+_DIRECT = {
+    "bool": bool,
+    "int2": int,
+    "int4": int,
+    "int8": int,
+    "float4": float,
+    "float8": float,
+    "text": str,
+}
+
+
+class JsonbDecoder:
+    """One jsonb column."""
+
+    def decode(self, values: Values) -> Decoded:
+        """Return the documents in the form of jsonb."""
+        errors: dict[int, str] = {}
+        texts = without_wrong(values, texts_of, errors)
+        return Decoded((documents(texts.to_pylist(), errors),), errors)
+
+
+def documents(texts: Sequence[str | None], errors: dict[int, str]) -> pa.Array:
+    """Return JSON texts in the form of jsonb; `errors` gets those that are none."""
+    found: list[str | None] = []
+    for row, text in enumerate(texts):
+        try:
+            found.append(None if text is None else canonical_json(text))
+        except DataError as error:
+            errors.setdefault(row, _with_detail(error))
+            found.append(None)
+    return pa.array(found, arrow_type(JSONB))
+
+
+def _with_detail(error: DataError) -> str:
+    return f"{error.message}: {error.detail}" if error.detail else error.message
+
+
+class MembersDecoder:
+    """Members of objects as columns of their names; null has NULL in all of them."""
+
+    def __init__(self, columns: Sequence[Column], types: Sequence[SqlType]) -> None:
+        self._names = tuple(each.name for each in columns)
+        self._types = tuple(types)
+        fields = [(f"f{number}", _wanted(type), None) for number, type in enumerate(self._types)]
+        self._object: Any = msgspec.defstruct(
+            "Members",
+            fields,
+            rename={f"f{number}": name for number, name in enumerate(self._names)},
+            gc=False,
+        )
+        # No message can have the key between messages, so none can pass for several.
+        between = token_hex(16)
+        each: Any = msgspec.defstruct(
+            "Message",
+            [("members", self._object | None)],
+            rename={"members": between},
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        self._all: Any = msgspec.json.Decoder(list[each])
+        self._between = f'{{"{between}":'.encode()
+
+    def decode(self, values: Values) -> Decoded:
+        """Return the members of each object."""
+        try:
+            objects = [each.members for each in self._all.decode(self._joined(values))]
+            if len(objects) == len(values):
+                columns = [_column(objects, *each) for each in enumerate(self._types)]
+                return Decoded(tuple(columns), {})
+        except (msgspec.MsgspecError, DataError, pa.ArrowException, ValueError, OverflowError):
+            pass  # some are wrong, or written in another way
+        if len(values) > 1:
+            return self._in_parts(values)
+        return self._one(values)
+
+    def _joined(self, values: Values) -> bytes:
+        """Return messages as one array."""
+        texts = (b"}," + self._between).join([b"null" if v is None else v for v in values])
+        return b"[" + self._between + texts + b"}]"
+
+    def _in_parts(self, values: Values) -> Decoded:
+        """Decode in parts, so that few messages are decoded one by one."""
+        size = min(_MANY, max(1, len(values) // 16))
+        parts, errors = [], {}
+        for start in range(0, len(values), size):
+            part = self.decode(values[start : start + size])
+            parts.append(part.columns)
+            errors |= {start + row: error for row, error in part.errors.items()}
+        columns = tuple(pa.concat_arrays(each) for each in zip(*parts, strict=True))
+        return Decoded(columns, errors)
+
+    def _one(self, values: Values) -> Decoded:
+        """Decode a message whose members are coerced from their texts."""
+        errors: dict[int, str] = {}
+        texts: list[str | None] = [None] * len(self._names)
+        try:
+            members = _members(values[0])
+            for number, (name, type) in enumerate(zip(self._names, self._types, strict=True)):
+                texts[number] = _text(members.get(name), type)
+        except (DataError, msgspec.MsgspecError, ValueError) as error:
+            errors[0] = told(error)
+        columns = tuple(
+            parsed([text], type, errors) for text, type in zip(texts, self._types, strict=True)
+        )
+        if errors:
+            columns = tuple(pa.nulls(1, arrow_type(type)) for type in self._types)
+        return Decoded(columns, errors)
+
+
+def _wanted(type: SqlType) -> Any:
+    """Return what msgspec decodes a member to."""
+    if type.name in ("numeric", "number"):
+        return Decimal | None
+    if type.name in ("jsonb", "json"):
+        return msgspec.Raw
+    return _DIRECT.get(type.name, str) | None  # a date, say, from its text
+
+
+def _column(objects: Sequence[Any], number: int, type: SqlType) -> pa.Array:
+    """Return a member of all objects; raises if a value does not fit."""
+    name = f"f{number}"
+    values = [None if each is None else getattr(each, name) for each in objects]
+    match type.name:
+        case "text":
+            texts = pa.array(values, pa.string())
+            if pc.any(pc.match_substring(texts, "\0")).as_py():
+                raise InvalidTextRepresentation("unsupported Unicode escape sequence")
+            return texts
+        case "bool" | "int2" | "int4" | "int8" | "float4" | "float8":
+            return pa.array(values, arrow_type(type))
+        case "numeric" | "number":
+            values = [None if each is None else str(each) for each in values]
+        case "jsonb" | "json":
+            errors: dict[int, str] = {}
+            written = [_written(each) for each in values]
+            found = documents(written, errors)
+            if errors:
+                raise InvalidTextRepresentation(next(iter(errors.values())))
+            return found
+    wrong: dict[int, str] = {}
+    column = parsed(values, type, wrong)
+    if wrong:
+        raise InvalidTextRepresentation(next(iter(wrong.values())))
+    return column
+
+
+def _written(raw: Any) -> str | None:
+    text = None if raw is None else bytes(raw).decode()
+    return None if text == "null" else text
+
+
+def _members(value: bytes | None) -> dict[str, Any]:
+    """Return the members of a JSON object, each as it is written."""
+    if value is None:
+        return {}
+    try:
+        found = msgspec.json.decode(value, type=dict[str, msgspec.Raw] | None)
+    except msgspec.MsgspecError as error:
+        raise InvalidTextRepresentation(f"invalid input syntax for type json: {error}") from None
+    return found or {}
+
+
+def _text(raw: Any, type: SqlType) -> str | None:
+    """Return the text of a member, from which a value of `type` is parsed."""
+    written = _written(raw)
+    if written is None or type.name in ("json", "jsonb"):
+        return written
+    if written.startswith('"'):
+        return str(msgspec.json.decode(written))
+    if type.element is not None and written.startswith("["):
+        return _array_text(msgspec.json.decode(written, type=list[msgspec.Raw]), type.element)
+    return written
+
+
+def _array_text(items: Sequence[Any], element: SqlType) -> str:
+    texts = [_text(each, element) for each in items]
+    quoted = [
+        "NULL" if each is None else '"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for each in texts
+    ]
+    return "{" + ",".join(quoted) + "}"

@@ -1,0 +1,186 @@
+"""Protobuf: fields of a message as columns.
+
+A schema is kept compiled: a FileDescriptorSet in base64, with the name of the message.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from foreshore.errors import InvalidParameterValue
+from foreshore.json_text import canonical_json
+from foreshore.sources.outputs import Column
+from foreshore.storage.ingest.formats.decoder import Decoded, Values, without_wrong
+from foreshore.types import SqlType, arrow_type
+
+COMPILE_SECONDS = 20.0
+_TYPES: Mapping[int, str] = {
+    FieldDescriptor.CPPTYPE_BOOL: "bool",
+    FieldDescriptor.CPPTYPE_INT32: "int4",
+    FieldDescriptor.CPPTYPE_INT64: "int8",
+    FieldDescriptor.CPPTYPE_UINT32: "int8",
+    FieldDescriptor.CPPTYPE_UINT64: "numeric(20, 0)",
+    FieldDescriptor.CPPTYPE_FLOAT: "float4",
+    FieldDescriptor.CPPTYPE_DOUBLE: "float8",
+    FieldDescriptor.CPPTYPE_ENUM: "text",
+    FieldDescriptor.CPPTYPE_STRING: "text",
+    FieldDescriptor.CPPTYPE_MESSAGE: "jsonb",
+}
+
+
+def compiled(files: Mapping[str, str], message: str | None) -> str:
+    """Return the compiled schema of a message, which is the first of the first file by default.
+
+    Raises InvalidParameterValue if the files are wrong or have no such message.
+    """
+    main = next(iter(files))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = Path(folder, name)
+            if not path.resolve().is_relative_to(Path(folder).resolve()):
+                raise InvalidParameterValue(f'"{name}" is no name of a file of a schema')
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        output = Path(folder, "compiled")
+        try:
+            process = subprocess.run(
+                [
+                    *(sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={folder}"),
+                    *("--include_imports", f"--descriptor_set_out={output}", main),
+                ],
+                capture_output=True,
+                timeout=COMPILE_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise InvalidParameterValue("the Protobuf schema takes too long to compile") from None
+        if process.returncode:
+            why = process.stderr.decode(errors="replace").replace(f"{folder}/", "").strip()
+            raise InvalidParameterValue(f"the Protobuf schema is wrong: {why}")
+        found = FileDescriptorSet.FromString(output.read_bytes())
+    own = found.file[-1]
+    names = [f"{own.package}.{each.name}".lstrip(".") for each in own.message_type]
+    if not names:
+        raise InvalidParameterValue("the Protobuf schema has no message")
+    name = message or names[0]
+    schema = json.dumps({"message": name, "files": b64encode(found.SerializeToString()).decode()})
+    try:
+        _message_class(schema)
+    except KeyError:
+        raise InvalidParameterValue(
+            f'the Protobuf schema has no message "{name}"', hint=f"It has {', '.join(names)}."
+        ) from None
+    return schema
+
+
+def _message_class(schema: str) -> Any:
+    known = json.loads(schema)
+    pool = DescriptorPool()
+    for each in FileDescriptorSet.FromString(b64decode(known["files"])).file:
+        pool.Add(each)
+    return GetMessageClass(pool.FindMessageTypeByName(known["message"]))
+
+
+def columns_of(schema: str) -> tuple[Column, ...]:
+    """Return the columns of a compiled schema."""
+    descriptor = _message_class(schema).DESCRIPTOR
+    return tuple(Column(each.name, _type(each), each.has_presence) for each in descriptor.fields)
+
+
+def _type(field: Any) -> str:
+    is_bytes = field.type == FieldDescriptor.TYPE_BYTES
+    type = "bytea" if is_bytes else _TYPES[field.cpp_type]
+    if field.is_repeated:
+        return "jsonb" if type == "jsonb" else f"{type}[]"
+    return type
+
+
+class ProtobufDecoder:
+    """Decodes messages of one schema; `framed` ones begin with the id of a schema."""
+
+    def __init__(self, schema: str, types: Sequence[SqlType], *, framed: bool) -> None:
+        self._class, self._framed, self._types = _message_class(schema), framed, tuple(types)
+        self._fields = list(self._class.DESCRIPTOR.fields)
+
+    def decode(self, values: Values) -> Decoded:
+        """Return the fields of each message."""
+        errors: dict[int, str] = {}
+        rows = [self._row(each, row, errors) for row, each in enumerate(values)]
+        columns = []
+        for field, type in zip(self._fields, self._types, strict=True):
+            found = [None if each is None else _value(each, field) for each in rows]
+            columns.append(
+                without_wrong(found, lambda some, t=type: pa.array(some, arrow_type(t)), errors)  # type: ignore[misc]
+            )
+        return Decoded(tuple(columns), errors)
+
+    def _row(self, value: bytes | None, row: int, errors: dict[int, str]) -> Any:
+        if value is None:
+            return None
+        try:
+            return self._class.FromString(value[_frame(value) :] if self._framed else value)
+        except (DecodeError, ValueError) as error:
+            errors[row] = f"invalid Protobuf: {error}"
+            return None
+
+
+def _value(message: Any, field: Any) -> Any:
+    """Return a field's value; None if it can be absent and is."""
+    if field.is_repeated and field.cpp_type != FieldDescriptor.CPPTYPE_MESSAGE:
+        values = list(getattr(message, field.name))
+        return [_named(each, field) for each in values]
+    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+        document = json_format.MessageToDict(message, preserving_proto_field_name=True)
+        if not field.is_repeated and not message.HasField(field.name):
+            return None
+        empty: Any = {} if _is_map(field) or not field.is_repeated else []
+        return canonical_json(json.dumps(document.get(field.name, empty)))
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    return _named(getattr(message, field.name), field)
+
+
+def _named(value: Any, field: Any) -> Any:
+    if field.cpp_type != FieldDescriptor.CPPTYPE_ENUM:
+        return value
+    found = field.enum_type.values_by_number.get(value)
+    return str(value) if found is None else found.name
+
+
+def _is_map(field: Any) -> bool:
+    return bool(field.message_type and field.message_type.GetOptions().map_entry)
+
+
+def _frame(value: bytes) -> int:
+    """Return where a message begins: after a zero, the id of its schema, and indexes of it."""
+    if len(value) < 6 or value[0]:
+        raise ValueError("the message does not begin with a zero and the id of a schema")
+    count, at = _zigzag(value, 5)
+    for _ in range(count):
+        _, at = _zigzag(value, at)
+    return at
+
+
+def _zigzag(value: bytes, at: int) -> tuple[int, int]:
+    found = shift = 0
+    while True:
+        if at >= len(value) or shift > 63:
+            raise ValueError("the indexes of the message are cut off")
+        byte = value[at]
+        found |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (found >> 1) ^ -(found & 1), at

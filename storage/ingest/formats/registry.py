@@ -1,0 +1,112 @@
+"""A Confluent schema registry over HTTP."""
+
+import json
+import ssl
+from typing import Any
+
+import httpx
+import msgspec
+
+from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
+from foreshore.storage.ingest.messages import Access
+from foreshore.storage.ingest.tls import certificates
+
+SECONDS = 10.0
+_NOT_FOUND = 404
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """A schema as it was registered, and those that it refers to, by name."""
+
+    text: str
+    references: dict[str, str] = {}
+
+    def document(self) -> Any:
+        """Return an Avro schema; raises InvalidParameterValue."""
+        if self.references:
+            raise InvalidParameterValue("Avro schemas with references are not supported")
+        try:
+            return json.loads(self.text)
+        except ValueError:
+            return self.text  # a primitive type may be written without quotes
+
+    def files(self) -> dict[str, str]:
+        """Return the files of a Protobuf schema by their names, its own first."""
+        return {"schema.proto": self.text, **self.references}
+
+
+class Registry:
+    """A client; to be entered."""
+
+    def __init__(self, access: Access) -> None:
+        options = access.options
+        self._url = options["url"].rstrip("/")
+        auth = None
+        if "username" in options:
+            auth = (options["username"], options.get("password", ""))
+        self._client = httpx.AsyncClient(
+            auth=auth, timeout=SECONDS, verify=_context(access), trust_env=False
+        )
+
+    async def __aenter__(self) -> "Registry":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    async def latest(self, subject: str, type: str) -> Schema:
+        """Return the newest schema of a subject, which must be of a type.
+
+        Raises UndefinedObject if there is none, and ConnectionFailure.
+        """
+        return await self._schema(f"/subjects/{subject}/versions/latest", type, subject)
+
+    async def schema(self, id: int, type: str) -> Schema:
+        """Return a schema by its id; raises as `latest` does."""
+        return await self._schema(f"/schemas/ids/{id}", type, f"id {id}")
+
+    async def check(self) -> None:
+        """Reach the registry; raises ConnectionFailure."""
+        await self._get("/subjects")
+
+    async def _schema(self, path: str, type: str, what: str) -> Schema:
+        found = await self._get(path)
+        if found is None:
+            raise UndefinedObject(
+                f'the schema registry at {self._url} has no schema of "{what}"',
+                hint="Register it, or write USING SCHEMA.",
+            )
+        if (given := found.get("schemaType", "AVRO")) != type:
+            raise InvalidParameterValue(f'the schema of "{what}" is {given}, not {type}')
+        references = {}
+        for each in found.get("references", ()):
+            path = f"/subjects/{each['subject']}/versions/{each['version']}"
+            references[each["name"]] = (await self._schema(path, type, each["subject"])).text
+        return Schema(found["schema"], references)
+
+    async def _get(self, path: str) -> dict[str, Any] | None:
+        try:
+            response = await self._client.get(self._url + path)
+            if response.status_code == _NOT_FOUND:
+                return None
+            response.raise_for_status()
+            found: dict[str, Any] = response.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise ConnectionFailure(
+                f"could not ask the schema registry at {self._url}: "
+                f"{str(error) or type(error).__name__}"
+            ) from error
+        return found
+
+
+def _context(access: Access) -> ssl.SSLContext | bool:
+    """Return how the registry is trusted."""
+    if not access.options["url"].startswith("https:"):
+        return True
+    return certificates(access.options)
+
+
+async def validate(access: Access) -> None:
+    """Reach a registry; raises ConnectionFailure."""
+    async with Registry(access) as registry:
+        await registry.check()

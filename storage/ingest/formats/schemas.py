@@ -1,0 +1,99 @@
+"""Schemas of Avro and Protobuf: where they come from, and the columns that they stand for.
+
+A schema is looked up when the relation is made, and kept with it: messages of later versions are
+read as that one.
+"""
+
+import asyncio
+import json
+
+import msgspec
+
+from foreshore.errors import InvalidParameterValue
+from foreshore.sources.formats import (
+    AvroFormat,
+    BytesFormat,
+    CsvFormat,
+    Format,
+    JsonFormat,
+    ProtobufFormat,
+    TextFormat,
+)
+from foreshore.sources.outputs import Column
+from foreshore.storage.ingest.messages import Accesses
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """The columns of a format, and its schema if it has one.
+
+    `is_single` says that the whole message is the column.
+    """
+
+    columns: tuple[Column, ...]
+    is_single: bool = True
+    schema: str = ""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a format is for: its subject in a registry, and the name of a single column.
+
+    `is_change` says that messages are changes of a row, as Debezium writes them.
+    """
+
+    subject: str
+    name: str
+    is_change: bool = False
+
+
+async def resolved(
+    format: Format, asked: Asked, accesses: Accesses, declared: tuple[Column, ...] = ()
+) -> Resolved:
+    """Return a format's columns.
+
+    Raises DatabaseError if the schema cannot be had or used.
+    """
+    match format:
+        case JsonFormat():
+            single = (Column(asked.name, "jsonb"),)
+            return Resolved(declared, is_single=False) if declared else Resolved(single)
+        case CsvFormat():
+            columns = declared or tuple(Column(each, "text") for each in format.columns)
+            return Resolved(columns, is_single=False)
+        case TextFormat():
+            return Resolved((Column(asked.name, "text"),))
+        case BytesFormat():
+            return Resolved((Column(asked.name, "bytea"),))
+        case AvroFormat():
+            return await _avro(format, asked, accesses)
+        case ProtobufFormat():
+            return await _protobuf(format, asked, accesses)
+
+
+async def _avro(format: AvroFormat, asked: Asked, accesses: Accesses) -> Resolved:
+    from foreshore.storage.ingest.formats.avro import columns_of
+
+    if format.registry is not None:
+        from foreshore.storage.ingest.formats.registry import Registry
+
+        async with Registry(accesses[format.registry]) as registry:
+            document = (await registry.latest(asked.subject, "AVRO")).document()
+    else:
+        try:
+            document = json.loads(format.schema or "")
+        except ValueError as error:
+            raise InvalidParameterValue(f"the Avro schema is no JSON: {error}") from None
+    columns, is_single = columns_of(document, asked.name, is_change=asked.is_change)
+    return Resolved(columns, is_single, json.dumps(document))
+
+
+async def _protobuf(format: ProtobufFormat, asked: Asked, accesses: Accesses) -> Resolved:
+    from foreshore.storage.ingest.formats.protobuf import columns_of, compiled
+
+    files = {"schema.proto": format.schema or ""}
+    if format.registry is not None:
+        from foreshore.storage.ingest.formats.registry import Registry
+
+        async with Registry(accesses[format.registry]) as registry:
+            files = (await registry.latest(asked.subject, "PROTOBUF")).files()
+    schema = await asyncio.to_thread(compiled, files, format.message)
+    return Resolved(columns_of(schema), is_single=False, schema=schema)

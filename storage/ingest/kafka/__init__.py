@@ -1,0 +1,1 @@
+"""Kafka as an external system: the messages of a topic as rows."""

@@ -1,0 +1,128 @@
+"""Connections to Kafka: the configuration of clients, and what their errors say."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ClusterMetadata, TopicMetadata
+
+from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
+from foreshore.storage.ingest.messages import Access
+
+ANSWER_SECONDS = 10.0
+MOST_FETCHED_KB = 65_536  # that a client holds before they are taken
+_PEM = {
+    "ssl certificate authority": "ssl.ca.pem",
+    "ssl certificate": "ssl.certificate.pem",
+    "ssl key": "ssl.key.pem",
+}
+
+
+def configuration(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the configuration of a client of a connection."""
+    has_sasl = "sasl username" in options
+    has_tls = any(each in options for each in _PEM)
+    protocol = ("sasl_ssl" if has_tls else "sasl_plaintext") if has_sasl else "plaintext"
+    if has_tls and not has_sasl:
+        protocol = "ssl"
+    found: dict[str, Any] = {
+        "bootstrap.servers": options["broker"],
+        "security.protocol": options.get("security protocol", protocol),
+        "client.id": "foreshore",
+    }
+    if has_sasl:
+        found["sasl.mechanisms"] = options.get("sasl mechanisms", "plain").upper()
+        found["sasl.username"] = options["sasl username"]
+        found["sasl.password"] = options.get("sasl password", "")
+    found |= {name: options[each] for each, name in _PEM.items() if each in options}
+    return found
+
+
+class Client:
+    """A consumer, and the last error that it was told. Its calls block: for a thread."""
+
+    def __init__(self, access: Access, group: str = "foreshore") -> None:
+        self._broker = access.options["broker"]
+        self.failure: str | None = None  # why no broker can be reached
+        self._last: str | None = None
+        try:
+            self.consumer = Consumer(
+                configuration(access.options)
+                | {
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "auto.offset.reset": "error",
+                    "isolation.level": "read_committed",
+                    "queued.max.messages.kbytes": MOST_FETCHED_KB,
+                    "queued.min.messages": 1_000_000,
+                    "fetch.wait.max.ms": 100,
+                    "fetch.max.bytes": 16_777_216,
+                    "reconnect.backoff.max.ms": 2_000,
+                    "log_level": 0,
+                    "error_cb": self._told,
+                }
+            )
+        except KafkaException as error:
+            raise InvalidParameterValue(
+                f"the connection to Kafka is wrong: {error.args[0].str()}"
+            ) from error
+
+    def _told(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.failure = self._last or error.str()
+        elif error.code() == KafkaError._AUTHENTICATION:
+            self.failure = error.str()
+        else:
+            self._last = error.str()
+
+    def metadata(self, topic: str | None = None) -> ClusterMetadata:
+        """Return what the brokers say of a topic or of all; raises ConnectionFailure."""
+        try:
+            if topic is None:
+                return self.consumer.list_topics(timeout=ANSWER_SECONDS)
+            return self.consumer.list_topics(topic, timeout=ANSWER_SECONDS)
+        except KafkaException as error:
+            self.consumer.poll(0)  # hear why
+            raise self.unreachable(self.failure or self._last or error.args[0].str()) from error
+
+    def topic(self, name: str) -> TopicMetadata:
+        """Return what the brokers say of a topic; raises UndefinedObject, ConnectionFailure."""
+        found: TopicMetadata = self.metadata(name).topics[name]
+        if found.error is not None:
+            if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise UndefinedObject(f'topic "{name}" does not exist at {self._broker}')
+            raise self.unreachable(f'topic "{name}": {found.error.str()}')
+        return found
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the offsets of the first message that is there, and of the next one to come."""
+        try:
+            found: tuple[int, int] = self.consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=ANSWER_SECONDS
+            )
+        except KafkaException as error:
+            raise self.unreachable(error.args[0].str()) from error
+        return found
+
+    def unreachable(self, why: str) -> ConnectionFailure:
+        """Return the error that says that Kafka cannot be read."""
+        return ConnectionFailure(f"could not read from Kafka at {self._broker}: {why}")
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self.consumer.close()
+
+
+async def validate(access: Access) -> None:
+    """Reach a broker; raises ConnectionFailure."""
+
+    def reach() -> None:
+        client = Client(access)
+        try:
+            client.metadata()
+        finally:
+            client.close()
+
+    await asyncio.to_thread(reach)

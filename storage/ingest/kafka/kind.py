@@ -1,0 +1,30 @@
+"""Kafka as a kind of external system."""
+
+from collections.abc import Mapping
+
+from foreshore.sources.kafka import KafkaSource
+from foreshore.sources.outputs import OWN_ROWS
+from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.kafka.connector import KafkaConnector
+from foreshore.storage.ingest.kafka.discover import outputs_of
+from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
+
+
+class KafkaKind:
+    """Topics of Kafka."""
+
+    def connector(
+        self, spec: KafkaSource, outputs: Mapping[str, OutputRelation], accesses: Accesses
+    ) -> Connector:
+        """Return a new connector."""
+        return KafkaConnector(spec, outputs[OWN_ROWS], accesses)
+
+    async def discover(self, spec: KafkaSource, accesses: Accesses) -> Discovered:
+        """Return the columns of its rows."""
+        return Discovered(spec, await outputs_of(spec, accesses))
+
+    async def dispose(self, spec: KafkaSource, position: Position, accesses: Accesses) -> None:
+        """Do nothing: a consumer group that nobody uses is forgotten by itself."""
+
+
+KIND = KafkaKind()

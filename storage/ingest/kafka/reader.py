@@ -1,0 +1,171 @@
+"""Reads the partitions of a topic, from offsets on. All calls block, and are made in one thread."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.sources.kafka import KafkaSource
+from foreshore.storage.ingest.connector import Position
+from foreshore.storage.ingest.kafka.access import ANSWER_SECONDS, Client
+from foreshore.storage.ingest.messages import Access
+
+MOST_BYTES = 16_000_000  # of the values of a batch, or a single message
+MOST_MESSAGES = 100_000  # of a batch
+AT_ONCE = 10_000  # messages
+REFRESH_SECONDS = 10.0  # between looks for new partitions
+COMMIT_SECONDS = 5.0
+_END = -1
+
+
+class TopicReader:
+    """The messages of a topic, partition by partition in order."""
+
+    def __init__(
+        self,
+        spec: KafkaSource,
+        access: Access,
+        group: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spec, self._clock = spec, clock
+        self._client = Client(access, group)
+        self._offsets: dict[int, int] = {}  # the next of each partition
+        self._refresh_at = self._commit_at = 0.0
+        self._durable: Position = {}
+
+    def open(self, position: Position) -> dict[str, int]:
+        """Go to a position; return where the partitions begin that it does not have.
+
+        Raises DatabaseError if the topic cannot be read from there.
+        """
+        known = {int(part): offset for part, offset in position.items()}
+        found = self._client.topic(self._spec.topic).partitions
+        if any(each not in found for each in known):
+            raise self._lost("it has fewer partitions than before")
+        began = self._starts([each for each in sorted(found) if each not in known])
+        self._offsets = known | began
+        for partition, offset in known.items():
+            self._check(partition, offset)
+        self._client.consumer.assign(self._at(self._offsets))
+        self._refresh_at = self._clock() + REFRESH_SECONDS
+        return {str(partition): offset for partition, offset in began.items()}
+
+    def take(self) -> tuple[Sequence[Message], dict[str, int]]:
+        """Return the messages of a batch's time, and where new partitions begin.
+
+        Raises DatabaseError if the topic cannot be read any more.
+        """
+        began = self._refreshed()
+        self._commit()
+        messages: list[Message] = []
+        size, ends = 0, self._clock() + self._spec.batch_ms / 1000
+        while size < MOST_BYTES and len(messages) < MOST_MESSAGES:
+            remaining = ends - self._clock()
+            if remaining <= 0:
+                break
+            mean = size // (len(messages) or 1)
+            count = max(1, min(AT_ONCE, (MOST_BYTES - size) // (mean or 1)))
+            found = self._client.consumer.consume(count, timeout=remaining)
+            self._check_errors(found)
+            messages += found
+            size += sum(map(len, found))
+        if not messages and self._client.failure is not None:
+            raise self._client.unreachable(self._client.failure)
+        self._client.failure = None
+        for each in reversed(messages):  # the last of each partition is seen first
+            partition = each.partition()
+            self._offsets[partition] = max(self._offsets[partition], each.offset() + 1)
+        return messages, began
+
+    def committed(self, position: Position) -> None:
+        """Note what is durable, for who monitors the consumer group; does not block."""
+        self._durable = position
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._client.close()
+
+    # --- positions -----------------------------------------------------------------------------
+
+    def _at(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
+        topic = self._spec.topic
+        return [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+
+    def _starts(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return where new partitions begin."""
+        spec, topic = self._spec, self._spec.topic
+        by_time: dict[int, int] = {}
+        if spec.start_timestamp is not None and partitions:
+            asked = [TopicPartition(topic, each, spec.start_timestamp) for each in partitions]
+            try:
+                answers = self._client.consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS)
+            except KafkaException as error:
+                raise self._client.unreachable(error.args[0].str()) from error
+            by_time = {each.partition: each.offset for each in answers}
+        starts = {}
+        for each in partitions:
+            first, following = self._client.bounds(topic, each)
+            start = first
+            if each in by_time:
+                start = following if by_time[each] == _END else by_time[each]
+            elif each < len(spec.start_offsets):
+                start = spec.start_offsets[each]
+                if start > following:
+                    raise ObjectNotInPrerequisiteState(
+                        f'partition {each} of topic "{topic}" ends before START OFFSET {start}'
+                    )
+            starts[each] = max(first, start)
+        return starts
+
+    def _check(self, partition: int, offset: int) -> None:
+        """Raise if what follows an offset cannot be read without a gap."""
+        first, following = self._client.bounds(self._spec.topic, partition)
+        if offset > following:
+            raise self._lost(
+                f"partition {partition} was read up to offset {offset}, and ends at {following}"
+            )
+        if offset < first:
+            raise self._lost(
+                f"partition {partition} was read up to offset {offset}, and begins at {first}"
+            )
+
+    def _lost(self, why: str) -> ObjectNotInPrerequisiteState:
+        return ObjectNotInPrerequisiteState(
+            f'topic "{self._spec.topic}" has lost messages that were not read, or was created '
+            f"anew: {why}",
+            hint="Drop the source and create it again.",
+        )
+
+    def _refreshed(self) -> dict[str, int]:
+        """Look for new partitions from time to time, and read these too."""
+        if self._clock() < self._refresh_at:
+            return {}
+        found = self._client.topic(self._spec.topic).partitions
+        if any(each not in found for each in self._offsets):
+            raise self._lost("it has fewer partitions than before")
+        began = self._starts([each for each in sorted(found) if each not in self._offsets])
+        if began:
+            self._client.consumer.incremental_assign(self._at(began))
+            self._offsets |= began
+        self._refresh_at = self._clock() + REFRESH_SECONDS
+        return {str(partition): offset for partition, offset in began.items()}
+
+    def _check_errors(self, messages: Sequence[Message]) -> None:
+        for each in messages:
+            error = each.error()
+            if error is None:
+                continue
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise self._lost(error.str())
+            raise self._client.unreachable(error.str())
+
+    def _commit(self) -> None:
+        """Tell the consumer group what is durable here; nothing relies on it."""
+        if not self._durable or self._clock() < self._commit_at:
+            return
+        durable, self._durable = self._durable, {}
+        offsets = {int(part): offset for part, offset in durable.items()}
+        self._client.consumer.commit(offsets=self._at(offsets), asynchronous=True)
+        self._commit_at = self._clock() + COMMIT_SECONDS
