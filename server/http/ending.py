@@ -21,12 +21,17 @@ class Ending:
     def __init__(self) -> None:
         self.reason: Exception | None = None
         self._task: asyncio.Task[object] | None = None
+        self._is_over = False  # nothing of the block is to be interrupted any more
+
+    def finish(self) -> None:
+        """Let the rest of the block run to its end."""
+        self._is_over = True
 
     def end(self, reason: Exception) -> None:
         """Raise `reason` in the block, now or when it is entered."""
         if self.reason is None:
             self.reason = reason
-            if self._task is not None:
+            if self._task is not None and not self._is_over:
                 self._task.cancel()
 
     def __enter__(self) -> Self:

@@ -43,7 +43,7 @@ class Exchange:
         self.ending = Ending()
         self._sessions = sessions
         self._send = send
-        self._started = False
+        self.has_started = False
         # Where a statement's end may be asked for while it waits for the client to read.
         self.interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -91,7 +91,7 @@ class Exchange:
 
     async def refuse(self, error: Exception) -> None:
         """Send an error in place of an answer, or cut an answer that has begun off."""
-        if self._started:
+        if self.has_started:
             self.abort()
             return
         shown = client_error(error)
@@ -117,9 +117,13 @@ class Exchange:
         task = asyncio.get_running_loop().create_task(self._watch())
         try:
             with self.ending:
-                yield
+                try:
+                    yield
+                finally:
+                    self.ending.finish()
         finally:
             task.cancel()
+            self.interruptible = nullcontext
 
     async def _watch(self) -> None:
         while (await self.request.receive())["type"] != "http.disconnect":
@@ -127,7 +131,7 @@ class Exchange:
         self.ending.end(Disconnected())
 
     async def _begin(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        self._started = True
+        self.has_started = True
         every = {
             "content-type": content_type,
             "cache-control": "no-store",

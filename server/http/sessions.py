@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
-from foreshore.adapter.client import Client, Encryption, Session, Startup
+from foreshore.adapter.client import Client, Encryption, Login, Session, Startup
 from foreshore.errors import AdminShutdown, DatabaseError, InvalidAuthorization, Unavailable
 from foreshore.server.admission.authenticator import Authenticator, Credentials
 from foreshore.server.admission.places import Places
@@ -47,6 +47,16 @@ class Claim:
     password: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A client that may open a session in a database."""
+
+    login: Login
+    database: str
+    peer: str
+    encryption: Encryption | None
+
+
 @dataclass
 class Sessions:
     """The sessions of the clients of one HTTP server; `first` is the first role and database."""
@@ -60,43 +70,44 @@ class Sessions:
     _open: set[Opened] = field(default_factory=set)
     _closing: DatabaseError | None = None  # the reason, once they are to end
 
-    @asynccontextmanager
-    async def open(
-        self,
-        connection: HTTPConnection,
-        claim: Claim,
-        options: Mapping[str, str],
-        ending: Ending,
-    ) -> AsyncIterator[Opened]:
-        """Open a session for the length of the block.
+    async def admit(self, connection: HTTPConnection, claim: Claim, database: str) -> Guest:
+        """Return a client that may open a session in a database.
 
-        Raises InvalidAuthorization, InvalidPassword, TooManyConnections, and what is wrong with the
-        `options`: session variables, and perhaps the `database`.
+        Raises InvalidAuthorization, InvalidPassword, TooManyConnections.
         """
         if self._closing is not None:
             raise self._closing
         self.places.check()
-        variables = dict(options)
-        database = variables.pop("database", self.first)
         host, port = connection.client or ("", 0)
+        peer, encrypted = f"{host}:{port}", connection.url.scheme in ("https", "wss")
         user = claim.user or self.first
-        peer = f"{host}:{port}"
-        encrypted = connection.url.scheme in ("https", "wss")
         given = Credentials(user, claim.password, database, host, peer, encrypted)
         admitted = await self.authenticator.check_credentials(given)
         if not admitted.proven:
             self.origins.check_host(connection)
-        place = self.places.take(admitted.login)
+        encryption = _encryption(connection) if encrypted else None
+        return Guest(admitted.login, database, peer, encryption)
+
+    @asynccontextmanager
+    async def open(
+        self, guest: Guest, variables: Mapping[str, str], ending: Ending
+    ) -> AsyncIterator[Opened]:
+        """Open a session with these variables for the length of the block.
+
+        Raises TooManyConnections, and what is wrong with the variables.
+        """
+        if self._closing is not None:
+            raise self._closing
+        place = self.places.take(guest.login)
         try:
-            encryption = _encryption(connection) if encrypted else None
             session = await self.client.connect(
                 Startup(
-                    admitted.login.name,
-                    database,
+                    guest.login.name,
+                    guest.database,
                     variables,
-                    peer,
-                    encryption=encryption,
-                    login=admitted.login,
+                    guest.peer,
+                    encryption=guest.encryption,
+                    login=guest.login,
                 )
             )
             session.when_terminated(ending.end)
@@ -105,6 +116,7 @@ class Sessions:
             try:
                 yield opened
             finally:
+                ending.finish()
                 await _closed(session)
                 self._open.discard(opened)
                 opened.closed.set()
@@ -177,6 +189,11 @@ def _encryption(connection: HTTPConnection) -> Encryption | None:
     tls = connection.scope["state"]["transport"].get_extra_info("ssl_object")
     cipher = None if tls is None else tls.cipher()
     return None if cipher is None else Encryption(tls.version(), cipher[0], cipher[2])
+
+
+def database_of(options: dict[str, str], default: str) -> str:
+    """Return the database that options name, and take it out of them."""
+    return options.pop("database", default)
 
 
 def not_ready() -> DatabaseError:

@@ -22,7 +22,7 @@ from foreshore.server.http.ending import Disconnected
 from foreshore.server.http.exchange import Exchange, long_lived
 from foreshore.server.http.messages import as_json, error_fields, notice_fields
 from foreshore.server.http.requests import SqlRequest, options_of, sql_request
-from foreshore.server.http.sessions import Opened, Sessions, claimed, not_ready
+from foreshore.server.http.sessions import Opened, Sessions, claimed, database_of, not_ready
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
@@ -57,16 +57,22 @@ class SqlEndpoint:
     async def _post(self, sessions: Sessions, exchange: Exchange) -> None:
         request = exchange.request
         sessions.origins.check(request)
+        options = dict(options_of(request.query_params.get("options", "")))
+        database = database_of(options, sessions.first)
         claim = claimed(request)
-        given = options_of(request.query_params.get("options", ""))
+        # Before its body: only who may have a session may send a large one.
+        guest = await sessions.admit(request, claim, database)
         asked = await sql_request(await exchange.body())
-        options = {**given, **(asked.options or {})}
-        async with (
-            exchange.watched(),
-            sessions.open(request, claim, options, exchange.ending) as it,
-        ):
-            with long_lived(request):
-                await _Answer(exchange, it).run(asked)
+        options |= asked.options or {}
+        async with exchange.watched():
+            if (other := database_of(options, database)) != database:
+                guest = await sessions.admit(request, claim, other)
+            async with sessions.open(guest, options, exchange.ending) as opened:
+                with long_lived(request):
+                    answer = _Answer(exchange, opened)
+                    await answer.run(asked)
+        # The session's place is free when its client can send the next request.
+        await answer.finish()
 
 
 async def send_error(send: Send, error: DatabaseError) -> None:
@@ -102,6 +108,9 @@ class _Answer:
             raise
         except Exception as error:
             await self._failed(error)
+
+    async def finish(self) -> None:
+        """Send the rest."""
         self._add(b"]}")
         data = b"".join(self._gathered)
         if self._is_begun:

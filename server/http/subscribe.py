@@ -15,12 +15,14 @@ The rows wait where they are until the client reads: a slow client costs no memo
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from foreshore.adapter.client import HistoryGone, Rows
@@ -32,7 +34,14 @@ from foreshore.server.http.ending import Disconnected
 from foreshore.server.http.exchange import Exchange, long_lived
 from foreshore.server.http.messages import as_json, error_fields
 from foreshore.server.http.requests import ExtendedQuery, check_text, options_of, params_of
-from foreshore.server.http.sessions import READ_ONLY, Opened, Sessions, claimed, not_ready
+from foreshore.server.http.sessions import (
+    READ_ONLY,
+    Opened,
+    Sessions,
+    claimed,
+    database_of,
+    not_ready,
+)
 from foreshore.server.http.sql import send_error
 from foreshore.server.http.statements import begin
 from foreshore.server.http.values import RowsAsJson, columns_of
@@ -60,7 +69,9 @@ class SubscribeEndpoint:
             return
         exchange = Exchange(sessions, scope, receive, send)
         try:
-            if scope["method"] == "OPTIONS":
+            if scope["method"] == "HEAD":
+                await Response(status_code=405)(scope, receive, send)
+            elif scope["method"] == "OPTIONS":
                 sessions.origins.check(exchange.request)
                 await exchange.answer(b"{}")
             else:
@@ -68,7 +79,11 @@ class SubscribeEndpoint:
         except Disconnected:
             pass
         except Exception as error:
-            await exchange.refuse(error)
+            if exchange.has_started:
+                with suppress(Disconnected):
+                    await exchange.write(_error_event(error), more=False)
+            else:
+                await exchange.refuse(error)
 
     async def _stream(self, sessions: Sessions, exchange: Exchange) -> None:
         request = exchange.request
@@ -76,8 +91,9 @@ class SubscribeEndpoint:
         claim = claimed(request)
         query, token = _query_of(request), _token(request)
         options = {**options_of(request.query_params.get("options", "")), **READ_ONLY}
-        ending = exchange.ending
-        async with exchange.watched(), sessions.open(request, claim, options, ending) as opened:
+        database, ending = database_of(options, sessions.first), exchange.ending
+        guest = await sessions.admit(request, claim, database)
+        async with exchange.watched(), sessions.open(guest, options, ending) as opened:
             opened.may_end = True
             with long_lived(request):
                 await _Stream(exchange, opened, query).run(token)
@@ -158,9 +174,7 @@ class _Stream:
         except Disconnected:
             raise
         except Exception as error:
-            shown = client_error(error)
-            metrics.ERRORS.labels(shown.sqlstate).inc()
-            await self._send(_event("error", as_json(error_fields(shown))))
+            await self._send(_error_event(error))
         finally:
             keeping.cancel()
         async with self._sending:
@@ -248,6 +262,12 @@ class _Stream:
 def _event(name: str, data: bytes, id: str | None = None) -> bytes:
     line = "" if id is None else f"id: {id}\n"
     return f"event: {name}\n{line}data: ".encode() + data + b"\n\n"
+
+
+def _error_event(error: Exception) -> bytes:
+    shown = client_error(error)
+    metrics.ERRORS.labels(shown.sqlstate).inc()
+    return _event("error", as_json(error_fields(shown)))
 
 
 def _by_time(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:

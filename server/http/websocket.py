@@ -28,7 +28,7 @@ from foreshore.server.http.ending import Disconnected, Ending
 from foreshore.server.http.exchange import STALL_S, long_lived
 from foreshore.server.http.messages import as_json, error_fields, notice_fields, status_of
 from foreshore.server.http.requests import SocketStart, socket_request, socket_start
-from foreshore.server.http.sessions import Claim, Opened, Sessions, claimed, not_ready
+from foreshore.server.http.sessions import Claim, Opened, Sessions, claimed, database_of, not_ready
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
@@ -134,8 +134,10 @@ class _Conversation:
             except TimeoutError:
                 raise ProtocolViolation("the first message has not come in time") from None
             claim = _claim_of(start, self._claim)
-            options = start.options or {}
-            async with self._sessions.open(socket, claim, options, self._ending) as opened:
+            options = dict(start.options or {})
+            database = database_of(options, self._sessions.first)
+            guest = await self._sessions.admit(socket, claim, database)
+            async with self._sessions.open(guest, options, self._ending) as opened:
                 self._opened = opened
                 with long_lived(socket):
                     await self._serve(opened)

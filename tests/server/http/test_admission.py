@@ -167,3 +167,23 @@ def test_requests_before_the_data_is_opened_get_503() -> None:
         assert await refused(http) == (503, "57P03")
 
     with_fake(go)
+
+
+def test_place_is_free_when_the_answer_is_there() -> None:
+    async def go(http: Http, client: FakeClient) -> None:
+        for _ in range(20):
+            await http.results(QUERY, auth=("ann", ""))
+            assert not http.sessions.places.taken
+
+    with_fake(go, most=1)
+
+
+def test_body_is_not_read_before_the_client_has_proven_who_it_is(tmp_path: Path) -> None:
+    async def go(http: Http, client: FakeClient) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
+        head = "POST /api/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: 10000000\r\n\r\n".encode())
+        assert b" 401 " in await reader.readline()
+        writer.close()
+
+    with_fake(go, policy=policy_of(tmp_path, PASSWORD))
