@@ -3,6 +3,7 @@
     foreshore serve      serve a database
     foreshore replica    run a replica on this machine for a server on another
     foreshore demo       serve, load the live demo and replay it
+    foreshore doctor     look for what is wrong with the machine, the data and the server
     foreshore inspect    show what a data directory holds, and check it
     foreshore backup     copy a database as of one moment, while it is served or not
     foreshore restore    make a data directory from a backup
@@ -33,7 +34,9 @@ from foreshore.adapter.environment import Environment
 from foreshore.adapter.introspection.metrics import EnvironmentMetrics
 from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
+from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.replica.main import start as start_replica
+from foreshore.compute.spark.java import find_java, java_version
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.extras import require_spark
 from foreshore.processes.child_process import ProcessLauncher
@@ -45,6 +48,8 @@ from foreshore.server.admission.authenticator import Authenticator
 from foreshore.server.admission.policy import RULES_NAME, USER_NAMES_NAME
 from foreshore.server.configuration import Configuration
 from foreshore.server.descriptors import connections_that_fit
+from foreshore.server.doctor.below import Below, Contents
+from foreshore.server.doctor.command import doctor_command
 from foreshore.server.http.app import HttpServer
 from foreshore.server.http.origins import Origins
 from foreshore.server.http.sessions import Sessions
@@ -338,6 +343,23 @@ def inspect_command(data_dir: Path, verify: bool, json_: bool, master: str | Non
             click.echo("\nverified: all data is intact" if verify else "\nno corruption found")
     if found.corruptions:
         sys.exit(1)
+
+
+def _contents(data_dir: Path) -> Contents:
+    """Return what a data directory holds, for the doctor."""
+    found = inspect(data_dir, verify=False)
+    damages = tuple(f"{each.file}: {each.message}" for each in sorted(found.corruptions))
+    torn = sum(segment.torn for segment in found.segments)
+    return Contents(len(found.shards), len(found.segments), torn, damages)
+
+
+def _java() -> str:
+    """Return which Java runs Spark; raises Unavailable."""
+    java = find_java()
+    return f"Java {java_version(java)} at {java}"
+
+
+main.add_command(doctor_command(Below(_contents, _java, machine_bytes)))
 
 
 @main.command("backup")

@@ -1,0 +1,77 @@
+"""Checks of the ports, and of the server behind them if one has the data."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+from foreshore.server.doctor.finding import Finding, fail, ok, warn
+
+SECONDS = 3.0
+MOST_BYTES = 1 << 20
+
+
+def port(option: str, address: tuple[str, int], *, is_served: bool) -> Iterator[Finding]:
+    """Look whether a port is free for a server, or taken by the one that has the data."""
+    host, number = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    name = f"port {number}"
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, number))
+        except OSError as error:
+            if is_served:
+                yield ok(name, f"in use, and a server has the data ({option})")
+            else:
+                advice = f"End what uses it, or choose another one by {option}."
+                yield fail(name, f"cannot be used: {error.strerror}", advice)
+            return
+    if is_served and number:
+        advice = f"Name the address of the running server by {option}."
+        yield warn(name, "free, though a server has the data", advice)
+    else:
+        yield ok(name, "free")
+
+
+def server(address: tuple[str, int]) -> Iterator[Finding]:
+    """Ask a running server how it does."""
+    alive = _get(address, "/livez")
+    if alive is None:
+        advice = "Name its --http-listen; if it hangs, look at its log."
+        yield fail("server", "does not answer HTTP", advice)
+        return
+    ready = _get(address, "/readyz?hydrated=1")
+    match ready:
+        case (200, _):
+            yield ok("server", "accepts SQL, and all views can be read")
+        case (_, {"status": "hydrating", "count": count, "views": views}):
+            text = f"{count} views cannot be read yet: {', '.join(map(str, views[:3]))}"
+            advice = "Wait, or see mz_internal.mz_hydration_statuses and the server's log."
+            yield warn("server", text, advice)
+        case _:
+            yield warn("server", "does not accept SQL yet", "Wait, or look at its log.")
+            return
+    match _get(address, "/check"):
+        case (200, _):
+            yield ok("state of the server", "consistent")
+        case (_, {"violated": violated}):
+            advice = "Restart the server, and report this as a bug."
+            yield fail("state of the server", str(violated), advice)
+        case _:
+            yield warn("state of the server", "could not be checked", "Try again.")
+
+
+def _get(address: tuple[str, int], path: str) -> tuple[int, object] | None:
+    """Return status and JSON of an answer, None if there is none in time."""
+    host, number = address
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{number}{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+            return answer.status, json.loads(answer.read(MOST_BYTES))
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read(MOST_BYTES) or b"null")
+    except (OSError, ValueError):
+        return None
