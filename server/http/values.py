@@ -93,7 +93,7 @@ class RowsAsJson:
 
     def is_one_piece(self, batch: pa.RecordBatch) -> bool:
         """Return whether all rows of a batch can be encoded at once."""
-        return batch.num_rows <= CHUNK and batch.nbytes <= PIECE_BYTES
+        return bool(batch.num_rows <= CHUNK and batch.nbytes <= PIECE_BYTES)
 
     async def parts(self, batch: pa.RecordBatch) -> AsyncIterator[Piece]:
         """Yield the rows of a batch in pieces; large ones are encoded on a thread."""

@@ -1,5 +1,6 @@
 """An HTTP server over an environment, or over the fake client, on the running loop."""
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -68,10 +69,16 @@ def policy_of(directory: Path, text: str) -> Policy:
 
 @asynccontextmanager
 async def over(
-    client: Client, *, policy: Policy | None = None, most: int = 20, origins: Origins | None = None
+    client: Client,
+    *,
+    policy: Policy | None = None,
+    most: int = 20,
+    origins: Origins | None = None,
+    tls: ssl.SSLContext | None = None,
+    trusting: ssl.SSLContext | bool = True,
 ) -> AsyncIterator[Http]:
-    """Serve a client over HTTP for the length of the block."""
-    server = HttpServer(lambda: True, _consistent)
+    """Serve a client over HTTP for the length of the block; `trusting` trusts the certificate."""
+    server = HttpServer(lambda: True, _consistent, tls)
     port = await server.listen(await bind("127.0.0.1", 0, "--http-listen"))
     authenticator = Authenticator(client, policy or Policy(), b"seed")
     lease = Lease(lambda: None, standing)
@@ -79,9 +86,11 @@ async def over(
     places = Places(most, 0)
     sessions = Sessions(client, authenticator, places, lease, origins or Origins(), "foreshore")
     server.open(sessions)
-    url = f"http://127.0.0.1:{port}"
+    url = f"http{'s' if tls else ''}://127.0.0.1:{port}"
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as asking:
+        async with httpx.AsyncClient(
+            base_url=url, timeout=60, trust_env=False, verify=trusting
+        ) as asking:
             yield Http(server, sessions, port, asking)
         await sessions.close()
         assert not places.taken

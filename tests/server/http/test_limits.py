@@ -2,18 +2,22 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from websockets.asyncio.client import connect
 
 from foreshore.adapter.client import Completed
 from foreshore.server.http import app, exchange
 from foreshore.server.lease import Lease
+from foreshore.server.tls import Tls, TlsFiles
 from tests.adapter.harness import until
+from tests.server.certificates import Authority
 from tests.server.fake import FakeClient
-from tests.server.http.serving import Http, over, over_environment
+from tests.server.http.serving import Http, over, over_environment, policy_of
 
 
 async def ask(http: Http, request: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -157,3 +161,32 @@ def test_answers_wait_for_the_lease() -> None:
         assert (await asking).status_code == 200
 
     with_clock(go)
+
+
+def test_https_is_an_encrypted_connection_for_rules_and_pg_stat_ssl(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("server")
+    tls = Tls(TlsFiles(issued.certificate, issued.key)).https()
+    trusting = ssl.create_default_context(cafile=str(authority.file))
+    policy = policy_of(
+        tmp_path, "hostssl all all all scram-sha-256\nhostnossl all all all reject\n"
+    )
+
+    async def go(http: Http) -> None:
+        await http.env.environment.set_password("foreshore", "right")
+        http.client.auth = httpx.BasicAuth("foreshore", "right")
+        assert await http.rows(
+            "SELECT ssl, version FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+        ) == [[True, "TLSv1.3"]]
+        async with http.client.stream(
+            "GET", "/api/subscribe", params={"query": "SELECT 1"}
+        ) as answer:
+            assert "event: end" in (await answer.aread()).decode()
+        async with connect(
+            f"wss://127.0.0.1:{http.port}/api/sql/ws", proxy=None, ssl=trusting
+        ) as socket:
+            await socket.send('{"user": "foreshore", "password": "right"}')
+            while "ReadyForQuery" not in str(await socket.recv()):
+                pass
+
+    over_environment(tmp_path / "data", go, policy=policy, tls=tls, trusting=trusting)
