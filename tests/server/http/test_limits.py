@@ -190,3 +190,25 @@ def test_https_is_an_encrypted_connection_for_rules_and_pg_stat_ssl(tmp_path: Pa
                 pass
 
     over_environment(tmp_path / "data", go, policy=policy, tls=tls, trusting=trusting)
+
+
+def test_connections_that_wait_for_a_next_request_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app, "MAX_CONNECTIONS", 2)
+
+    async def go(http: Http, now: list[float]) -> None:
+        kept = []
+        for _ in range(2):
+            reader, writer = await ask(http, get("/health"))
+            await reader.readuntil(b"ready")
+            kept.append((reader, writer))
+        other, writer = await ask(http, get("/health"))
+        await other.readuntil(b"ready")
+        assert await kept[0][0].read() == b'"}'  # the rest, and its end
+        kept[1][1].write(get("/health").encode())
+        await kept[1][0].readuntil(b"200 OK")
+        for each in (writer, *(each for _, each in kept)):
+            each.close()
+
+    with_clock(go)
