@@ -68,8 +68,8 @@ def compiled(files: Mapping[str, str], message: str | None) -> str:
         except subprocess.TimeoutExpired:
             raise InvalidParameterValue("the Protobuf schema takes too long to compile") from None
         if process.returncode:
-            why = process.stderr.decode(errors="replace").replace(f"{folder}/", "").strip()
-            raise InvalidParameterValue(f"the Protobuf schema is wrong: {why}")
+            told = process.stderr.decode(errors="replace").replace(f"{folder}/", "")
+            raise InvalidParameterValue(f"the Protobuf schema is wrong: {_why(told, files)}")
         found = FileDescriptorSet.FromString(output.read_bytes())
     own = found.file[-1]
     names = [f"{own.package}.{each.name}".lstrip(".") for each in own.message_type]
@@ -84,6 +84,13 @@ def compiled(files: Mapping[str, str], message: str | None) -> str:
             f'the Protobuf schema has no message "{name}"', hint=f"It has {', '.join(names)}."
         ) from None
     return schema
+
+
+def _why(told: str, files: Mapping[str, str]) -> str:
+    """Return the errors of the compiler that are about the files."""
+    lines = told.splitlines()
+    found = [each for each in lines if each.startswith(tuple(f"{name}:" for name in files))]
+    return "; ".join(found or lines[-1:])
 
 
 def _message_class(schema: str) -> Any:

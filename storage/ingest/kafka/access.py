@@ -1,6 +1,7 @@
 """Connections to Kafka: the configuration of clients, and what their errors say."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from foreshore.errors import ConnectionFailure, InvalidParameterValue, Undefined
 from foreshore.storage.ingest.messages import Access
 
 ANSWER_SECONDS = 10.0
+TRY_SECONDS = 1.0  # after which a client is asked whether no broker can be reached
 MOST_FETCHED_KB = 65_536  # that a client holds before they are taken
 _PEM = {
     "ssl certificate authority": "ssl.ca.pem",
@@ -79,13 +81,17 @@ class Client:
 
     def metadata(self, topic: str | None = None) -> ClusterMetadata:
         """Return what the brokers say of a topic or of all; raises ConnectionFailure."""
-        try:
-            if topic is None:
-                return self.consumer.list_topics(timeout=ANSWER_SECONDS)
-            return self.consumer.list_topics(topic, timeout=ANSWER_SECONDS)
-        except KafkaException as error:
-            self.consumer.poll(0)  # hear why
-            raise self.unreachable(self.failure or self._last or error.args[0].str()) from error
+        ends = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                if topic is None:
+                    return self.consumer.list_topics(timeout=TRY_SECONDS)
+                return self.consumer.list_topics(topic, timeout=TRY_SECONDS)
+            except KafkaException as error:
+                self.consumer.poll(0)  # hear why
+                if self.failure is not None or time.monotonic() > ends:
+                    why = self.failure or self._last or error.args[0].str()
+                    raise self.unreachable(why) from error
 
     def topic(self, name: str) -> TopicMetadata:
         """Return what the brokers say of a topic; raises UndefinedObject, ConnectionFailure."""

@@ -1,0 +1,220 @@
+"""Avro and Protobuf: the schema of a registry gives the columns, and later ones are read as it."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+
+from foreshore.storage.ingest.formats.protobuf import _message_class, compiled
+from tests.adapter.harness import TestEnvironment
+from tests.adapter.sources.test_kafka import created, until
+from tests.kafka import MockKafka
+from tests.schema_registry import PASSWORD, USER, FakeRegistry, serving
+
+KEY = bytes(range(32))
+USER_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "User",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {
+            "name": "paid",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+        {"name": "born", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {
+            "name": "home",
+            "type": {
+                "type": "record",
+                "name": "Home",
+                "fields": [{"name": "city", "type": "string"}],
+            },
+        },
+        {"name": "either", "type": ["int", "string"]},
+    ],
+}
+BASE = {
+    "id": 1,
+    "name": None,
+    "paid": Decimal("2.50"),
+    "born": date(2000, 1, 2),
+    "at": datetime(2020, 1, 1, tzinfo=UTC),
+    "tags": ["a", "b"],
+    "home": {"city": "x"},
+    "either": "e",
+}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> MockKafka:
+    return MockKafka()
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with serving() as registry:
+        yield registry
+
+
+@pytest.fixture
+def env(
+    runner: asyncio.Runner, own_env: TestEnvironment, kafka: MockKafka, registry: FakeRegistry
+) -> TestEnvironment:
+    own_env.environment.unlock_secrets(KEY)
+    to_registry = f"(URL '{registry.url}', USERNAME '{USER}', PASSWORD SECRET pw)"
+    runner.run(
+        own_env.ran(
+            "a",
+            f"CREATE SECRET pw AS '{PASSWORD}'",
+            f"CREATE CONNECTION k TO KAFKA (BROKER '{kafka.address}')",
+            f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY {to_registry}",
+        )
+    )
+    return own_env
+
+
+def avro(schema: Any, value: Any, id: int | None = None) -> bytes:
+    data = BytesIO(b"" if id is None else b"\0" + id.to_bytes(4, "big"))
+    data.seek(0, 2)
+    fastavro.schemaless_writer(data, schema, value)
+    return data.getvalue()
+
+
+async def test_avro_of_a_later_schema_is_read_as_the_first(
+    env: TestEnvironment, kafka: MockKafka, registry: FakeRegistry
+) -> None:
+    first = registry.register("users-value", json.dumps(USER_SCHEMA))
+    key_schema = {
+        "type": "record",
+        "name": "UserKey",
+        "fields": [{"name": "id", "type": "long"}],
+    }
+    key = registry.register("users-key", json.dumps(key_schema))
+    message = (avro(key_schema, {"id": 1}, key), avro(USER_SCHEMA, BASE, first))
+    kafka.write("users", [message], partition=0)
+    source = "FROM KAFKA CONNECTION k (TOPIC 'users') FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY"
+    await created(env, f"CREATE SOURCE s {source} CONNECTION r ENVELOPE UPSERT")
+    line = '2.50|2000-01-02|2020-01-01 00:00:00+00|{a,b}|{"city": "x"}|"e"'
+    await until(env, "SELECT * FROM s", f"1|NULL|{line}")
+    fields = [*USER_SCHEMA["fields"][1:], {"name": "more", "type": "int", "default": 0}]
+    later = {**USER_SCHEMA, "fields": [USER_SCHEMA["fields"][0], *fields]}
+    second = registry.register("users-value", json.dumps(later))
+    unreadable = {**USER_SCHEMA, "fields": USER_SCHEMA["fields"][:1]}
+    third = registry.register("users-value", json.dumps(unreadable))
+    kafka.write(
+        "users",
+        [
+            (avro(key_schema, {"id": 2}, key), avro(later, {**BASE, "id": 2, "more": 5}, second)),
+            (avro(key_schema, {"id": 1}, key), avro(unreadable, {"id": 1}, third)),
+            (avro(key_schema, {"id": 1}, key), b"\0\0\0"),
+        ],
+        partition=0,
+    )
+    await until(env, "SELECT * FROM s ORDER BY id", f"1|NULL|{line}\n2|NULL|{line}")
+    await until(env, 'SELECT "offset" FROM s_errors ORDER BY 1', "2\n3")
+    env.ingest.last.kill()
+    kafka.write("users", [(avro(key_schema, {"id": 1}, key), None)], partition=0)
+    await until(env, "SELECT id FROM s", "2")
+
+
+async def test_changes_in_avro_are_rows(
+    env: TestEnvironment, kafka: MockKafka, registry: FakeRegistry
+) -> None:
+    row = {
+        "type": "record",
+        "name": "Value",
+        "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": ["null", "string"]}],
+    }
+    change = {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {"name": "before", "type": ["null", row]},
+            {"name": "after", "type": ["null", "Value"]},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    key_schema = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
+    value_id = registry.register("changes-value", json.dumps(change))
+    key_id = registry.register("changes-key", json.dumps(key_schema))
+
+    def message(id: int, before: Any, after: Any) -> tuple[bytes, bytes]:
+        value = {"before": before, "after": after, "op": "u"}
+        return avro(key_schema, {"id": id}, key_id), avro(change, value, value_id)
+
+    kafka.write(
+        "changes",
+        [
+            message(1, None, {"id": 1, "v": "a"}),
+            message(2, None, {"id": 2, "v": "b"}),
+            message(1, {"id": 1, "v": "a"}, {"id": 1, "v": None}),
+            message(2, {"id": 2, "v": "b"}, None),
+        ],
+        partition=0,
+    )
+    source = "FROM KAFKA CONNECTION k (TOPIC 'changes') FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY"
+    await created(env, f"CREATE SOURCE s {source} CONNECTION r ENVELOPE DEBEZIUM")
+    await until(env, "SELECT * FROM s", "1|NULL")
+
+
+PROTO = """syntax = "proto3";
+package shop;
+message Order {
+  int64 id = 1;
+  optional string note = 2;
+  repeated string tags = 3;
+  Money total = 4;
+  enum Kind { NEW = 0; OLD = 1; }
+  Kind kind = 5;
+}
+message Money { int64 units = 1; }
+"""
+
+
+async def test_protobuf_gives_columns(
+    env: TestEnvironment, kafka: MockKafka, registry: FakeRegistry
+) -> None:
+    order = _message_class(compiled({"schema.proto": PROTO}, None))
+    made = order(id=7, tags=["a", "b"], total={"units": 3}, kind=1)
+    id = registry.register("orders-value", PROTO, "PROTOBUF")
+    framed = b"\0" + id.to_bytes(4, "big") + b"\0" + made.SerializeToString()
+    kafka.write("orders", [(None, framed), (None, b"\0\0\0\0\1\0\xff")], partition=0)
+    source = "FROM KAFKA CONNECTION k (TOPIC 'orders') FORMAT PROTOBUF USING CONFLUENT SCHEMA"
+    await created(env, f"CREATE SOURCE s {source} REGISTRY CONNECTION r")
+    await until(env, "SELECT * FROM s", '7|NULL|{a,b}|{"units": "3"}|OLD')
+    await until(env, 'SELECT "offset" FROM s_errors', "1")
+    kafka.write("money", [(None, order(total={"units": 4}).total.SerializeToString())])
+    text = f"FORMAT PROTOBUF MESSAGE 'shop.Money' USING SCHEMA '{PROTO}'"
+    await created(env, f"CREATE SOURCE m FROM KAFKA CONNECTION k (TOPIC 'money') {text}")
+    await until(env, "SELECT units FROM m", "4")
+    shown = (await env.query("a", "SHOW CREATE SOURCE m")).splitlines()[0]
+    assert "FORMAT PROTOBUF MESSAGE 'shop.Money' USING SCHEMA 'syntax" in shown
+
+
+async def test_a_registry_that_does_not_help_is_told(
+    env: TestEnvironment, kafka: MockKafka, registry: FakeRegistry
+) -> None:
+    kafka.write("none", [(None, b"x")])
+    source = "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 'none') FORMAT"
+    avro_of = f"{source} AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION"
+    assert "42704: the schema registry at http://127.0.0.1:" in await env.query("a", f"{avro_of} r")
+    registry.register("none-value", PROTO, "PROTOBUF")
+    assert '22023: the schema of "none-value" is PROTOBUF' in await env.query("a", f"{avro_of} r")
+    await env.ran("a", "VALIDATE CONNECTION r", "VALIDATE CONNECTION k")
+    url = registry.url
+    await env.ran("a", f"CREATE CONNECTION w TO CONFLUENT SCHEMA REGISTRY (URL '{url}')")
+    for statement in (f"{avro_of} w", "VALIDATE CONNECTION w"):
+        found = await env.query("a", statement)
+        assert "08006: could not ask the schema registry" in found
+        assert "401" in found
+    wrong = f"{source} PROTOBUF USING SCHEMA 'message'"
+    assert "22023: the Protobuf schema is wrong: schema.proto:" in await env.query("a", wrong)

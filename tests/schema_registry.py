@@ -1,0 +1,69 @@
+"""A schema registry over HTTP, in a thread of this process."""
+
+import json
+import threading
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+USER, PASSWORD = "me", "secret"
+
+
+@dataclass
+class FakeRegistry:
+    """Schemas by their ids, and the ids of subjects, the newest last."""
+
+    url: str = ""
+    schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+
+    def register(self, subject: str, schema: str, type: str = "AVRO") -> int:
+        """Return the id of a new version of a subject's schema."""
+        id = len(self.schemas) + 1
+        self.schemas[id] = {"schema": schema, "schemaType": type}
+        self.subjects.setdefault(subject, []).append(id)
+        return id
+
+    def answer(self, path: str) -> Any:
+        """Return what is at a path; None if nothing is."""
+        match path.strip("/").split("/"):
+            case ["subjects"]:
+                return list(self.subjects)
+            case ["subjects", subject, "versions", _] if subject in self.subjects:
+                id = self.subjects[subject][-1]
+                return {"subject": subject, "id": id, **self.schemas[id]}
+            case ["schemas", "ids", id] if int(id) in self.schemas:
+                return self.schemas[int(id)]
+        return None
+
+
+@contextmanager
+def serving() -> Iterator[FakeRegistry]:
+    """Serve an empty registry, to who gives the password."""
+    registry = FakeRegistry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given = b64decode(self.headers.get("Authorization", "Basic ")[6:]).decode()
+            found = registry.answer(self.path)
+            status = 401 if given != f"{USER}:{PASSWORD}" else 404 if found is None else 200
+            body = json.dumps(found if status == 200 else {"error_code": status}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    registry.url = f"http://127.0.0.1:{server.server_port}"
+    yield registry
+    server.shutdown()
+    thread.join()
+    server.server_close()
