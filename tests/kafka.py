@@ -17,7 +17,8 @@ class MockKafka:
                 "bootstrap.servers": "replaced",
                 "test.mock.num.brokers": 1,
                 "log_level": 2,
-                "linger.ms": 1,
+                "linger.ms": 5,
+                "compression.type": "zstd",  # the brokers keep 5 MB of a partition, compressed
                 **options,
             }
         )

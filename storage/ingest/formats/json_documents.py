@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import DataError, InvalidTextRepresentation
-from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import Column
 from foreshore.storage.ingest.formats.decoder import Decoded, Values, told, without_wrong
+from foreshore.storage.ingest.formats.jsonb_documents import Documents
 from foreshore.storage.ingest.formats.plain import parsed, texts_of
-from foreshore.types import JSONB, SqlType, arrow_type
+from foreshore.types import SqlType, arrow_type
 
 _MANY = 4096  # messages that are tried together after a failure
 _DIRECT = {
@@ -37,27 +37,16 @@ _DIRECT = {
 class JsonbDecoder:
     """One jsonb column."""
 
+    def __init__(self) -> None:
+        self._documents = Documents()
+
     def decode(self, values: Values) -> Decoded:
         """Return the documents in the form of jsonb."""
         errors: dict[int, str] = {}
-        texts = without_wrong(values, texts_of, errors)
-        return Decoded((documents(texts.to_pylist(), errors),), errors)
-
-
-def documents(texts: Sequence[str | None], errors: dict[int, str]) -> pa.Array:
-    """Return JSON texts in the form of jsonb; `errors` gets those that are none."""
-    found: list[str | None] = []
-    for row, text in enumerate(texts):
-        try:
-            found.append(None if text is None else canonical_json(text))
-        except DataError as error:
-            errors.setdefault(row, _with_detail(error))
-            found.append(None)
-    return pa.array(found, arrow_type(JSONB))
-
-
-def _with_detail(error: DataError) -> str:
-    return f"{error.message}: {error.detail}" if error.detail else error.message
+        without_wrong(values, texts_of, errors)  # what is not UTF-8
+        if errors:
+            values = [None if row in errors else value for row, value in enumerate(values)]
+        return Decoded((self._documents.column(values, errors),), errors)
 
 
 class MembersDecoder:
@@ -158,7 +147,8 @@ def _column(objects: Sequence[Any], number: int, type: SqlType) -> pa.Array:
         case "jsonb" | "json":
             errors: dict[int, str] = {}
             written = [_written(each) for each in values]
-            found = documents(written, errors)
+            texts = [None if each is None else each.encode() for each in written]
+            found = Documents().column(texts, errors)
             if errors:
                 raise InvalidTextRepresentation(next(iter(errors.values())))
             return found
