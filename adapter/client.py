@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 from msgspec import Struct
 
-from foreshore.errors import DatabaseError, InvalidParameterValue
+from foreshore.errors import DatabaseError, InvalidParameterValue, Unavailable
 from foreshore.notifications import Notification
 from foreshore.output_style import OutputStyle
 from foreshore.sql.plan import CopyOptions as CopyOptions
@@ -39,6 +39,15 @@ FEWEST_TOGETHER = 24  # executions of a statement from which on they are cheaper
 
 class HistoryGone(InvalidParameterValue):
     """A past time cannot be read, as the history from then on is not kept."""
+
+
+class TooManyRequests(Unavailable):
+    """More requests of webhooks wait than are kept."""
+
+    sqlstate = "53400"
+
+    def __init__(self) -> None:
+        super().__init__("too many requests wait to be written", hint="Try it again later.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,6 +444,15 @@ class Client(Protocol):
 
     async def connect(self, startup: Startup) -> Session:
         """Start a session; raises InvalidAuthorization, InvalidCatalogName and the like."""
+
+    async def receive(
+        self, webhook: tuple[str, str, str], headers: Mapping[str, bytes], body: bytes
+    ) -> None:
+        """Write the rows of a request to the webhook database.schema.name, durably.
+
+        The names of headers are in lower case. Raises UndefinedTable, TooManyRequests,
+        InsufficientPrivilege and what is wrong with the request.
+        """
 
     def cancel(self, pid: int, secret: bytes) -> None:
         """Cancel the running statement of session `pid`, if `secret` is its key."""

@@ -19,6 +19,7 @@ from foreshore.adapter.files.progress import Copies
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.sources.ingestion import Ingestion
+from foreshore.adapter.sources.webhooks import Webhooks
 from foreshore.adapter.subscribe.changelogs import Changelogs
 from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
 from foreshore.adapter.transaction.catalog_commit import CatalogCommits, has_shard, subscription_ids
@@ -100,6 +101,7 @@ class Coordinator:
         self.view_handoff = ViewHandoff(self)
         self.catalog_commits = CatalogCommits(self)
         self.ingestion = Ingestion(self, self.ingest)
+        self.webhooks = Webhooks(self)
         self.resizes = PendingReplicas(self.compute, lambda id: id in self.state.objects)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
         self._answering: tuple[State | None, frozenset[str]] = (None, frozenset())

@@ -253,6 +253,12 @@ class Environment:
         coordinator.look_after(item, since_then)
         await coordinator.maintain(item, begins)
 
+    async def receive(
+        self, webhook: tuple[str, str, str], headers: Mapping[str, bytes], body: bytes
+    ) -> None:
+        """Write the rows of a request to a webhook."""
+        await self.coordinator.webhooks.receive(webhook, headers, body)
+
     async def close(self) -> None:
         """End all sessions, complete pending writes, and close everything but storage."""
         self.coordinator.storage.stop_waiting()
@@ -261,6 +267,7 @@ class Environment:
         self.coordinator.loop_latency.close()
         self._sweeping.cancel()  # the next start drops the rest
         await self.coordinator.catalog_commits.settled()
+        await self.coordinator.webhooks.close()
         await self.coordinator.ingestion.close()
         self.coordinator.changelogs.close()
         try:

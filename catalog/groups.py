@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from foreshore.catalog.item import Item, Object
 from foreshore.layered_map import LayeredMap
-from foreshore.sources.spec import connections_of
+from foreshore.sources.spec import connections_of, secrets_of
 
 Group: TypeAlias = tuple[str, str]  # a kind of group, and what its objects have in common
 Ids: TypeAlias = LayeredMap[str, bool]  # the keys are a set
@@ -31,8 +31,8 @@ def groups_of(each: Object) -> Iterator[Group]:
     if each.part_of:
         yield parts_of(each.part_of)
     if each.feed and each.feed.spec is not None:
-        for connection in connections_of(each.feed.spec):
-            yield using(connection)
+        for used in (*connections_of(each.feed.spec), *secrets_of(each.feed.spec)):
+            yield using(used)
     if each.row_security:
         yield SECURED
     for key in each.foreign_keys or ():
@@ -72,9 +72,9 @@ def parts_of(item: str) -> Group:
     return "parts", item
 
 
-def using(connection: str) -> Group:
-    """Return the group of the sources that use a connection."""
-    return "using", connection
+def using(used: str) -> Group:
+    """Return the group of the sources that use a connection, or a secret by themselves."""
+    return "using", used
 
 
 def referring_to(table: str) -> Group:

@@ -125,6 +125,10 @@ class Reader(Names, ABC):
         assert isinstance(found, Connection), found
         return found.id, found.spec.kind
 
+    def secret_named(self, parts: tuple[str, ...]) -> str:
+        """Return the id of a secret, or raise UndefinedObject."""
+        return self.object_called("secret", parts).id
+
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
         """Return the domain `[[database.]schema.]name`, or None."""
         found = self._found_type(parts)

@@ -51,6 +51,10 @@ class CatalogReader(Protocol):
         """Return the id and the kind of a connection, or raise UndefinedObject."""
         ...
 
+    def secret_named(self, parts: tuple[str, ...]) -> str:
+        """Return the id of a secret, or raise UndefinedObject."""
+        ...
+
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
         """Return the domain `[[database.]schema.]name`, or None."""
         ...

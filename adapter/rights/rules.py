@@ -19,7 +19,7 @@ from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
-from foreshore.sources.spec import connections_of
+from foreshore.sources.spec import connections_of, secrets_of
 from foreshore.sql import plan as plans
 from foreshore.types import SqlType
 
@@ -61,7 +61,7 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
     for name in (plan.name, plan.progress, *(each.name for each in asked)):
         if name is not None:
             check.create_in(name)
-    for id in connections_of(plan.spec):
+    for id in (*connections_of(plan.spec), *secrets_of(plan.spec)):
         check.need(check.state.objects[id], "USAGE")
     check.create_on_cluster(plan.cluster)
 

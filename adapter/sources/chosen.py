@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from foreshore.errors import DuplicateTable, InvalidParameterValue, UndefinedTable
 from foreshore.item_view import Name
 from foreshore.sources.outputs import ERRORS, OWN_ROWS, PROGRESS, Output
-from foreshore.sources.spec import SourceSpec, known_outputs
+from foreshore.sources.spec import SourceSpec, is_pushed, known_outputs
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import AskedTables
 
@@ -28,8 +28,10 @@ def parts_of_new(
 ) -> tuple[Part, ...]:
     """Return the relations that come with a source: progress, errors, and the tables asked for.
 
-    What is made up has no errors.
+    What is made up has no errors. What is sent has no progress either.
     """
+    if is_pushed(spec):
+        return chosen(name, outputs, asked)
     parts = [Part(progress, PROGRESS)]
     if known_outputs(spec) is None:
         parts.append(Part(Name(name.database, name.schema, f"{name.item}_errors"), ERRORS))

@@ -12,11 +12,13 @@ from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.chosen import parts_of_new
+from foreshore.adapter.sources.webhook_check import check_condition
 from foreshore.errors import FeatureNotSupported
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sources.outputs import OWN_ROWS, Output, output_called
 from foreshore.sources.spec import Feed
+from foreshore.sources.webhook import WebhookSource
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateSource, CreateTable
@@ -34,6 +36,8 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
     assert context.discovered is not None, plan
     found = context.discovered
     parts = parts_of_new(plan.name, plan.progress, found.spec, found.outputs, plan.asked)
+    if isinstance(found.spec, WebhookSource):
+        check_condition(context.planner.reader(), found.spec)
     own = output_called(found.outputs, OWN_ROWS)
     feed = Feed(id, OWN_ROWS, found.spec, own.details)
     _add(context, _Fed(plan.name, own, feed), id, cluster=cluster_called(context, plan.cluster).id)

@@ -19,7 +19,7 @@ from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
 from foreshore.sources.outputs import PROGRESS
-from foreshore.sources.spec import SourceSpec, connections_of, known_outputs
+from foreshore.sources.spec import SourceSpec, connections_of, is_pushed, known_outputs
 from foreshore.storage.ingest.controller import (
     IngestController,
     Progressed,
@@ -57,7 +57,7 @@ class Ingestion:
     async def open(self) -> None:
         """Run the sources of the catalog from the positions in their shards."""
         for item in self._coordinator.state.all(Item):
-            if item.feed and item.feed.spec is not None:
+            if item.feed and item.feed.spec is not None and not is_pushed(item.feed.spec):
                 description = self._described(item, item.feed.spec)
                 position = await self._position(description.progress)
                 self.controller.start(description, position)
@@ -71,8 +71,9 @@ class Ingestion:
             item = self._coordinator.state.get(id)
             running = self.controller.description(id)
             described = None
-            if isinstance(item, Item) and item.feed and item.feed.spec is not None:
-                described = self._described(item, item.feed.spec)
+            spec = item.feed.spec if isinstance(item, Item) and item.feed else None
+            if isinstance(item, Item) and spec is not None and not is_pushed(spec):
+                described = self._described(item, spec)
             if described == running:
                 continue
             stopped = await self.controller.stop(id)

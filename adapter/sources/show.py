@@ -3,7 +3,7 @@
 from foreshore.adapter.sources.connections import full_name
 from foreshore.adapter.sources.show_kafka import declared_text, kafka_text
 from foreshore.catalog.groups import parts_of
-from foreshore.catalog.item import Connection, Item
+from foreshore.catalog.item import Connection, Item, Secret
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sources.generators import LoadGenerator
@@ -11,6 +11,7 @@ from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import ERRORS, PROGRESS
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.spec import SourceSpec
+from foreshore.sources.webhook import CheckInput, WebhookSource
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.rewrite.full_names import dotted
 
@@ -31,7 +32,7 @@ def source_text(state: State, item: Item) -> str:
         for each in state.items_of(parts_of(item.id))
         if each.feed
     }
-    progress = parts.pop(PROGRESS)
+    progress = parts.pop(PROGRESS, None)
     parts.pop(ERRORS, None)
     tables = [f"{_reference(each)} AS {called}" for each, called in parts.items()]
     chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
@@ -41,7 +42,7 @@ def source_text(state: State, item: Item) -> str:
         name += f" {declared_text(spec.columns)}"
     return (
         f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item.feed.spec)}{chosen}"
-        f" EXPOSE PROGRESS AS {progress}"
+        + ("" if progress is None else f" EXPOSE PROGRESS AS {progress}")
     )
 
 
@@ -70,6 +71,32 @@ def _written(state: State, spec: SourceSpec) -> str:
             )
         case KafkaSource():
             return kafka_text(spec, lambda id: _connection(state, id))
+        case WebhookSource():
+            return _webhook(state, spec)
+
+
+def _webhook(state: State, spec: WebhookSource) -> str:
+    parts = [f"WEBHOOK BODY FORMAT {spec.body.upper()}"]
+    if spec.all_headers:
+        left_out = ", ".join(f"NOT {quote_string(each)}" for each in spec.without_headers)
+        parts.append(f"INCLUDE HEADERS ({left_out})" if left_out else "INCLUDE HEADERS")
+    for each in spec.headers:
+        as_bytes = " BYTES" if each.as_bytes else ""
+        column = quote_identifier(each.column)
+        parts.append(f"INCLUDE HEADER {quote_string(each.header)} AS {column}{as_bytes}")
+    if spec.check:
+        inputs = ", ".join(_check_input(state, each) for each in spec.inputs)
+        parts.append(f"CHECK (WITH ({inputs}) {spec.check})")
+    return " ".join(parts)
+
+
+def _check_input(state: State, each: CheckInput) -> str:
+    what = each.what.upper()
+    if each.secret:
+        secret = state.objects[each.secret]
+        assert isinstance(secret, Secret), secret
+        what = f"SECRET {dotted(full_name(state, secret))}"
+    return f"{what} AS {quote_identifier(each.column)}{' BYTES' if each.as_bytes else ''}"
 
 
 def _connection(state: State, id: str) -> str:

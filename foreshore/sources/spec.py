@@ -8,10 +8,11 @@ import msgspec
 from foreshore.sources.formats import registries_of
 from foreshore.sources.generators import OUTPUTS, LoadGenerator
 from foreshore.sources.kafka import KafkaSource
-from foreshore.sources.outputs import Output
+from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.webhook import WebhookSource, webhook_output
 
-SourceSpec: TypeAlias = LoadGenerator | PostgresSource | KafkaSource
+SourceSpec: TypeAlias = LoadGenerator | PostgresSource | KafkaSource | WebhookSource
 
 
 def connections_of(spec: SourceSpec) -> tuple[str, ...]:
@@ -21,13 +22,31 @@ def connections_of(spec: SourceSpec) -> tuple[str, ...]:
             return (connection,)
         case KafkaSource():
             return (spec.connection, *registries_of(spec.value, spec.key))
-        case LoadGenerator():
+        case LoadGenerator() | WebhookSource():
             return ()
+
+
+def secrets_of(spec: SourceSpec) -> tuple[str, ...]:
+    """Return the ids of the secrets that a source uses, beside those of its connections."""
+    if isinstance(spec, WebhookSource):
+        return tuple(each.secret for each in spec.inputs if each.secret)
+    return ()
+
+
+def is_pushed(spec: SourceSpec) -> bool:
+    """Return whether others send the rows, so that there is nothing to read and no progress."""
+    return isinstance(spec, WebhookSource)
 
 
 def known_outputs(spec: SourceSpec) -> Mapping[str, Output] | None:
     """Return the outputs of a source by their references; None: its external system knows them."""
-    return OUTPUTS[spec.generator] if isinstance(spec, LoadGenerator) else None
+    match spec:
+        case LoadGenerator():
+            return OUTPUTS[spec.generator]
+        case WebhookSource():
+            return {OWN_ROWS: webhook_output(spec)}
+        case PostgresSource() | KafkaSource():
+            return None
 
 
 def kind_of(spec: SourceSpec) -> str:
@@ -39,6 +58,8 @@ def kind_of(spec: SourceSpec) -> str:
             return "kafka"
         case LoadGenerator():
             return "load-generator"
+        case WebhookSource():
+            return "webhook"
 
 
 class Feed(msgspec.Struct, frozen=True):

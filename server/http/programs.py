@@ -12,8 +12,10 @@ from foreshore.server.http.openapi import document
 from foreshore.server.http.sessions import Sessions
 from foreshore.server.http.sql import SqlEndpoint
 from foreshore.server.http.subscribe import SubscribeEndpoint
+from foreshore.server.http.webhooks import WebhookEndpoint
 from foreshore.server.http.websocket import SocketEndpoint
 
+WEBHOOK = "/api/webhook/{database}/{schema}/{name}"
 SCRIPT = Path(__file__).parent / "static" / "foreshore.js"
 _PUBLIC = {"cache-control": "no-cache", "access-control-allow-origin": "*"}
 
@@ -36,4 +38,5 @@ def routes(sessions: Callable[[], Sessions | None]) -> list[BaseRoute]:
         WebSocketRoute("/api/experimental/sql", socket),
         Route("/api/openapi.json", openapi),
         Route("/foreshore.js", foreshore_js),
+        Route(WEBHOOK, WebhookEndpoint(sessions).answer, methods=["POST"]),
     ]

@@ -69,7 +69,36 @@ class KafkaSyntax(Syntax):
     at: int
 
 
-ReadsSyntax: TypeAlias = GeneratorSyntax | PostgresSyntax | KafkaSyntax
+class HeaderSyntax(Syntax):
+    """INCLUDE HEADER 'name' AS column [BYTES]."""
+
+    header: str
+    column: str
+    as_bytes: bool
+
+
+class CheckInputSyntax(Syntax):
+    """BODY, HEADERS or SECRET name, [AS column] [BYTES]; `secret` is None for the others."""
+
+    what: str
+    secret: TableRef | None
+    column: str | None
+    as_bytes: bool
+
+
+class WebhookSyntax(Syntax):
+    """WEBHOOK BODY FORMAT ...; `check` is the text of its condition."""
+
+    body: str
+    headers: tuple[HeaderSyntax, ...]
+    all_headers: bool
+    without_headers: tuple[str, ...]
+    check: str
+    inputs: tuple[CheckInputSyntax, ...]
+    at: int
+
+
+ReadsSyntax: TypeAlias = GeneratorSyntax | PostgresSyntax | KafkaSyntax | WebhookSyntax
 
 
 class FedTable(Syntax):

@@ -2,9 +2,10 @@
 
 from foreshore.sql import ast
 from foreshore.sql.parse.kafka_sources import KafkaSourceParser
+from foreshore.sql.parse.webhooks import WebhookParser
 
 
-class SourceParser(KafkaSourceParser):
+class SourceParser(KafkaSourceParser, WebhookParser):
     """Parse statements about sources."""
 
     def _create_source(self) -> ast.StatementSyntax:
@@ -66,7 +67,9 @@ class SourceParser(KafkaSourceParser):
         if self.accept("kafka"):
             self.expect("connection")
             return self._kafka(at)
-        if self.at_word("mysql", "sql", "webhook", "files", "python"):
+        if self.accept("webhook"):
+            return self._webhook()
+        if self.at_word("mysql", "sql", "files", "python"):
             self.unsupported(f"CREATE SOURCE ... FROM {self.token.value.upper()}", at)
         self.fail()
 

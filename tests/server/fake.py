@@ -36,6 +36,7 @@ from foreshore.errors import (
     InvalidSqlStatementName,
     QueryCanceled,
     SyntaxError_,
+    UndefinedTable,
 )
 from foreshore.notifications import Notification
 from foreshore.output_style import OutputStyle
@@ -167,6 +168,11 @@ class FakeClient:
             return Rows(desc, give(args), lambda count: f"SELECT {count}")
 
         self.statements[sql] = FakeStatement(sql, parameters, desc, answer)
+
+    async def receive(
+        self, webhook: tuple[str, str, str], headers: Mapping[str, bytes], body: bytes
+    ) -> None:
+        raise UndefinedTable("there are no webhooks")
 
     def does(self, sql: str, answer: Answer, parameters: tuple[SqlType, ...] = ()) -> None:
         self.statements[sql] = FakeStatement(sql, parameters, None, answer)

@@ -99,6 +99,9 @@ class TestCatalog:
     def within(self, id: GlobalId) -> CatalogReader:
         raise AssertionError(id)
 
+    def secret_named(self, parts: tuple[str, ...]) -> str:
+        raise UndefinedObject(f'secret "{parts[-1]}" does not exist')
+
     def connection_named(self, parts: tuple[str, ...]) -> tuple[str, ConnectionKind]:
         raise UndefinedObject(f'connection "{parts[-1]}" does not exist')
 

@@ -11,6 +11,7 @@ from foreshore.sql.bind.definitions.sources.asked import asked_tables
 from foreshore.sql.bind.definitions.sources.generators import bind_generator
 from foreshore.sql.bind.definitions.sources.kafka import bind_kafka
 from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
+from foreshore.sql.bind.definitions.sources.webhook import bind_webhook
 from foreshore.sql.plan import AskedTables, CreateSource
 from foreshore.sql.planning import Planning, located
 
@@ -43,6 +44,8 @@ def _spec(planning: Planning, statement: ast.CreateSourceStatement) -> SourceSpe
             return bind_postgres(planning, reads)
         case ast.KafkaSyntax():
             return bind_kafka(planning, reads, declared)
+        case ast.WebhookSyntax():
+            return bind_webhook(planning, reads)
 
 
 def _asked(planning: Planning, tables: ast.FedTables | None) -> AskedTables | None:

@@ -1,0 +1,144 @@
+"""Webhooks: requests that wait for their rows to be durable.
+
+Requests that come while others are written wait, and are decoded, checked and written together: by
+one thread for a webhook, in one write of group commit.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from foreshore import blocking
+from foreshore.adapter.client import TooManyRequests
+from foreshore.adapter.session.catalog_reader import DefinitionCatalog
+from foreshore.adapter.sources.webhook_check import Condition, condition_of
+from foreshore.adapter.sources.webhook_rows import Request, Rows, rows_of
+from foreshore.adapter.transaction.write import Write
+from foreshore.catalog.item import Item
+from foreshore.errors import UndefinedTable
+from foreshore.ids import GlobalId
+from foreshore.sources.spec import secrets_of
+from foreshore.sources.webhook import WebhookSource
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+MOST_WAITING = 1_000  # requests of all webhooks
+MOST_BYTES = 64 << 20
+AT_ONCE = 256  # requests that are written together
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The requests of one webhook, and what writes them."""
+
+    requests: list[tuple[Request, asyncio.Future[None]]] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+    condition: tuple[WebhookSource, Condition | None] | None = None  # as it was planned
+
+
+class Webhooks:
+    """The webhooks of one environment; owned by the event loop."""
+
+    def __init__(self, coordinator: "Coordinator") -> None:
+        self._coordinator = coordinator
+        self._waiting: dict[GlobalId, _Waiting] = {}
+        self._requests = 0
+        self._bytes = 0
+
+    async def receive(
+        self, name: tuple[str, str, str], headers: Mapping[str, bytes], body: bytes
+    ) -> None:
+        """Write the rows of a request to the webhook database.schema.name, durably.
+
+        Raises UndefinedTable, TooManyRequests, InsufficientPrivilege if the webhook's condition is
+        not met, and other DatabaseErrors if it cannot be decoded or written.
+        """
+        item = self._found(name)
+        if self._requests >= MOST_WAITING or self._bytes + len(body) > MOST_BYTES:
+            raise TooManyRequests
+        waiting = self._waiting.setdefault(item.id, _Waiting())
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        waiting.requests.append((Request(headers, body), done))
+        self._requests += 1
+        self._bytes += len(body)
+        if waiting.task is None:
+            waiting.task = loop.create_task(self._write_waiting(item.id, waiting))
+        try:
+            await done
+        finally:
+            self._requests -= 1
+            self._bytes -= len(body)
+
+    async def close(self) -> None:
+        """End what has not been written."""
+        tasks = [each.task for each in self._waiting.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _found(self, name: tuple[str, str, str]) -> Item:
+        state = self._coordinator.state
+        database = state.database(name[0])
+        schema = None if database is None else state.schema(database.id, name[1])
+        item = None if schema is None else state.item_in(schema.id, name[2])
+        if item is None or _spec(item) is None:
+            raise UndefinedTable(f'webhook "{".".join(name)}" does not exist')
+        return item
+
+    async def _write_waiting(self, id: GlobalId, waiting: _Waiting) -> None:
+        """Write what waits, until nothing does."""
+        taken: list[tuple[Request, asyncio.Future[None]]] = []
+        try:
+            while waiting.requests:
+                taken, waiting.requests = waiting.requests[:AT_ONCE], waiting.requests[AT_ONCE:]
+                try:
+                    errors = await self._write(id, waiting, [request for request, _ in taken])
+                except Exception as error:
+                    errors = dict.fromkeys(range(len(taken)), error)
+                for number, (_, done) in enumerate(taken):
+                    if done.done():
+                        continue  # the client is gone
+                    if number in errors:
+                        done.set_exception(errors[number])
+                    else:
+                        done.set_result(None)
+        finally:
+            for _, done in (*taken, *waiting.requests):
+                done.cancel()
+            del self._waiting[id]
+
+    async def _write(
+        self, id: GlobalId, waiting: _Waiting, requests: list[Request]
+    ) -> Mapping[int, Exception]:
+        """Write requests together; return the errors of those that are refused."""
+        coordinator = self._coordinator
+        item = coordinator.state.get(id)
+        spec = _spec(item)
+        if spec is None or not isinstance(item, Item):
+            raise UndefinedTable("the webhook was dropped")
+        desc = coordinator.catalog.planned[id].desc
+        state, planned = coordinator.state, coordinator.catalog.planned
+
+        def work() -> tuple[Condition | None, Rows]:
+            known = waiting.condition
+            condition = known[1] if known is not None and known[0] == spec else None
+            if condition is None and spec.check:
+                condition = condition_of(DefinitionCatalog(state, planned, item), spec)
+            secrets = {each: coordinator.secrets.read(each) for each in secrets_of(spec)}
+            return condition, rows_of(requests, spec, desc, condition, secrets)
+
+        condition, rows = await blocking.run(None, work)
+        waiting.condition = spec, condition
+        if rows.table.num_rows:
+            await coordinator.group.write(Write({id: [rows.table]}))
+        return rows.errors
+
+
+def _spec(item: object) -> WebhookSource | None:
+    """Return what a webhook takes; None if an object is none."""
+    if isinstance(item, Item) and item.feed and isinstance(item.feed.spec, WebhookSource):
+        return item.feed.spec
+    return None
