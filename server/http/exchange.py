@@ -20,6 +20,7 @@ from foreshore.server.http.sessions import Sessions
 
 MOST_BODY = 16 << 20
 STALL_S = 60
+LAST_S = 1  # for the reason why a session has ended
 
 
 class TooLarge(ProtocolViolation):
@@ -106,6 +107,14 @@ class Exchange:
             headers["connection"] = "close"
         await self._begin(status, "application/json", headers)
         await self._put({"type": "http.response.body", "body": data})
+
+    async def write_last(self, data: bytes) -> None:
+        """Send the end of the body, if the client reads it soon."""
+        try:
+            async with asyncio.timeout(LAST_S):
+                await self.write(data, more=False)
+        except (TimeoutError, Disconnected):
+            self.abort()
 
     def abort(self) -> None:
         """Close the connection at once."""

@@ -15,7 +15,6 @@ The rows wait where they are until the client reads: a slow client costs no memo
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -80,8 +79,7 @@ class SubscribeEndpoint:
             pass
         except Exception as error:
             if exchange.has_started:
-                with suppress(Disconnected):
-                    await exchange.write(_error_event(error), more=False)
+                await exchange.write_last(_error_event(error))
             else:
                 await exchange.refuse(error)
 

@@ -25,7 +25,7 @@ from foreshore.errors import DatabaseError, InvalidAuthorization, ProtocolViolat
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected, Ending
-from foreshore.server.http.exchange import STALL_S, long_lived
+from foreshore.server.http.exchange import LAST_S, STALL_S, long_lived
 from foreshore.server.http.messages import as_json, error_fields, notice_fields, status_of
 from foreshore.server.http.requests import SocketStart, socket_request, socket_start
 from foreshore.server.http.sessions import Claim, Opened, Sessions, claimed, database_of, not_ready
@@ -234,8 +234,12 @@ class _Conversation:
     async def refuse(self, error: Exception) -> None:
         """Send the error that ends the conversation, and close the socket."""
         self._opened = None
-        await self._send("Error", error_fields(client_error(error)))
-        await self._socket.close(REFUSED)
+        try:
+            async with asyncio.timeout(LAST_S):
+                await self._send("Error", error_fields(client_error(error)))
+                await self._socket.close(REFUSED)
+        except TimeoutError:
+            self._socket.scope["state"]["transport"].abort()
 
     async def _send(self, type: str, payload: Any) -> None:
         await self._send_text(as_json({"type": type, "payload": payload}).decode())

@@ -212,3 +212,26 @@ def test_connections_that_wait_for_a_next_request_make_room(
             each.close()
 
     with_clock(go)
+
+
+def test_drain_does_not_wait_for_clients_that_do_not_read(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        await http.ran(
+            "CREATE TABLE t (a int)", "INSERT INTO t SELECT g FROM generate_series(1, 50000) g"
+        )
+        query = "SELECT%20a,%20repeat('x',%201000)%20FROM%20t"
+        _, writer = await ask(http, get(f"/api/subscribe?query={query}"))
+        socket = await connect(f"ws://127.0.0.1:{http.port}/api/sql/ws", proxy=None, max_queue=1)
+        await socket.send("{}")
+        await socket.send('{"query": "SUBSCRIBE (SELECT a, repeat($$x$$, 1000) FROM t)"}')
+        await until(lambda: len(http.env.environment.sessions) == 2)
+        transports = [each.transport for each in http.server._server.server_state.connections]
+        await until(lambda: sum(each.get_write_buffer_size() > 0 for each in transports) == 2)
+        async with asyncio.timeout(20):
+            await http.sessions.drain(60, asyncio.Event())
+        assert not http.env.environment.sessions
+        await until(lambda: all(each.is_closing() for each in transports[-2:]), 20)
+        writer.close()
+        socket.transport.abort()
+
+    over_environment(tmp_path, go)
