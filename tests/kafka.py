@@ -16,7 +16,7 @@ class MockKafka:
             {
                 "bootstrap.servers": "replaced",
                 "test.mock.num.brokers": 1,
-                "log_level": 2,
+                "log_level": 1,
                 "linger.ms": 5,
                 "compression.type": "zstd",  # the brokers keep 5 MB of a partition, compressed
                 **options,

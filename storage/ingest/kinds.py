@@ -29,8 +29,7 @@ _VALIDATIONS: dict[ConnectionKind, str] = {
 
 def kind_of(spec: SourceSpec) -> Kind:
     """Return what knows the external system of a source."""
-    found: Any = import_module(_KINDS[type(spec)])
-    kind: Kind = found.KIND
+    kind: Kind = _imported(_KINDS[type(spec)]).KIND
     return kind
 
 
@@ -38,4 +37,17 @@ async def validate(access: Access) -> None:
     """Reach an external system; raises OSError or DatabaseError if that fails."""
     if access.kind not in _VALIDATIONS:
         raise FeatureNotSupported(f"connections to {access.kind.upper()} cannot be validated")
-    await import_module(_VALIDATIONS[access.kind]).validate(access)
+    await _imported(_VALIDATIONS[access.kind]).validate(access)
+
+
+def _imported(module: str) -> Any:
+    """Return a module; raises FeatureNotSupported if the packages that it needs are missing."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("foreshore"):
+            raise
+        raise FeatureNotSupported(
+            f'the Python package "{error.name}" is not installed',
+            hint="Kafka and schema registries need pip install 'foreshore[kafka]'.",
+        ) from None

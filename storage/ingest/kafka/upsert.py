@@ -10,11 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foreshore.errors import OutOfMemory
+from foreshore.memory import physical_bytes
 from foreshore.update import DIFF_FIELD
 
 LARGEST_CHUNK = 1 << 28  # bytes
 FEW = 10_000  # rows that are gone and are left
-KEY_BYTES = 120  # that a key takes, about
+KEY_BYTES = 180  # that a key takes, about
+SHARE = 4  # of the machine's memory a source may take one part in
 
 
 class KeyedRows:
@@ -25,6 +28,7 @@ class KeyedRows:
         self._numbers: dict[Hashable, int] = {}
         self._chunks: list[pa.Table] = []
         self._total = 0  # rows in chunks
+        self._most_bytes = physical_bytes() // SHARE
 
     @property
     def bytes(self) -> int:
@@ -39,13 +43,14 @@ class KeyedRows:
         return keys_of([rows.column(at) for at in self._key_at])
 
     def load(self, rows: pa.Table) -> None:
-        """Add rows whose keys are new."""
+        """Add rows whose keys are new; raises OutOfMemory if there are too many."""
         self._put(self.keys_of(rows), rows.select(self._schema.names))
 
     def change(self, keys: Sequence[Hashable], stays: Sequence[bool], rows: pa.Table) -> pa.Table:
         """Set the rows of keys, or remove them; return the updates, rows with `__diff`.
 
-        The last row of a key counts; where `stays` is false, the key has none after it.
+        The last row of a key counts; where `stays` is false, the key has none after it. Raises
+        OutOfMemory if there are too many rows, and is of no more use then.
         """
         last = {key: row for row, key in enumerate(keys)}
         get = self._numbers.get
@@ -66,6 +71,11 @@ class KeyedRows:
         self._numbers.update(zip(keys, range(self._total, self._total + len(keys)), strict=True))
         self._total += rows.num_rows
         self._chunks.append(rows.cast(self._schema).combine_chunks())
+        if self.bytes > self._most_bytes:
+            raise OutOfMemory(
+                f"{len(self)} keys with their rows take {self.bytes >> 20} MB",
+                hint=f"A source that has keys keeps {self._most_bytes >> 20} MB of rows at most.",
+            )
         while len(self._chunks) > 1:
             a, b = self._chunks[-2:]
             if a.num_rows > 2 * b.num_rows or a.nbytes + b.nbytes > LARGEST_CHUNK:

@@ -1,11 +1,13 @@
 """What is wrong with a topic or its brokers is told, and mended by itself if it can be."""
 
 import asyncio
+import sys
 from collections.abc import Mapping
 
 import pytest
 
 from foreshore.storage.ingest.kafka import reader as readers
+from foreshore.storage.ingest.kafka import upsert
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.test_kafka import STATUS, created, until
 from tests.kafka import MockKafka
@@ -68,6 +70,58 @@ async def test_brokers_that_are_away_are_told(own_env: TestEnvironment) -> None:
         found = await env.query("a", statement)
         assert "ERROR 08006: could not read from Kafka at 127.0.0.1:1: " in found
         assert "Connection refused" in found, found
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            ", SECURITY PROTOCOL 'ssl'",
+            "08006: could not read from Kafka at {0}: ssl://{0}/bootstrap: ",
+        ),
+        (
+            ", SASL USERNAME 'u', SASL PASSWORD SECRET pw",
+            "08006: could not read from Kafka at {0}: sasl_plaintext://{0}/bootstrap: Failed to init",
+        ),
+        (
+            ", SSL CERTIFICATE AUTHORITY 'x'",
+            "22023: the connection to Kafka is wrong: Failed to cre",
+        ),
+    ],
+)
+async def test_wrong_credentials_are_told(
+    own_env: TestEnvironment, options: str, error: str
+) -> None:
+    env, kafka = own_env, MockKafka(log_level="0")
+    env.environment.unlock_secrets(bytes(32))
+    connection = f"BROKER '{kafka.address}'{options}"
+    await env.ran("a", "CREATE SECRET pw AS 'x'", f"CREATE CONNECTION k TO KAFKA ({connection})")
+    source = "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT TEXT"
+    assert f"ERROR {error.format(kafka.address)}" in await env.query("a", source)
+
+
+async def test_too_many_keys_for_the_memory_are_told(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, kafka = own_env, MockKafka()
+    await connected(env, kafka)
+    kafka.write("t", [(b"%d" % number, b"x") for number in range(100)])
+    monkeypatch.setattr(upsert, "physical_bytes", lambda: 4 * 10_000)
+    source = "FROM KAFKA CONNECTION k (TOPIC 't') FORMAT TEXT ENVELOPE UPSERT"
+    await created(env, f"CREATE SOURCE s {source}")
+    await stalled(env, "out of memory", "keeps 0 MB of rows at most")
+    monkeypatch.undo()
+    await until(env, "SELECT count(*) FROM s", "100")
+
+
+async def test_a_missing_package_is_told(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await own_env.ran("a", "CREATE CONNECTION k TO KAFKA (BROKER '127.0.0.1:1')")
+    monkeypatch.delitem(sys.modules, "foreshore.storage.ingest.kafka.access")
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    found = await own_env.query("a", "VALIDATE CONNECTION k")
+    assert '0A000: the Python package "confluent_kafka" is not installed' in found
 
 
 async def test_a_source_waits_for_its_brokers(own_env: TestEnvironment) -> None:
