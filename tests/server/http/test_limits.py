@@ -5,6 +5,7 @@ import json
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -154,8 +155,8 @@ def test_answers_wait_for_the_lease() -> None:
     async def go(http: Http, now: list[float]) -> None:
         now[0] = 1000.0
         asking = asyncio.ensure_future(http.post({"query": "SELECT 1"}))
-        wanted = http.sessions.lease.next_renewal()
-        done, _ = await asyncio.wait([asking, wanted], timeout=0.3)
+        waiting: list[asyncio.Future[Any]] = [asking, http.sessions.lease.next_renewal()]
+        done, _ = await asyncio.wait(waiting, timeout=0.3)
         assert not done
         await http.sessions.lease.renew()
         assert (await asking).status_code == 200
