@@ -325,6 +325,10 @@ class Environment:
         """Let COPY read and write files below these directories and buckets."""
         self.coordinator.copies.places = CopyPlaces(tuple(places), data_dir)
 
+    async def equip_sources(self) -> None:
+        """Give sources the secrets and places that the environment has got since it was opened."""
+        await self.coordinator.ingestion.equip()
+
     def audit_views(self, interval: float) -> None:
         """Verify a random materialized view every `interval` seconds."""
         auditing = Auditor(self, random.Random()).run(interval)

@@ -19,6 +19,7 @@ from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
+from foreshore.sources.files import FilesSource
 from foreshore.sources.spec import connections_of, secrets_of
 from foreshore.sql import plan as plans
 from foreshore.types import SqlType
@@ -63,6 +64,8 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
             check.create_in(name)
     for id in (*connections_of(plan.spec), *secrets_of(plan.spec)):
         check.need(check.state.objects[id], "USAGE")
+    if isinstance(plan.spec, FilesSource):
+        _need_files(check, "pg_read_server_files", "from")
     check.create_on_cluster(plan.cluster)
 
 

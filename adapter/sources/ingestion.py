@@ -18,6 +18,7 @@ from foreshore.catalog.item import Connection, Item, Object, Secret
 from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
+from foreshore.sources.files import PLACES, FilesSource
 from foreshore.sources.outputs import PROGRESS
 from foreshore.sources.spec import SourceSpec, connections_of, is_pushed, known_outputs
 from foreshore.storage.ingest.controller import (
@@ -28,6 +29,7 @@ from foreshore.storage.ingest.controller import (
 )
 from foreshore.storage.ingest.messages import (
     Access,
+    Accesses,
     Discover,
     Discovered,
     Dispose,
@@ -97,8 +99,7 @@ class Ingestion:
         """
         if (known := known_outputs(spec)) is not None:
             return Discovered(spec, dict(known))
-        coordinator = self._coordinator
-        given = accesses(coordinator.state, coordinator.secrets, connections_of(spec))
+        given = self._accesses(spec)
         found = await answer_to(self._launcher, Discover(spec, given))
         assert isinstance(found, Discovered), found
         return found
@@ -106,6 +107,19 @@ class Ingestion:
     async def validate(self, access: Access) -> None:
         """Reach an external system; raises DatabaseError if that fails."""
         await answer_to(self._launcher, Validate(access))
+
+    async def equip(self) -> None:
+        """Run anew the sources that get something else now, such as secrets or allowed places."""
+        items = self._coordinator.state.all(Item)
+        await self.follow([each for each in items if each.feed and each.feed.spec is not None])
+
+    def _accesses(self, spec: SourceSpec) -> Accesses:
+        """Return what a source needs to reach its external system."""
+        coordinator = self._coordinator
+        given = accesses(coordinator.state, coordinator.secrets, connections_of(spec))
+        if isinstance(spec, FilesSource):
+            given[PLACES] = Access("files", coordinator.copies.places.as_options())
+        return given
 
     def _concerned(self, each: Object) -> Iterator[GlobalId]:
         """Yield the sources for which a change of an object may matter."""
@@ -134,7 +148,7 @@ class Ingestion:
         progress = outputs.pop(PROGRESS).id
         given, obstacle = {}, None
         try:
-            given = accesses(coordinator.state, coordinator.secrets, connections_of(spec))
+            given = self._accesses(spec)
         except DatabaseError as error:
             obstacle = error.message
         return SourceDescription(item.id, item.cluster, spec, outputs, progress, given, obstacle)

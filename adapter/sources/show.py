@@ -1,11 +1,13 @@
 """SHOW CREATE of sources, and of the relations that they write."""
 
 from foreshore.adapter.sources.connections import full_name
+from foreshore.adapter.sources.show_files import files_text
 from foreshore.adapter.sources.show_kafka import declared_text, kafka_text
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
+from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import ERRORS, PROGRESS
@@ -38,7 +40,7 @@ def source_text(state: State, item: Item) -> str:
     chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
     spec = item.feed.spec
-    if isinstance(spec, KafkaSource) and spec.columns:
+    if isinstance(spec, KafkaSource | FilesSource) and spec.columns:
         name += f" {declared_text(spec.columns)}"
     return (
         f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item.feed.spec)}{chosen}"
@@ -71,6 +73,8 @@ def _written(state: State, spec: SourceSpec) -> str:
             )
         case KafkaSource():
             return kafka_text(spec, lambda id: _connection(state, id))
+        case FilesSource():
+            return files_text(spec)
         case WebhookSource():
             return _webhook(state, spec)
 

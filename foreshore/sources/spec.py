@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.sources.files import FilesSource
 from foreshore.sources.formats import registries_of
 from foreshore.sources.generators import OUTPUTS, LoadGenerator
 from foreshore.sources.kafka import KafkaSource
@@ -12,7 +13,7 @@ from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.webhook import WebhookSource, webhook_output
 
-SourceSpec: TypeAlias = LoadGenerator | PostgresSource | KafkaSource | WebhookSource
+SourceSpec: TypeAlias = LoadGenerator | PostgresSource | KafkaSource | WebhookSource | FilesSource
 
 
 def connections_of(spec: SourceSpec) -> tuple[str, ...]:
@@ -22,7 +23,7 @@ def connections_of(spec: SourceSpec) -> tuple[str, ...]:
             return (connection,)
         case KafkaSource():
             return (spec.connection, *registries_of(spec.value, spec.key))
-        case LoadGenerator() | WebhookSource():
+        case LoadGenerator() | WebhookSource() | FilesSource():
             return ()
 
 
@@ -45,7 +46,7 @@ def known_outputs(spec: SourceSpec) -> Mapping[str, Output] | None:
             return OUTPUTS[spec.generator]
         case WebhookSource():
             return {OWN_ROWS: webhook_output(spec)}
-        case PostgresSource() | KafkaSource():
+        case PostgresSource() | KafkaSource() | FilesSource():
             return None
 
 
@@ -60,6 +61,8 @@ def kind_of(spec: SourceSpec) -> str:
             return "load-generator"
         case WebhookSource():
             return "webhook"
+        case FilesSource():
+            return "files"
 
 
 class Feed(msgspec.Struct, frozen=True):

@@ -98,7 +98,17 @@ class WebhookSyntax(Syntax):
     at: int
 
 
-ReadsSyntax: TypeAlias = GeneratorSyntax | PostgresSyntax | KafkaSyntax | WebhookSyntax
+class FilesSyntax(Syntax):
+    """FILES 'url' (option, ...)."""
+
+    url: str
+    options: tuple[SourceOption, ...]
+    at: int
+
+
+ReadsSyntax: TypeAlias = (
+    GeneratorSyntax | PostgresSyntax | KafkaSyntax | WebhookSyntax | FilesSyntax
+)
 
 
 class FedTable(Syntax):

@@ -67,9 +67,11 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         if self.accept("kafka"):
             self.expect("connection")
             return self._kafka(at)
+        if self.accept("files"):
+            return ast.FilesSyntax(self.string(), self._source_options(), at)
         if self.accept("webhook"):
             return self._webhook()
-        if self.at_word("mysql", "sql", "files", "python"):
+        if self.at_word("mysql", "sql", "python"):
             self.unsupported(f"CREATE SOURCE ... FROM {self.token.value.upper()}", at)
         self.fail()
 

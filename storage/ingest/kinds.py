@@ -8,6 +8,7 @@ from typing import Any
 
 from foreshore.connection_spec import ConnectionKind
 from foreshore.errors import FeatureNotSupported
+from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.postgres import PostgresSource
@@ -18,6 +19,7 @@ from foreshore.storage.ingest.messages import Access
 _KINDS = {
     LoadGenerator: "foreshore.storage.ingest.generators.kind",
     PostgresSource: "foreshore.storage.ingest.postgres.kind",
+    FilesSource: "foreshore.storage.ingest.files.kind",
     KafkaSource: "foreshore.storage.ingest.kafka.kind",
 }
 _VALIDATIONS: dict[ConnectionKind, str] = {
@@ -35,7 +37,7 @@ def kind_of(spec: SourceSpec) -> Kind:
 
 async def validate(access: Access) -> None:
     """Reach an external system; raises OSError or DatabaseError if that fails."""
-    if access.kind not in _VALIDATIONS:
+    if access.kind == "files" or access.kind not in _VALIDATIONS:
         raise FeatureNotSupported(f"connections to {access.kind.upper()} cannot be validated")
     await _imported(_VALIDATIONS[access.kind]).validate(access)
 

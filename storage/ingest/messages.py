@@ -3,6 +3,7 @@
 A process runs the sources of a cluster, or is started for a single `Request`, which it answers.
 """
 
+from typing import Literal as OneOf
 from typing import TypeAlias
 
 import msgspec
@@ -20,7 +21,7 @@ WINDOW = 4  # batches of a source that are on their way before one is committed
 class Access(msgspec.Struct, frozen=True):
     """How to reach an external system: a connection with the values of its secrets."""
 
-    kind: ConnectionKind
+    kind: ConnectionKind | OneOf["files"]  # files: the places of the server
     options: dict[str, str]
 
     def __repr__(self) -> str:

@@ -8,8 +8,9 @@ nowhere. Nothing is allowed that is not named, and nothing within the data direc
 """
 
 import fnmatch
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -91,6 +92,17 @@ class CopyPlaces:
     allowed: Sequence[str] = ()
     data_dir: Path | None = None
     blobs: dict[str, Blob] = field(default_factory=dict, compare=False)
+
+    def as_options(self) -> dict[str, str]:
+        """Return the places as texts, for another process; `from_options` is the inverse."""
+        data_dir = "" if self.data_dir is None else str(self.data_dir)
+        return {"allowed": json.dumps(list(self.allowed)), "data_dir": data_dir}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> "CopyPlaces":
+        """Return the places that `as_options` gave."""
+        data_dir = options["data_dir"]
+        return cls(tuple(json.loads(options["allowed"])), Path(data_dir) if data_dir else None)
 
     def find(self, url: str, *, is_pattern: bool = True) -> Location:
         """Return the place that a URL names; `is_pattern`: it may be a pattern of files.

@@ -40,7 +40,7 @@ async def send(port: int, until: float) -> list[float]:
 
 def measure(server: Server, connections: int, seconds: float, check: bool) -> None:
     """Print the rate and the latencies."""
-    with server.connect(autocommit=True) as session:
+    with server.connect() as session:
         session.execute("CREATE SECRET k AS 'key'")
         session.execute(f"CREATE SOURCE w FROM WEBHOOK BODY FORMAT JSON {CHECK if check else ''}")
 

@@ -8,6 +8,7 @@ from foreshore.item_view import Name
 from foreshore.sources.spec import SourceSpec
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.asked import asked_tables
+from foreshore.sql.bind.definitions.sources.files import bind_files
 from foreshore.sql.bind.definitions.sources.generators import bind_generator
 from foreshore.sql.bind.definitions.sources.kafka import bind_kafka
 from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
@@ -32,7 +33,7 @@ def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement)
 
 def _spec(planning: Planning, statement: ast.CreateSourceStatement) -> SourceSpec:
     reads, declared = statement.reads, statement.columns
-    if declared and not isinstance(reads, ast.KafkaSyntax):
+    if declared and not isinstance(reads, ast.KafkaSyntax | ast.FilesSyntax):
         raise InvalidParameterValue(
             "the columns of the source are known, and cannot be declared",
             position=declared[0].at + 1,
@@ -46,6 +47,8 @@ def _spec(planning: Planning, statement: ast.CreateSourceStatement) -> SourceSpe
             return bind_kafka(planning, reads, declared)
         case ast.WebhookSyntax():
             return bind_webhook(planning, reads)
+        case ast.FilesSyntax():
+            return bind_files(planning, reads, declared)
 
 
 def _asked(planning: Planning, tables: ast.FedTables | None) -> AskedTables | None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from foreshore.errors import DuplicateColumn, InvalidParameterValue
+from foreshore.errors import InvalidParameterValue
 from foreshore.sources.formats import CsvFormat, Format, JsonFormat
 from foreshore.sources.kafka import Include, KafkaSource
 from foreshore.sources.outputs import Column
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.definitions.sources.declared import declared_columns
 from foreshore.sql.bind.definitions.sources.formats import bind_format
 from foreshore.sql.bind.definitions.sources.options import (
     OptionValue,
@@ -17,9 +18,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     parsed_options,
     text,
 )
-from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.planning import Planning, located
-from foreshore.types import written_type
 
 LONGEST_BATCH_MS = 10_000
 
@@ -74,16 +73,7 @@ def _declared(
             raise InvalidParameterValue(
                 f"{len(declared)} columns are declared, and CSV has {len(value.columns)}"
             )
-    found: dict[str, Column] = {}
-    for each in declared:
-        with located(each.at):
-            if each.name in found:
-                raise DuplicateColumn(f'column "{each.name}" specified more than once')
-            if each.default is not None:
-                raise InvalidParameterValue("a column of a source has no default")
-            type = written_type(type_of_name(each.type, planning))
-            found[each.name] = Column(each.name, type, not each.not_null)
-    return tuple(found.values())
+    return declared_columns(planning, declared)
 
 
 def _includes(includes: Sequence[ast.IncludeSyntax]) -> tuple[Include, ...]:

@@ -57,6 +57,15 @@ def milliseconds(name: str, value: OptionValue) -> int:
     return found
 
 
+def truth(name: str, value: OptionValue) -> bool:
+    """Return whether an option is true, which it is without a value."""
+    if value is None or value in ("true", "on", "1"):
+        return True
+    if value not in ("false", "off", "0"):
+        raise InvalidParameterValue(f'option "{name}" must be true or false')
+    return False
+
+
 def count(name: str, value: OptionValue) -> int:
     """Return a number that is not negative."""
     is_number = isinstance(value, str) and value.isascii() and value.isdigit()

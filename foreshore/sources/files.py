@@ -1,0 +1,23 @@
+"""Files and tables of a lake as sources."""
+
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+import msgspec
+
+from foreshore.sources.outputs import Column
+
+FileFormat: TypeAlias = OneOf["parquet", "csv", "json", "delta"]
+PLACES = "places"  # the name under which a source gets the allowed places, beside connections
+
+
+class FilesSource(msgspec.Struct, frozen=True, tag="files"):
+    """The files of a directory or pattern, or the versions of a table."""
+
+    url: str
+    format: FileFormat
+    columns: tuple[Column, ...] = ()  # that were declared; without any they are those found
+    header: bool = False  # of CSV files
+    delimiter: str = ","
+    follow: bool = True  # whether it looks for new files
+    poll_ms: int = 1000

@@ -1,0 +1,76 @@
+"""Bind FILES."""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from foreshore.errors import FeatureNotSupported, InvalidParameterValue
+from foreshore.sources.files import FileFormat, FilesSource
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sources.declared import declared_columns
+from foreshore.sql.bind.definitions.sources.options import (
+    OptionValue,
+    Parse,
+    milliseconds,
+    parsed_options,
+    truth,
+)
+from foreshore.sql.planning import Planning
+
+FORMATS = ("parquet", "csv", "json", "delta")
+
+
+def _format(name: str, value: OptionValue) -> str:
+    if value == "iceberg":
+        raise FeatureNotSupported(
+            "Iceberg tables cannot be followed", hint="COPY FROM reads a version of one."
+        )
+    if value not in FORMATS:
+        raise InvalidParameterValue(
+            f'unrecognized format "{value}"', hint=f"There are {', '.join(FORMATS)}."
+        )
+    return str(value)
+
+
+def _character(name: str, value: OptionValue) -> str:
+    if not isinstance(value, str) or len(value.encode()) != 1:
+        raise InvalidParameterValue(f'option "{name}" must be a single one-byte character')
+    return value
+
+
+_OPTIONS: Mapping[str, tuple[str, Parse]] = {
+    "format": ("format", _format),
+    "header": ("header", truth),
+    "delimiter": ("delimiter", _character),
+    "follow": ("follow", truth),
+    "poll interval": ("poll_ms", milliseconds),
+}
+
+
+def bind_files(
+    planning: Planning, reads: ast.FilesSyntax, declared: Sequence[ast.ColumnDefinition]
+) -> FilesSource:
+    """Return which files are read."""
+    options = parsed_options("FILES", tuple(map(_with_value, reads.options)), _OPTIONS)
+    if "format" not in options:
+        raise InvalidParameterValue(
+            'FILES needs the option "format"',
+            hint=f"There are {', '.join(FORMATS)}.",
+            position=reads.at + 1,
+        )
+    columns = declared_columns(planning, declared)
+    if options["format"] == "json" and not columns:
+        raise InvalidParameterValue(
+            "the columns of JSON files must be declared",
+            hint="Write them after the name of the source: CREATE SOURCE s (a int8, ...).",
+            position=reads.at + 1,
+        )
+    format = cast(FileFormat, options.pop("format"))
+    return FilesSource(reads.url, format, columns, **options)
+
+
+def _with_value(option: ast.SourceOption) -> ast.SourceOption:
+    """Return FORMAT word as the option `format` with that value."""
+    first, _, rest = option.name.partition(" ")
+    if first == "format" and rest and option.value is None:
+        return ast.SourceOption("format", rest, option.at)
+    return option

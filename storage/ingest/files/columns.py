@@ -1,0 +1,92 @@
+"""The columns of files, and their rows as the relation has them."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foreshore.errors import BadCopyFileFormat, DatabaseError, FeatureNotSupported
+from foreshore.sources.files import FilesSource
+from foreshore.sources.outputs import Column
+from foreshore.storage.ingest.errors import Unreadable
+from foreshore.storage.lake import delta
+from foreshore.storage.lake.columns import WrongValue, from_file, type_of_file
+from foreshore.storage.lake.places import Location
+from foreshore.types import RelationDesc
+
+MOST_WRONG = 100  # rows of a file with wrong values, after which the rest is not read
+
+
+def columns_of(spec: FilesSource, location: Location) -> tuple[Column, ...]:
+    """Return the columns of the first file; none if there is no file. Blocks."""
+    if spec.format == "delta":
+        if location.root is None:
+            raise FeatureNotSupported("Delta tables in buckets")
+        return _columns(delta.schema_of(location.path))
+    with tempfile.TemporaryDirectory(prefix="foreshore-files-") as scratch:
+        for key in location.files():
+            path = location.local(key, Path(scratch))
+            if path is not None and path.stat().st_size:
+                try:
+                    return _in_file(spec, path)
+                except pa.ArrowInvalid as error:
+                    raise BadCopyFileFormat(f'file "{key}": {error}') from None
+    return ()
+
+
+def _in_file(spec: FilesSource, path: Path) -> tuple[Column, ...]:
+    if spec.format == "parquet":
+        return _columns(pq.read_schema(path))
+    with path.open(encoding="utf-8", newline="") as file:
+        import csv
+
+        first = next(csv.reader(file, delimiter=spec.delimiter), [])
+    names = first if spec.header else [f"column{i + 1}" for i in range(len(first))]
+    return tuple(Column(name, "text") for name in names)
+
+
+def _columns(schema: pa.Schema) -> tuple[Column, ...]:
+    return tuple(Column(each.name, str(type_of_file(each.name, each.type)[0])) for each in schema)
+
+
+def as_relation(
+    rows: pa.RecordBatch, desc: RelationDesc, part: str, first: int, wrong: list[Unreadable]
+) -> pa.Table:
+    """Return rows in the columns of a relation, without those that have a wrong value.
+
+    These are added to `wrong`; `first` is the number of the first row. Raises DatabaseError if the
+    file has columns of other kinds, or too many wrong values.
+    """
+    schema = desc.stored_schema()
+    numbers = pa.array(range(first, first + rows.num_rows), pa.int64())
+    while True:
+        try:
+            arrays = list(_cast(rows, desc))
+            break
+        except WrongValue as error:
+            number = numbers[error.row].as_py()
+            wrong.append(Unreadable(part, number, error.error.message))
+            if len(wrong) > MOST_WRONG:
+                raise BadCopyFileFormat(
+                    f'file "{part}" has more than {MOST_WRONG} rows with wrong values'
+                ) from None
+            kept = pa.array(i for i in range(rows.num_rows) if i != error.row)
+            rows, numbers = rows.take(kept), numbers.take(kept)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cast(rows: pa.RecordBatch, desc: RelationDesc) -> Iterator[pa.Array]:
+    for name, column in zip(desc.names, desc.columns, strict=True):
+        array = from_file(name, rows.column(name), column.type)
+        if not column.nullable and array.null_count:
+            row = array.is_null().index(True).as_py()
+            raise WrongValue(row, DatabaseError(f'null value in column "{name}"'))
+        yield array
+
+
+def with_diffs(tables: Sequence[pa.Table], diff: int = 1) -> pa.Table:
+    """Return all rows with a multiplicity."""
+    table = pa.concat_tables(tables)
+    return table.append_column("__diff", pa.array([diff] * table.num_rows, pa.int64()))

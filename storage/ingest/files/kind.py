@@ -1,0 +1,54 @@
+"""Files as a kind of external system: the columns that they have."""
+
+import asyncio
+from collections.abc import Mapping
+
+from foreshore.errors import UndefinedFile
+from foreshore.sources.files import PLACES, FilesSource
+from foreshore.sources.outputs import OWN_ROWS, Output
+from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.files.columns import columns_of
+from foreshore.storage.ingest.files.connector import FilesConnector
+from foreshore.storage.ingest.files.delta import DeltaConnector
+from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
+from foreshore.storage.lake.places import CopyPlaces, Location
+
+
+def location_of(spec: FilesSource, accesses: Accesses) -> Location:
+    """Return the place of a source; raises InsufficientPrivilege unless it is allowed."""
+    places = CopyPlaces.from_options(accesses[PLACES].options)
+    return places.find(spec.url, is_pattern=spec.format != "delta")
+
+
+class FilesKind:
+    """Files."""
+
+    def connector(
+        self, spec: FilesSource, outputs: Mapping[str, OutputRelation], accesses: Accesses
+    ) -> Connector:
+        """Return a new connector."""
+        desc = outputs[OWN_ROWS].desc
+        if spec.format == "delta":
+            return DeltaConnector(spec, desc, lambda: location_of(spec, accesses))
+        return FilesConnector(spec, desc, lambda: location_of(spec, accesses))
+
+    async def discover(self, spec: FilesSource, accesses: Accesses) -> Discovered:
+        """Return the columns of the first file, or of the table."""
+
+        def find() -> Output:
+            location = location_of(spec, accesses)
+            columns = spec.columns or columns_of(spec, location)
+            if not columns:
+                raise UndefinedFile(
+                    f'there are no files in "{spec.url}" to take the columns from',
+                    hint="Declare them: CREATE SOURCE s (a int8, ...).",
+                )
+            return Output(columns)
+
+        return Discovered(spec, {OWN_ROWS: await asyncio.to_thread(find)})
+
+    async def dispose(self, spec: FilesSource, position: Position, accesses: Accesses) -> None:
+        """Do nothing: nothing is left there."""
+
+
+KIND = FilesKind()
