@@ -12,6 +12,7 @@ from foreshore.output_style import OutputStyle
 from foreshore.server import bulk_rows, message
 from foreshore.server.binary_columns import binary_column
 from foreshore.server.bulk_rows import Values
+from foreshore.server.codec import CHUNK
 from foreshore.server.row_messages import Pieces, field_messages, line_messages
 from foreshore.server.text_columns import text_column, text_pieces
 from foreshore.types import RelationDesc
@@ -40,6 +41,8 @@ _PLAIN_TYPES = frozenset((
 class CopyFormatter:
     """Formats the rows of one COPY TO STDOUT."""
 
+    chunk_rows = CHUNK
+
     def __init__(self, desc: RelationDesc, options: CopyOptions, style: OutputStyle) -> None:
         self._types = [column.type for column in desc.columns]
         self._names = desc.names
@@ -57,6 +60,7 @@ class CopyFormatter:
         letters = [(plain, written[1]) for plain, written in _ESCAPES]
         self._escapes = bulk_rows.escapes_of([(options.delimiter, options.delimiter), *letters])
         self._plain = [bool(safe) and type.name in _PLAIN_TYPES for type in self._types]
+        assert options.format != "arrow"  # of ArrowFormatter
         self._rows: Callable[[pa.RecordBatch], message.Bytes] = {
             "text": self._text_rows,
             "csv": self._csv_rows,

@@ -17,6 +17,7 @@ from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.errors import QueryCanceled
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
+from foreshore.server.arrow_copy import ArrowCopyParser, ArrowFormatter
 from foreshore.server.binary_copy import BinaryCopyParser
 from foreshore.server.client_encoding import ClientEncoding, LinesDecoder, client_encoding
 from foreshore.server.codec import CHUNK
@@ -37,30 +38,37 @@ def shows_names(copy: CopyOut) -> bool:
 
 async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
     """Send the rows of `copy`; return its tag."""
-    formatter = CopyFormatter(copy.desc, copy.options, style)
+    formatter: CopyFormatter | ArrowFormatter
+    if copy.options.format == "arrow":
+        formatter = ArrowFormatter(copy.desc)
+    else:
+        formatter = CopyFormatter(copy.desc, copy.options, style)
     encoding = _encoding_of(wire, copy)
-    if encoding is not None:
+    if encoding is not None and isinstance(formatter, CopyFormatter):
         return await _copy_out_converted(wire, copy, formatter, encoding)
     wire.put(message.copy_response(b"H", int(formatter.binary), len(copy.desc.columns)))
+    # Texts of Arrow are UTF8, whatever the client's encoding is.
+    put = wire.put_rows if isinstance(formatter, ArrowFormatter) else wire.put
     if start := formatter.start():
-        wire.put(start)
+        put(start)
     if copy.streaming:
         wire.flush()
     count = 0
     async for batch in copy.batches:
         count += batch.num_rows
         if copy.streaming and batch.num_rows <= CHUNK and formatter.is_plain:
-            wire.put(await ENCODINGS.of(batch, formatter.form, formatter.shared))
+            put(await ENCODINGS.of(batch, formatter.form, formatter.shared))
             wire.flush()
             await wire.relieve()
             continue
-        async for piece in encoded(batch, formatter.rows, is_plain=formatter.is_plain):
-            wire.put(piece)
+        rows, is_plain = formatter.chunk_rows, formatter.is_plain
+        async for piece in encoded(batch, formatter.rows, rows=rows, is_plain=is_plain):
+            put(piece)
             await wire.relieve()
         if copy.streaming:
             wire.flush()
     if end := formatter.end():
-        wire.put(end)
+        put(end)
     wire.put(message.COPY_DONE_OUT)
     return copy.tag(count)
 
@@ -99,13 +107,14 @@ async def encoded(
     batch: pa.RecordBatch,
     encode: Callable[[pa.RecordBatch], message.Bytes],
     *,
+    rows: int = CHUNK,
     is_plain: bool = True,
 ) -> AsyncIterator[message.Bytes]:
-    """Yield the parts of a batch encoded on threads.
+    """Yield the parts of a batch, of so many rows, encoded on threads.
 
     If a part depends on its rows alone (`is_plain`), the next is encoded while one is sent.
     """
-    parts = [batch.slice(begin, CHUNK) for begin in range(0, batch.num_rows, CHUNK)]
+    parts = [batch.slice(begin, rows) for begin in range(0, batch.num_rows, rows)]
     following: asyncio.Future[message.Bytes] | None = None
     try:
         for number, part in enumerate(parts):
@@ -127,12 +136,8 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
     """
     intake: _Intake | None = None
     try:
-        binary = copy.options.format == "binary"
-        encoding = _encoding_of(wire, copy)
-        if binary and encoding is not None:
-            encoding.check_binary([each.type for each in copy.desc.columns])
-        intake = _BinaryIntake(copy) if binary else _TextIntake(copy, zone, encoding)
-        wire.put(message.copy_response(b"G", int(binary), len(copy.desc.columns)))
+        intake, format = _intake_of(wire, copy, zone)
+        wire.put(message.copy_response(b"G", format, len(copy.desc.columns)))
         wire.flush()
         number = 0
         while True:
@@ -161,6 +166,20 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
             intake.close()
         copy.target.abort()
         raise
+
+
+def _intake_of(wire: Wire, copy: CopyIn, zone: str) -> tuple["_Intake", int]:
+    """Return what takes the data of `copy` in, and the code of its format: 0 text, 1 binary."""
+    encoding = _encoding_of(wire, copy)
+    match copy.options.format:
+        case "arrow":
+            return _ArrowIntake(copy), 1
+        case "binary":
+            if encoding is not None:
+                encoding.check_binary([each.type for each in copy.desc.columns])
+            return _BinaryIntake(copy), 1
+        case _:
+            return _TextIntake(copy, zone, encoding), 0
 
 
 class _Intake(Protocol):
@@ -195,6 +214,30 @@ class _BinaryIntake:
         batch = await blocking.run(None, self._parser.take, final=final)
         if batch is not None and batch.num_rows:
             await self._copy.target.write(batch)
+
+    def close(self) -> None:
+        pass
+
+
+class _ArrowIntake:
+    """The intake of Arrow streams: one piece after the other."""
+
+    def __init__(self, copy: CopyIn) -> None:
+        self._copy = copy
+        self._parser = ArrowCopyParser(copy)
+
+    async def take(self, data: bytes) -> None:
+        self._parser.feed(data)
+        if self._parser.full:
+            await self._write(final=False)
+
+    async def finish(self) -> None:
+        await self._write(final=True)
+
+    async def _write(self, *, final: bool) -> None:
+        for batch in await blocking.run(None, self._parser.take, final=final):
+            if batch.num_rows:
+                await self._copy.target.write(batch)
 
     def close(self) -> None:
         pass

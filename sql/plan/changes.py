@@ -154,7 +154,7 @@ class ExplainChange:
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    format: OneOf["text", "csv", "binary"] = "text"
+    format: OneOf["text", "csv", "binary", "arrow"] = "text"
     delimiter: str = "\t"
     null: str = "\\N"
     header: bool = False

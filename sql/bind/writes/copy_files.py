@@ -83,7 +83,7 @@ def _format(tree: ast.CopyStatement, given: Mapping[str, ast.CopyOption]) -> str
             )
         return found
     name = str(option.value).lower()
-    if name in ("text", "binary"):
+    if name in ("text", "binary", "arrow"):
         raise FeatureNotSupported(f"COPY with files in format {name}", position=option.at + 1)
     if name not in _FORMATS:
         raise InvalidParameterValue(

@@ -21,10 +21,12 @@ def copy_options(statement: ast.CopyStatement) -> CopyOptions:
     given = _known(statement.options)
     text = {name: str(value) for name, (value, _) in given.items()}
     format = text.get("format", "text").lower()
-    if format not in ("text", "csv", "binary"):
+    if format not in ("text", "csv", "binary", "arrow"):
         raise InvalidParameterValue(
             f'COPY format "{text["format"]}" not recognized', position=given["format"][1]
         )
+    if format == "arrow":
+        return _arrow_options(given)
     csv = format == "csv"
     if "freeze" in text and text["freeze"].lower() not in _TRUE + _FALSE:
         raise SyntaxError_("freeze requires a Boolean value")
@@ -56,6 +58,14 @@ def copy_options(statement: ast.CopyStatement) -> CopyOptions:
         forced.get("force_not_null", ()),
         encoding,
     )
+
+
+def _arrow_options(given: Mapping[str, tuple[object, int]]) -> CopyOptions:
+    """Return the options of the format arrow, which are none."""
+    for name, (_, position) in given.items():
+        if name not in ("format", "freeze"):
+            raise SyntaxError_(f"cannot specify {name.upper()} in ARROW mode", position=position)
+    return CopyOptions("arrow")
 
 
 def check_forced_columns(

@@ -1,0 +1,155 @@
+"""Values of SQL types in Arrow streams, and back.
+
+Most are as in files (storage/lake/columns.py). Arrow has types for some that files have as text:
+
+    interval                  month_day_nano_interval
+    uint2, uint4, uint8       uint16, uint32, uint64
+    money                     decimal128(19, 2)
+    oid, xid, cid, mz_timestamp  int64
+    arrays                    lists of these
+"""
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import DataError, NumericValueOutOfRange
+from foreshore.storage.lake.columns import WrongValue, file_type, for_file, from_file
+from foreshore.types import INTERVAL, SqlType, arrow_type
+
+__all__ = ["WrongValue", "for_stream", "from_stream", "stream_field", "stream_type"]
+
+MONEY = pa.decimal128(19, 2)
+SQL_TYPE = b"foreshore.type"  # the key of a field's metadata that has the SQL type's name
+
+_UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
+_INTEGERS = frozenset(("oid", "xid", "cid", "mz_timestamp"))
+_NANOS = 1000  # in a microsecond
+_MOST_MICROS = (2**63 - 1) // _NANOS
+_MONTHS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
+
+
+def stream_type(type: SqlType) -> pa.DataType:
+    """Return the Arrow type of a column of a stream."""
+    if type.element is not None:
+        return pa.list_(stream_type(type.element))
+    if type.name in _UNSIGNED:
+        return _UNSIGNED[type.name]
+    if type.name in _INTEGERS:
+        return pa.int64()
+    if type.name == "money":
+        return MONEY
+    if type.name == "interval":
+        return pa.month_day_nano_interval()
+    return file_type(type)
+
+
+def stream_field(name: str, type: SqlType) -> pa.Field:
+    """Return a column of a stream."""
+    return pa.field(name, stream_type(type), metadata={SQL_TYPE: str(type).encode()})
+
+
+def for_stream(name: str, column: pa.Array, type: SqlType) -> pa.Array:
+    """Return a column as streams have it; raises NumericValueOutOfRange if a value does not fit."""
+    if type.element is not None:
+        items = for_stream(name, _items(column), type.element)
+        return _with_items(column, items)
+    if type.name in _UNSIGNED:
+        numbers = pa.array(_numbers(column), mask=_nulls(column))
+        return numbers.cast(_UNSIGNED[type.name])
+    if type.name in _INTEGERS:
+        return column
+    if type.name == "money":
+        whole = column.cast(pa.decimal128(19, 0))
+        return pa.Array.from_buffers(MONEY, len(whole), whole.buffers(), offset=whole.offset)
+    if type.name == "interval":
+        return _intervals(name, column)
+    return for_file(name, column, type)
+
+
+def from_stream(name: str, column: pa.Array, target: SqlType) -> pa.Array:
+    """Return a column of a stream as values of `target`; raises WrongValue."""
+    type = column.type
+    if pa.types.is_duration(type):
+        micros = column.cast(pa.duration("us")).cast(pa.int64())
+        column = _interval_structs(pc.multiply(micros, 0), pc.multiply(micros, 0), micros)
+    elif type == pa.month_day_nano_interval():
+        column = _from_intervals(column)
+    else:
+        if pa.types.is_dictionary(type):
+            column = column.cast(type.value_type)
+        return from_file(name, column, target)
+    if target == INTERVAL:
+        return column
+    raise WrongValue(0, DataError(f'column "{name}" is of type {target}, not interval'))
+
+
+def _items(column: pa.Array) -> pa.Array:
+    """Return the items of a column of lists, which may be part of another column."""
+    if not len(column):
+        return column.values.slice(0, 0)
+    offsets = column.offsets
+    return column.values.slice(offsets[0].as_py(), offsets[-1].as_py() - offsets[0].as_py())
+
+
+def _with_items(column: pa.Array, items: pa.Array) -> pa.Array:
+    """Return a column of lists with other items in place of `_items(column)`."""
+    if not len(column):
+        return pa.array([], pa.list_(items.type))
+    offsets = pc.subtract(column.offsets, column.offsets[0])
+    mask = column.is_null() if column.null_count else None
+    return pa.ListArray.from_arrays(offsets, items, mask=mask)
+
+
+def _numbers(column: pa.Array) -> np.ndarray:
+    """Return unsigned integers, 0 for NULL."""
+    if pa.types.is_integer(column.type):
+        return column.fill_null(0).to_numpy(zero_copy_only=False)
+    fixed = column.fill_null(bytes(8)).cast(pa.binary(8))
+    found = np.frombuffer(fixed.buffers()[1], ">u8", len(fixed), fixed.offset * 8)
+    return found.astype(np.uint64)
+
+
+def _nulls(column: pa.Array) -> np.ndarray:
+    return column.is_null().to_numpy(zero_copy_only=False)
+
+
+def _intervals(name: str, column: pa.Array) -> pa.Array:
+    """Return intervals as Arrow has them: their time in nanoseconds."""
+    fields = [
+        pc.fill_null(pc.struct_field(column, part), 0).to_numpy(zero_copy_only=False)
+        for part in ("months", "days", "micros")
+    ]
+    if len(column) and int(np.abs(fields[2]).max()) > _MOST_MICROS:
+        raise NumericValueOutOfRange(
+            f'an interval of column "{name}" has a time beyond 292 years',
+            sqlstate="22008",
+            hint="Cast the column to text.",
+        )
+    found = np.empty(len(column), _MONTHS)
+    found["months"], found["days"], found["nanos"] = fields[0], fields[1], fields[2] * _NANOS
+    valid = pa.array(column.is_valid().to_numpy(zero_copy_only=False), pa.bool_()).buffers()[1]
+    buffers = [valid, pa.py_buffer(found)]
+    return pa.Array.from_buffers(pa.month_day_nano_interval(), len(column), buffers)
+
+
+def _from_intervals(column: pa.Array) -> pa.Array:
+    data = column.buffers()[1]
+    found = np.frombuffer(data, _MONTHS, len(column), column.offset * _MONTHS.itemsize)
+    array = partial(pa.array, mask=_nulls(column))
+    micros = found["nanos"] // _NANOS
+    return _interval_structs(
+        array(np.ascontiguousarray(found["months"])),
+        array(np.ascontiguousarray(found["days"])),
+        array(micros),
+    )
+
+
+def _interval_structs(months: pa.Array, days: pa.Array, micros: pa.Array) -> pa.Array:
+    wanted = arrow_type(INTERVAL)
+    parts = [months.cast(pa.int32()), days.cast(pa.int32()), micros.cast(pa.int64())]
+    fields = [wanted.field(i) for i in range(3)]
+    mask = micros.is_null()
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)
