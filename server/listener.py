@@ -66,15 +66,20 @@ class Listener:
         self.places = Places(self.max_connections, self.reserved)
 
     async def listen(self, ports: Sequence[socket.socket]) -> int:
-        """Begin to accept connections on bound sockets; return the first one's port."""
+        """Begin to accept connections on bound sockets; return the first port, 0 if there is none.
+
+        Sockets may be of TCP or Unix ones.
+        """
         loop = asyncio.get_running_loop()
+        number = 0
         for port in ports:
             listen(port, BACKLOG)  # raises errors, which uvloop's create_server does not
-            server = await loop.create_server(
-                lambda: Wire(self.lease, self._start), sock=port, backlog=BACKLOG
-            )
+            is_unix = port.family == socket.AF_UNIX
+            create = loop.create_unix_server if is_unix else loop.create_server
+            server = await create(lambda: Wire(self.lease, self._start), sock=port, backlog=BACKLOG)
             self._servers.append(server)
-        number: int = ports[0].getsockname()[1]
+            if not is_unix:
+                number = number or int(port.getsockname()[1])
         return number
 
     async def drain(self, seconds: float, hurry: asyncio.Event) -> None:

@@ -20,6 +20,7 @@ class ServeOptions:
     data_dir: Path
     pg_listen: str
     http_listen: str
+    socket_dir: Path | None
     blob: str | None
     consensus: str | None
     segment_bytes: int | None
@@ -69,7 +70,12 @@ class ServeOptions:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`; an IPv6 host may be in brackets."""
+    """Return host and port of `HOST:PORT`; an IPv6 host may be in brackets.
+
+    Of `none`, which listens nowhere, the host is empty.
+    """
+    if text == "none":
+        return "", 0
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not int(port) < 65536:
         raise click.BadParameter(f"{text!r} is not HOST:PORT")
@@ -102,11 +108,16 @@ _OPTIONS = (
         default="data",
         help="The data directory.",
     ),
-    option("pg-listen", default="127.0.0.1:6875", metavar="HOST:PORT", help="Address for SQL."),
+    option(
+        "pg-listen",
+        default="127.0.0.1:6875",
+        metavar="HOST:PORT|none",
+        help="Address for SQL.",
+    ),
     option(
         "http-listen",
         default="127.0.0.1:6876",
-        metavar="HOST:PORT",
+        metavar="HOST:PORT|none",
         help="Address for SQL over HTTP, /health and /metrics.",
     ),
     option(
@@ -122,6 +133,12 @@ _OPTIONS = (
         metavar="NAME",
         help="A name by which clients without a password call the HTTP server, beside localhost;"
         " may be given several times.",
+    ),
+    option(
+        "socket-dir",
+        type=click.Path(path_type=Path, resolve_path=True, file_okay=False),
+        metavar="DIR",
+        help="A directory for a Unix socket, on which SQL is served, too; default: none.",
     ),
     option(
         "blob",

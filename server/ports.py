@@ -12,8 +12,11 @@ as Linux lets several processes bind one port if each has set it, and only one o
 import asyncio
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 from foreshore.errors import Unavailable
+from foreshore.processes.owner import socket_name
+from foreshore.processes.socket_path import short_path
 
 POLL_SECONDS = 0.05
 
@@ -22,7 +25,8 @@ Address = tuple[str, int, str]  # host, port, and the option that gives them
 
 def listen(port: socket.socket, backlog: int) -> None:
     """Let a bound socket accept connections, at most `backlog` of them before they are served."""
-    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if port.family != socket.AF_UNIX:
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     port.listen(backlog)
 
 
@@ -57,10 +61,13 @@ async def bind_all_within(
 async def bind(host: str, port: int, option: str) -> list[socket.socket]:
     """Return sockets bound to each address of `host`; raises Unavailable if one is in use.
 
-    Port 0 chooses a free port. `option` is the command-line option that the error's hint names.
+    Port 0 chooses a free port; an empty host binds none. `option` is the command-line option that
+    the error's hint names.
     """
     loop = asyncio.get_running_loop()
     bound: list[socket.socket] = []
+    if not host:
+        return bound
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in dict.fromkeys(found):
@@ -80,3 +87,33 @@ async def bind(host: str, port: int, option: str) -> list[socket.socket]:
             hint=f"Is another server running there? End it, or choose another address by {option}.",
         ) from error
     return bound
+
+
+def bind_unix(directory: Path) -> socket.socket:
+    """Return a socket bound in a directory, for this user alone; raises Unavailable.
+
+    It replaces a socket that is there: whoever has the lock on the data has the place of the
+    socket, too. Close it with `unlink_unix`.
+    """
+    path = directory / socket_name()
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        with short_path(str(path)) as short:
+            found.bind(short)
+        path.chmod(0o600)
+    except OSError as error:
+        found.close()
+        raise Unavailable(
+            f'could not bind Unix address "{path}": {error.strerror or error}',
+            sqlstate="58000",
+            hint="Choose another directory by --socket-dir.",
+        ) from error
+    found.setblocking(False)
+    return found
+
+
+def unlink_unix(directory: Path) -> None:
+    """Remove the socket in a directory."""
+    (directory / socket_name()).unlink(missing_ok=True)

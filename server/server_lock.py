@@ -31,28 +31,15 @@ from typing import Any, Protocol
 import msgspec
 
 from foreshore.errors import LockFileExists
+from foreshore.processes.owner import LOCK_FILE, Holder, holder_in
 
 logger = logging.getLogger(__name__)
 
-LOCK_FILE = "server"
 START_FILE = "server.start"
 POLL_SECONDS = 0.02
 GRACE_SECONDS = 1.0  # before a server is taken for live
 ENDING_SECONDS = 20.0  # for a server that has announced its end
 PATIENCE_SECONDS = 10.0  # for a server that has been taken over from
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """The server that has a lock, as the lock names it."""
-
-    pid: int
-    host: str
-    since: datetime
-    ending: bool = False
-
-    def __str__(self) -> str:
-        since = self.since.isoformat(" ", "seconds")
-        return f"process {self.pid} on host {self.host} since {since}"
 
 
 class SharedLock(Protocol):
@@ -133,6 +120,11 @@ class ServerLock:
             logger.warning("the other server does not end; it may answer nobody any more")
         await self._share()
 
+    def announce_address(self, address: str) -> None:
+        """Write into the file where this server answers."""
+        if self._signature is not None:
+            self._sign(msgspec.structs.replace(self._signature, address=address))
+
     def announce_end(self) -> None:
         """Write into the file that this server is ending, so that the next one waits for it."""
         if self._signature is not None and self._read() == self._signature:
@@ -174,10 +166,7 @@ class ServerLock:
 
     def _read(self) -> Holder | None:
         """Return the server that last acquired the lock; None if the file does not name it."""
-        try:
-            return msgspec.json.decode(os.pread(self._lock, 1024, 0), type=Holder)
-        except msgspec.MsgspecError:
-            return None
+        return holder_in(os.pread(self._lock, 4096, 0))
 
 
 def _try(descriptor: int, kind: int) -> bool:
