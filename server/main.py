@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import asyncpg
 import click
@@ -42,6 +43,7 @@ from foreshore.extras import require_spark
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
 from foreshore.processes.lifeline import standard_input_ends
+from foreshore.processes.owner import SOCKET_PORT
 from foreshore.processes.scratch import remove_abandoned
 from foreshore.server import key_file as key_files
 from foreshore.server.admission.authenticator import Authenticator
@@ -56,7 +58,13 @@ from foreshore.server.http.sessions import Sessions
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.options import ServeOptions, address, flags, option, serve_options
-from foreshore.server.ports import Address, bind_all, bind_all_within
+from foreshore.server.ports import (
+    Address,
+    bind_all,
+    bind_all_within,
+    bind_unix,
+    unlink_unix,
+)
 from foreshore.server.server_lock import ServerLock
 from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
@@ -108,7 +116,7 @@ async def serve(options: ServeOptions) -> None:
     ports = await _bind(options, addresses)
     async with contextlib.AsyncExitStack() as closing:
         closing.push_async_callback(http.close)
-        if ports is not None:
+        if ports is not None and ports[1]:
             await http.listen(ports[1])
         await blocking.run(None, remove_abandoned)
         lock = await _server_lock(options)
@@ -142,7 +150,8 @@ async def serve(options: ServeOptions) -> None:
             return
         if ports is None:
             ports = await bind_all_within(PORTS_FREE_SECONDS, addresses)
-            await http.listen(ports[1])
+            if ports[1]:
+                await http.listen(ports[1])
         lease = await closing.enter_async_context(Lease(storage.check_owned))
         environment.configured_by(configuration)
         environment.server_settings["max_connections"] = str(max_connections)
@@ -171,7 +180,11 @@ async def serve(options: ServeOptions) -> None:
             tls=configuration.tls,
             reserved=options.superuser_reserved_connections,
         )
-        port = await listener.listen(ports[0])
+        sockets = list(ports[0])
+        if options.socket_dir is not None:
+            sockets.append(await blocking.run(None, bind_unix, options.socket_dir))
+            closing.push_async_callback(blocking.run, None, unlink_unix, options.socket_dir)
+        port = await listener.listen(sockets)
         origins = Origins(options.http_origin, options.http_host)
         programs = Sessions(environment, authenticator, listener.places, lease, origins, ROLE)
         http.open(programs, EnvironmentMetrics(environment, options.metrics_views))
@@ -180,9 +193,9 @@ async def serve(options: ServeOptions) -> None:
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS)
         ready = True
-        host, _ = address(options.pg_listen)
-        shown = f"[{host}]" if ":" in host else host
-        print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
+        url = _url(options, port)
+        lock.announce_address(url)
+        print(f"foreshore ready: {url}", flush=True)
         reason: Fenced | None = None
         try:
             await _until_stopped(stop, environment, lease)
@@ -198,6 +211,16 @@ async def serve(options: ServeOptions) -> None:
                     *(each.drain(options.shutdown_timeout, hurry) for each in ends)
                 )
             await asyncio.gather(*(each.close(reason) for each in ends))
+
+
+def _url(options: ServeOptions, port: int) -> str:
+    """Return where clients connect: by TCP if the server listens there, else the Unix socket."""
+    host, _ = address(options.pg_listen)
+    if not host:
+        directory = "" if options.socket_dir is None else quote(str(options.socket_dir))
+        return f"postgres://{ROLE}@/{ROLE}?host={directory}&port={SOCKET_PORT}"
+    shown = f"[{host}]" if ":" in host else host
+    return f"postgres://{ROLE}@{shown}:{port}/{ROLE}"
 
 
 def _reload(configuration: Configuration) -> None:
@@ -432,6 +455,8 @@ def _reporting() -> Iterator[None]:
 @click.option(
     "--spark/--no-spark", default=True, envvar="FORESHORE_SPARK", help="Create views on Spark."
 )
+@click.option("--kill9", is_flag=True, help="Kill the server under load, and count what is lost.")
+@click.option("--kills", type=click.IntRange(1), default=5, show_default=True, help="For --kill9.")
 @click.pass_context
 def demo_command(
     context: click.Context,
@@ -440,9 +465,20 @@ def demo_command(
     speed: float,
     tick_interval: str,
     spark: bool,
+    kill9: bool,
+    kills: int,
     **serving: object,
 ) -> None:
-    """Serve, load the flights of 2013, and replay them in real order."""
+    """Serve, load the flights of 2013, and replay them in real order.
+
+    With --kill9 a demo of its own, which needs no flights and listens on no port.
+    """
+    if kill9:
+        from foreshore.server.demo.kill9 import run_kill9
+
+        with _reporting():
+            data_dir = Path(str(serving["data_dir"]))
+            context.exit(run_kill9(data_dir, kills, lambda text: print(text, flush=True)))
     from foreshore.server.demo.run import run_demo
 
     arguments: list[str] = []

@@ -1,0 +1,1 @@
+"""Foreshore for Python programs: a database of one's own in a directory, or one at an address."""

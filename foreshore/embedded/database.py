@@ -1,0 +1,256 @@
+"""The database object for programs without an event loop; any of their threads may use it.
+
+A thread of its own runs the loop that the asynchronous object lives on. A call waits for its
+coroutine there, in the caller's context, so that a transaction of one thread is not another's.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+
+from foreshore.embedded.database_async import AsyncDatabase, IfExists, inside
+from foreshore.embedded.errors import NotReceived
+from foreshore.embedded.result import Result
+from foreshore.embedded.subscription import Event
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="foreshore client", daemon=True)
+        self._ending: set[asyncio.Task[None]] = set()
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine; an interrupt cancels it. Raises NotReceived at the end.
+
+        The end is when the database is closed.
+        """
+        if self._loop.is_closed():
+            work.close()
+            raise NotReceived("the database is closed", sqlstate="08003")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what ends something, and wait for it, unless this is the thread of the loop.
+
+        A generator that nobody uses may be collected on any thread.
+        """
+        if threading.current_thread() is self._thread:
+            self._ending.add(task := self._loop.create_task(work))
+            task.add_done_callback(self._ending.discard)
+        elif self._loop.is_closed():
+            work.close()
+        else:
+            self.wait(work)
+
+    async def await_(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine to a coroutine of another loop."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _end_all() -> None:
+    """Cancel what else runs on the loop, such as subscriptions, and wait for its end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=10)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+class Subscription:
+    """The changes of a query: an iterator, and an asynchronous one. Close it to end it."""
+
+    def __init__(self, loop: LoopThread, events: AsyncIterator[Event]) -> None:
+        self._loop = loop
+        self._events = events
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        try:
+            return self._loop.wait(self._next())
+        except (StopAsyncIteration, CancelledError):
+            raise StopIteration from None
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._loop.await_(self._next())
+
+    async def _next(self) -> Event:
+        if self._closed:
+            raise StopAsyncIteration
+        return await anext(self._events)
+
+    def close(self) -> None:
+        """End the subscription, not while another thread waits for a change."""
+        if not self._closed:
+            self._closed = True
+            self._loop.wait(self._events.aclose())  # type: ignore[attr-defined]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Database:
+    """A database of this process (`foreshore.open`) or at an address (`foreshore.connect`)."""
+
+    def __init__(self, loop: LoopThread, database: AsyncDatabase, *, owns_loop: bool) -> None:
+        self._loop = loop
+        self._database = database
+        self._owns_loop = owns_loop
+        self._closed = False
+
+    @property
+    def url(self) -> str | None:
+        """The address for other programs; None if it is the Unix socket of a directory."""
+        return self._database.url
+
+    def sql(self, text: str, params: Sequence[Any] = ()) -> Result:
+        """Run a statement; return its rows. `$1` and so on stand for `params`."""
+        return self._loop.wait(self._database.sql(text, params))
+
+    def execute(self, text: str, params: Sequence[Any] = ()) -> str:
+        """Run a statement, or several without `params`; return the last one's tag."""
+        return self._loop.wait(self._database.execute(text, params))
+
+    def stream(self, query: str, params: Sequence[Any] = ()) -> pa.RecordBatchReader:
+        """Return the rows of a query as they arrive, in bounded memory."""
+        found = self._database.schema_and_rows(query, params)
+        schema = self._loop.wait(anext(found))  # type: ignore[arg-type]
+        return pa.RecordBatchReader.from_batches(schema, self._batches(found))
+
+    def _batches(self, found: AsyncIterator[Any]) -> Iterator[pa.RecordBatch]:
+        try:
+            while (batch := self._loop.wait(anext(found, None))) is not None:  # type: ignore[arg-type]
+                yield batch
+        finally:
+            self._loop.end(found.aclose())  # type: ignore[attr-defined]
+
+    @contextlib.contextmanager
+    def transaction(self, isolation: str | None = None) -> Iterator[Self]:
+        """Run the body in a transaction: commit at its end, roll back at an error.
+
+        `isolation` is serializable, repeatable_read or read_committed. Statements of other threads
+        wait meanwhile. Within a transaction it is a savepoint.
+        """
+        opened = self._loop.wait(self._database.begin(isolation))
+        before = inside.set(opened.token)
+        try:
+            yield self
+        except BaseException:
+            self._loop.wait(self._database.end(opened, commit=False))
+            raise
+        else:
+            self._loop.wait(self._database.end(opened, commit=True))
+        finally:
+            inside.reset(before)
+
+    def subscribe(
+        self,
+        query: str,
+        params: Sequence[Any] = (),
+        *,
+        snapshot: bool = True,
+        progress: bool = False,
+        as_of: int | None = None,
+        up_to: int | None = None,
+    ) -> Subscription:
+        """Return the contents of a query, table or view, then its changes, time by time.
+
+        Each `Changes` is complete. With `progress` also `Progress`, about once a second when
+        nothing changes. To go on where a stream has ended, pass `snapshot=False` and its last
+        progress less one as `as_of`. Times are milliseconds since 1970.
+        """
+        events = self._database.subscribe(
+            query, params, snapshot=snapshot, progress=progress, as_of=as_of, up_to=up_to
+        )
+        return Subscription(self._loop, events)
+
+    def register(self, name: str, data: Any, *, if_exists: IfExists = "fail") -> int:
+        """Make a table of a DataFrame, or of anything that Arrow reads; return its rows' number.
+
+        `replace` puts the rows in place of a table's, in one transaction, and views over it change
+        by the difference; `append` adds them.
+        """
+        return self._loop.wait(self._database.register(name, data, if_exists=if_exists))
+
+    def read_parquet(
+        self,
+        name: str,
+        paths: str | Path | Sequence[str | Path],
+        *,
+        if_exists: IfExists = "fail",
+    ) -> int:
+        """Make a table of Parquet files of this machine; return the number of its rows.
+
+        A path may be a file, a directory, or a pattern such as `data/*.parquet`.
+        """
+        return self._loop.wait(self._database.read_parquet(name, paths, if_exists=if_exists))
+
+    def read_csv(
+        self,
+        name: str,
+        paths: str | Path | Sequence[str | Path],
+        *,
+        if_exists: IfExists = "fail",
+    ) -> int:
+        """Make a table of CSV files with headers; Arrow infers the types of the columns."""
+        return self._loop.wait(self._database.read_csv(name, paths, if_exists=if_exists))
+
+    def session(self) -> "Database":
+        """Return a further session, whose statements run beside those of this object."""
+
+        async def further() -> AsyncDatabase:
+            return self._database.session()
+
+        return Database(self._loop, self._loop.wait(further()), owns_loop=False)
+
+    def close(self) -> None:
+        """End the sessions, and the server if this object has started it."""
+        if not self._closed:
+            self._closed = True
+            if self._owns_loop:
+                self._loop.wait(_end_all())
+            self._loop.wait(self._database.close())
+            if self._owns_loop:
+                self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

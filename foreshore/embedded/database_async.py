@@ -1,0 +1,294 @@
+"""The asynchronous database object: one session, transactions, subscriptions, DataFrames.
+
+Statements of one object run one after the other, in one session, so that what SET has set holds for
+the next. `session()` gives a further one beside it. While a transaction is open, statements of
+other tasks wait for its end; those of the task that opened it, and of the tasks that it starts,
+are part of it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+
+from foreshore.embedded.address import Address
+from foreshore.embedded.connection import Connection, is_query
+from foreshore.embedded.errors import NotReceived, translated
+from foreshore.embedded.frames import Frame, frame_of, frame_of_files
+from foreshore.embedded.literals import qualified_name
+from foreshore.embedded.result import Result
+from foreshore.embedded.server_process import ServerProcess
+from foreshore.embedded.subscription import ByTime, Changes, Event, Progress
+from foreshore.errors import DatabaseError
+
+IfExists = Literal["fail", "replace", "append"]
+
+# The open transaction of the running task or thread, which may be of any database.
+inside: ContextVar[object | None] = ContextVar("foreshore transaction", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A transaction that is open, or a savepoint."""
+
+    token: object
+    transaction: Any
+    connection: Any
+    is_savepoint: bool
+
+
+class AsyncDatabase:
+    """A database of this process (`foreshore.open_async`) or at an address (`connect_async`)."""
+
+    def __init__(self, address: Address, server: ServerProcess | None = None) -> None:
+        self._address = address
+        self._server = server
+        self._connection = Connection(address)
+        self._lock = asyncio.Lock()
+        self._transaction: object | None = None  # the token of the open one
+        self._statement = asyncio.Lock()  # within a transaction: one statement at a time
+        self._sessions: list[AsyncDatabase] = []
+
+    @property
+    def url(self) -> str | None:
+        """The address for other programs; None if it is the Unix socket of a directory."""
+        return self._server.url if self._server is not None else self._address.url
+
+    # --- statements
+
+    async def sql(self, text: str, params: Sequence[Any] = ()) -> Result:
+        """Run a statement; return its rows. `$1` and so on stand for `params`."""
+        async with self._using() as connection:
+            return await connection.sql(text, params)
+
+    async def execute(self, text: str, params: Sequence[Any] = ()) -> str:
+        """Run a statement, or several without `params`; return the last one's tag."""
+        async with self._using() as connection:
+            return await connection.execute(text, params)
+
+    async def stream(self, query: str, params: Sequence[Any] = ()) -> AsyncIterator[pa.RecordBatch]:
+        """Yield the rows of a query as they arrive, over a connection of their own."""
+        async for found in self.schema_and_rows(query, params):
+            if isinstance(found, pa.RecordBatch):
+                yield found
+
+    async def schema_and_rows(
+        self, query: str, params: Sequence[Any] = ()
+    ) -> AsyncIterator[pa.RecordBatch | pa.Schema]:
+        """Yield the schema of a query's rows, then what `stream` yields."""
+        connection = Connection(self._address)
+        try:
+            rows = connection.stream(query, params)
+            async with contextlib.aclosing(rows):  # type: ignore[type-var]
+                async for found in rows:
+                    yield found
+        finally:
+            await connection.close()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, isolation: str | None = None) -> AsyncIterator[Self]:
+        """Run the body in a transaction: commit at its end, roll back at an error.
+
+        `isolation` is serializable, repeatable_read or read_committed. Within a transaction it is
+        a savepoint.
+        """
+        opened = await self.begin(isolation)
+        before = inside.set(opened.token)
+        try:
+            yield self
+        except BaseException:
+            await self.end(opened, commit=False)
+            raise
+        else:
+            await self.end(opened, commit=True)
+        finally:
+            inside.reset(before)
+
+    async def begin(self, isolation: str | None = None) -> Opened:
+        """Begin a transaction, or a savepoint if the caller is inside one; `end` must follow.
+
+        The caller is inside when it has set `inside` to the result's token.
+        """
+        is_savepoint = self.is_inside
+        if not is_savepoint:
+            await self._lock.acquire()
+        try:
+            self._check_server()
+            async with self._statement:
+                connection = await self._connection.get()
+                with translated():
+                    transaction = connection.transaction(
+                        isolation=None if is_savepoint else isolation
+                    )
+                    await transaction.start()
+        except BaseException:
+            if not is_savepoint:
+                self._lock.release()
+            raise
+        token = self._transaction if is_savepoint else object()
+        self._transaction = token
+        return Opened(token, transaction, connection, is_savepoint)
+
+    async def end(self, opened: Opened, *, commit: bool) -> None:
+        """End a transaction or savepoint."""
+        try:
+            async with self._statement:
+                if commit:
+                    with translated():
+                        await opened.transaction.commit()
+                elif not opened.connection.is_closed():
+                    with translated():
+                        await opened.transaction.rollback()
+        finally:
+            if not opened.is_savepoint:
+                self._transaction = None
+                self._lock.release()
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the caller is within the open transaction of this object."""
+        return self._transaction is not None and inside.get() is self._transaction
+
+    @contextlib.asynccontextmanager
+    async def _using(self) -> AsyncIterator[Connection]:
+        """Yield the connection when it is the caller's turn."""
+        async with self._statement if self.is_inside else self._lock:
+            if self.is_inside and self._connection.is_lost:
+                raise NotReceived("the connection of the transaction was lost")
+            self._check_server()
+            yield self._connection
+
+    def _check_server(self) -> None:
+        if self._server is not None and (status := self._server.status) is not None:
+            raise NotReceived(
+                f"the server of this database has ended with status {status}",
+                hint="What was committed is there. Close this object, and open the directory anew.",
+            )
+
+    # --- changes
+
+    async def subscribe(
+        self,
+        query: str,
+        params: Sequence[Any] = (),
+        *,
+        snapshot: bool = True,
+        progress: bool = False,
+        as_of: int | None = None,
+        up_to: int | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield the contents of a query, table or view, then its changes, time by time.
+
+        Each `Changes` is complete. With `progress` also `Progress`, about once a second when
+        nothing changes. To go on where a stream has ended, pass `snapshot=False` and its last
+        progress less one as `as_of`. Times are milliseconds since 1970.
+        """
+        async for event in self.events(
+            subscribe_text(query, snapshot, as_of, up_to), params, snapshot=snapshot
+        ):
+            if progress or isinstance(event, Changes):
+                yield event
+
+    async def events(
+        self, statement: str, params: Sequence[Any], *, snapshot: bool
+    ) -> AsyncIterator[Event]:
+        """Yield all events of a SUBSCRIBE."""
+        by_time = ByTime(snapshot=snapshot)
+        rows = self.stream(statement, params)
+        async with contextlib.aclosing(rows):  # type: ignore[type-var]
+            async for batch in rows:
+                for event in by_time.take(batch):
+                    yield event
+        for event in by_time.end():
+            yield event
+
+    # --- rows in
+
+    async def register(self, name: str, data: Any, *, if_exists: IfExists = "fail") -> int:
+        """Make a table of a DataFrame, or of anything that Arrow reads; return its rows' number.
+
+        `replace` puts the rows in place of a table's, in one transaction, and views over it change
+        by the difference; `append` adds them.
+        """
+        return await self._load(name, lambda: frame_of(data), if_exists)
+
+    async def read_parquet(
+        self,
+        name: str,
+        paths: str | Path | Sequence[str | Path],
+        *,
+        if_exists: IfExists = "fail",
+    ) -> int:
+        """Make a table of Parquet files of this machine; return the number of its rows.
+
+        A path may be a file, a directory, or a pattern such as `data/*.parquet`.
+        """
+        return await self._load(name, lambda: frame_of_files(paths, "parquet"), if_exists)
+
+    async def read_csv(
+        self,
+        name: str,
+        paths: str | Path | Sequence[str | Path],
+        *,
+        if_exists: IfExists = "fail",
+    ) -> int:
+        """Make a table of CSV files with headers; Arrow infers the types of the columns."""
+        return await self._load(name, lambda: frame_of_files(paths, "csv"), if_exists)
+
+    async def _load(self, name: str, frame: Callable[[], Frame], if_exists: IfExists) -> int:
+        if if_exists not in ("fail", "replace", "append"):
+            raise DatabaseError(f"if_exists is fail, replace or append, not {if_exists!r}")
+        rows = await asyncio.get_running_loop().run_in_executor(None, frame)
+        async with self.transaction(), self._using() as connection:
+            exists = if_exists != "fail" and await _exists(connection, name)
+            if not exists:
+                columns = rows.definition()
+                await connection.execute(f"CREATE TABLE {qualified_name(name)} ({columns})")
+            elif if_exists == "replace":
+                await connection.execute(f"DELETE FROM {qualified_name(name)}")
+            return await connection.copy_in(name, rows)
+
+    # --- life
+
+    def session(self) -> "AsyncDatabase":
+        """Return a further session, whose statements run beside those of this object."""
+        found = AsyncDatabase(self._address, None)
+        self._sessions.append(found)
+        return found
+
+    async def close(self) -> None:
+        """End the sessions, and the server if this object has started it."""
+        for session in self._sessions:
+            await session.close()
+        self._sessions.clear()
+        with contextlib.suppress(NotReceived):  # the server has ended
+            await self._connection.close()
+        if self._server is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._server.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def _exists(connection: Connection, name: str) -> bool:
+    found = await connection.sql("SELECT to_regclass($1) IS NOT NULL", [qualified_name(name)])
+    return bool(found.scalar())
+
+
+def subscribe_text(query: str, snapshot: bool, as_of: int | None, up_to: int | None) -> str:
+    """Return SUBSCRIBE of a query, or of a table or view that is named."""
+    source = f"({query}\n)" if is_query(query) else f"TO {query}"
+    text = f"SUBSCRIBE {source} WITH (PROGRESS, SNAPSHOT = {'true' if snapshot else 'false'})"
+    text += "" if as_of is None else f" AS OF {int(as_of)}"
+    return text + ("" if up_to is None else f" UP TO {int(up_to)}")
+
+
+__all__ = ["AsyncDatabase", "Changes", "Event", "Progress", "Result"]

@@ -1,0 +1,38 @@
+"""Errors of the client: the server's errors as the vocabulary of all layers has them."""
+
+import contextlib
+from collections.abc import Iterator
+
+import asyncpg
+
+from foreshore.errors import DatabaseError, Unavailable
+
+
+class NotReceived(Unavailable):
+    """The connection was lost; whether a statement under way has taken effect is not known."""
+
+    sqlstate = "08006"
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Raise errors of the wire as DatabaseError, with SQLSTATE, detail and hint of the server."""
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        raise from_server(error) from None
+    except (asyncpg.InterfaceError, ConnectionError, OSError) as error:
+        raise NotReceived(f"the connection to the server was lost: {error}") from error
+
+
+def from_server(error: asyncpg.PostgresError) -> DatabaseError:
+    """Return an error of the server."""
+    position = error.position
+    return DatabaseError(
+        error.args[0] if error.args else str(error),
+        sqlstate=error.sqlstate,
+        detail=error.detail,
+        hint=error.hint,
+        position=None if position is None else int(position),
+        where=error.context,
+    )

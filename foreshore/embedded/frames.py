@@ -1,0 +1,189 @@
+"""DataFrames and files on their way into tables: columns as SQL types, rows as Arrow."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from foreshore.embedded.literals import quoted_name
+from foreshore.errors import FeatureNotSupported, UndefinedFile
+
+ROWS_AT_ONCE = 65_536
+PART_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Rows to be sent: their columns, and batches that are made when they are asked for."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+    def definition(self) -> str:
+        """Return the columns as CREATE TABLE has them; raises FeatureNotSupported."""
+        return ", ".join(
+            f"{quoted_name(field.name)} {sql_type(field.name, field.type)}" for field in self.schema
+        )
+
+
+def frame_of(data: Any) -> Frame:
+    """Return the rows of a DataFrame of pandas or polars, or of anything that Arrow reads."""
+    module = type(data).__module__.partition(".")[0]
+    if module == "pandas":
+        data = pa.Table.from_pandas(data, preserve_index=False)
+    elif isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    elif isinstance(data, pa.RecordBatchReader):
+        return Frame(data.schema, _sliced(data))
+    elif isinstance(data, list) and data and isinstance(data[0], dict):
+        data = pa.Table.from_pylist(data)
+    elif hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):
+        reader = pa.RecordBatchReader.from_stream(data)
+        return Frame(reader.schema, _sliced(reader))
+    elif isinstance(data, dict):
+        data = pa.table(data)
+    if not isinstance(data, pa.Table):
+        raise FeatureNotSupported(
+            f"rows of type {type(data).__name__}",
+            hint="Pass a DataFrame of pandas or polars, or a table of Arrow.",
+        )
+    return Frame(data.schema, iter(data.to_batches(ROWS_AT_ONCE)))
+
+
+def frame_of_files(paths: str | Path | Sequence[str | Path], format: str) -> Frame:
+    """Return the rows of Parquet or CSV files, a directory's or a pattern's included.
+
+    Raises UndefinedFile if there is none. Files are read as their rows are sent.
+    """
+    import pyarrow.dataset as dataset
+
+    found: list[str] = []
+    for each in [paths] if isinstance(paths, str | Path) else paths:
+        found += _matching(Path(each), format)
+    data = dataset.dataset(found, format=format)
+    batches = data.to_batches(batch_size=ROWS_AT_ONCE, batch_readahead=2, fragment_readahead=1)
+    return Frame(data.schema, (batch for batch in batches if batch.num_rows))
+
+
+def _matching(path: Path, format: str) -> list[str]:
+    if path.is_file():
+        return [str(path)]
+    if path.is_dir():
+        found = path.rglob(f"*.{format}")
+    else:
+        root = next(parent for parent in path.parents if parent.is_dir())
+        found = root.glob(str(path.relative_to(root)))
+    files = sorted(str(each) for each in found if each.is_file())
+    if not files:
+        raise UndefinedFile(
+            f'could not open file "{path}" for reading: No such file or directory',
+            hint=f"Give a file, a pattern such as data/*.{format}, or a directory.",
+        )
+    return files
+
+
+def _sliced(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
+            yield batch.slice(begin, ROWS_AT_ONCE)
+
+
+async def stream_of(frame: Frame, run: Any) -> AsyncIterator[bytes]:
+    """Yield rows as an Arrow stream. `run` calls what blocks, on a thread."""
+    sink = _Sink()
+    writer = await run(pa.ipc.new_stream, pa.PythonFile(sink, "w"), frame.schema)
+
+    def write_next() -> bool:
+        batch = next(frame.batches, None)
+        if batch is None:
+            writer.close()
+            return False
+        writer.write_batch(batch)
+        return True
+
+    more = True
+    while more:
+        more = await run(write_next)
+        for part in sink.take():
+            yield part
+
+
+class _Sink:
+    """A file that keeps what is written until it is taken."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def take(self) -> Iterator[bytes]:
+        data, self._parts = b"".join(self._parts), []
+        for begin in range(0, len(data), PART_BYTES):
+            yield data[begin : begin + PART_BYTES]
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+def sql_type(name: str, type: pa.DataType) -> str:
+    """Return the SQL type of a column; raises FeatureNotSupported if there is none."""
+    if pa.types.is_dictionary(type):
+        return sql_type(name, type.value_type)
+    if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
+        return f"{sql_type(name, type.value_type)}[]"
+    if pa.types.is_decimal(type):
+        if type.precision > 38 or type.scale < 0:
+            raise FeatureNotSupported(
+                f'column "{name}" is of type {type}, and numeric has at most 38 digits'
+            )
+        return f"numeric({type.precision}, {type.scale})"
+    if pa.types.is_timestamp(type):
+        return "timestamp" if type.tz is None else "timestamptz"
+    for check, found in _CHECKS:
+        if check(type):
+            return found
+    raise FeatureNotSupported(
+        f'column "{name}" is of type {type}',
+        hint="Leave it out, or cast it to a type of the table in docs/embedded.md.",
+    )
+
+
+_CHECKS = (
+    (pa.types.is_boolean, "boolean"),
+    (lambda t: t in (pa.int8(), pa.uint8(), pa.int16()), "smallint"),
+    (lambda t: t in (pa.uint16(), pa.int32()), "integer"),
+    (lambda t: t in (pa.uint32(), pa.int64()), "bigint"),
+    (lambda t: t == pa.uint64(), "numeric(20, 0)"),
+    (lambda t: t in (pa.float16(), pa.float32()), "real"),
+    (pa.types.is_float64, "double precision"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_time, "time"),
+    (pa.types.is_duration, "interval"),
+    (lambda t: t == pa.month_day_nano_interval(), "interval"),
+    (pa.types.is_string, "text"),
+    (pa.types.is_large_string, "text"),
+    (lambda t: t == pa.string_view(), "text"),
+    (pa.types.is_null, "text"),
+    (pa.types.is_binary, "bytea"),
+    (pa.types.is_large_binary, "bytea"),
+    (lambda t: t == pa.binary_view(), "bytea"),
+    (pa.types.is_fixed_size_binary, "bytea"),
+)

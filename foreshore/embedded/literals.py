@@ -1,0 +1,127 @@
+"""Parameters of a statement as literals in its text.
+
+    with_parameters("SELECT $1 + 1", [41])   is   SELECT (41) + 1
+
+COPY takes no parameters on the wire, as in PostgreSQL, and results come by COPY. A literal has the
+type that its Python value says; a text has none of its own, as a parameter, and takes the one that
+its place in the statement asks for. `$1` within texts, quoted names and comments is left alone.
+"""
+
+import datetime
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from foreshore.errors import DatabaseError, UserError
+
+_TOKENS = re.compile(
+    r"""
+      [eE]'(?:[^'\\]|\\.|'')*+'          # a text with escapes
+    | '(?:[^']|'')*+'                    # a text
+    | "(?:[^"]|"")*+"                    # a name
+    | \$(?P<tag>[A-Za-z_]\w*+)?\$.*?\$(?P=tag)\$
+    | \$\$.*?\$\$                        # texts between dollars
+    | --[^\n]*+                          # a comment
+    | /\*.*?\*/
+    | [A-Za-z_][\w$]*+                   # a word, which may have a dollar
+    | \$(?P<number>\d++)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class UndefinedParameter(UserError):
+    """A parameter of the statement was not given."""
+
+    sqlstate = "42P02"
+
+
+def with_parameters(text: str, values: Sequence[Any]) -> str:
+    """Return a statement with its parameters in place; raises UndefinedParameter."""
+    if not values:
+        return text
+    used: set[int] = set()
+
+    def replaced(match: re.Match[str]) -> str:
+        digits = match["number"]
+        if digits is None:
+            return match[0]
+        number = int(digits)
+        if not 1 <= number <= len(values):
+            raise UndefinedParameter(f"there is no parameter ${number}")
+        used.add(number)
+        return literal(values[number - 1])
+
+    found = _TOKENS.sub(replaced, text)
+    if len(used) < len(values):
+        raise UndefinedParameter(
+            f"the statement uses {len(used)} of {len(values)} parameters",
+            hint="Parameters are written $1, $2, and so on.",
+        )
+    return found
+
+
+def literal(value: Any) -> str:
+    """Return a value as a literal of SQL; raises DatabaseError for one of an unknown type."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"({value})"
+        case float():
+            return f"'{value!r}'::double precision"
+        case Decimal():
+            return f"'{value}'::numeric"
+        case str():
+            return text_literal(value)
+        case bytes() | bytearray() | memoryview():
+            return f"'\\x{bytes(value).hex()}'::bytea"
+        case datetime.datetime():
+            zone = "timestamp" if value.tzinfo is None else "timestamptz"
+            return f"'{value.isoformat()}'::{zone}"
+        case datetime.date():
+            return f"'{value.isoformat()}'::date"
+        case datetime.time():
+            return f"'{value.isoformat()}'::time"
+        case datetime.timedelta():
+            seconds = value.seconds + Decimal(value.microseconds) / 1_000_000
+            return f"'{value.days} days {seconds} seconds'::interval"
+        case uuid.UUID():
+            return f"'{value}'::uuid"
+        case Mapping():
+            return f"{text_literal(json.dumps(value))}::jsonb"
+        case list() | tuple():
+            return f"ARRAY[{', '.join(map(literal, value))}]" if value else "'{}'"
+    if hasattr(value, "item") and not getattr(value, "shape", ()):  # a scalar of NumPy
+        return literal(value.item())
+    raise DatabaseError(
+        f"a parameter of type {type(value).__name__} is not supported",
+        sqlstate="0A000",
+        hint="Pass its text, and cast it in the statement.",
+    )
+
+
+def text_literal(value: str) -> str:
+    """Return a text as a literal, whatever the session says of backslashes."""
+    if "\0" in value:
+        raise DatabaseError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    quoted = value.replace("'", "''")
+    if "\\" not in quoted:
+        return f"'{quoted}'"
+    escaped = quoted.replace("\\", "\\\\")
+    return f" E'{escaped}'"
+
+
+def quoted_name(name: str) -> str:
+    """Return a name, in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def qualified_name(name: str) -> str:
+    """Return the name of a relation, each part in quotes: `schema.table` has two."""
+    return ".".join(quoted_name(part) for part in name.split("."))

@@ -1,0 +1,88 @@
+import datetime
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import sqlglot
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreshore.embedded.literals import (
+    UndefinedParameter,
+    literal,
+    qualified_name,
+    text_literal,
+    with_parameters,
+)
+from foreshore.errors import DatabaseError
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "NULL"),
+        (True, "true"),
+        (-5, "(-5)"),
+        (1.5, "'1.5'::double precision"),
+        (float("nan"), "'nan'::double precision"),
+        (Decimal("1.50"), "'1.50'::numeric"),
+        ("it's", "'it''s'"),
+        (r"a\b'", r" E'a\\b'''"),
+        (b"\x01\xff", r"'\x01ff'::bytea"),
+        (datetime.date(2020, 1, 2), "'2020-01-02'::date"),
+        (datetime.datetime(2020, 1, 2, 3), "'2020-01-02T03:00:00'::timestamp"),
+        (
+            datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),
+            "'2020-01-02T00:00:00+00:00'::timestamptz",
+        ),
+        (datetime.timedelta(days=-1, microseconds=5), "'-1 days 0.000005 seconds'::interval"),
+        (uuid.UUID(int=1), "'00000000-0000-0000-0000-000000000001'::uuid"),
+        ({"a": "b'"}, "'{\"a\": \"b''\"}'::jsonb"),
+        ([1, None], "ARRAY[(1), NULL]"),
+        ([], "'{}'"),
+    ],
+)
+def test_values_become_literals(value: Any, expected: str) -> None:
+    assert literal(value) == expected
+
+
+def test_scalars_of_numpy_are_their_values() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert literal(numpy.int64(3)) == "(3)"
+
+
+def test_value_of_an_unknown_type_is_refused() -> None:
+    with pytest.raises(DatabaseError, match="type object"):
+        literal(object())
+    with pytest.raises(DatabaseError, match="0x00"):
+        literal("a\0b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'$1'", "'it''s $1'", r"E'\'$1'", '"$1"', "$$ $1 $$", "$a$ $1 $$ $a$", "-- $1\n", "/* $1 */", "a$1"],
+)  # fmt: skip
+def test_parameters_are_not_looked_for_in_texts_names_and_comments(text: str) -> None:
+    assert with_parameters(f"SELECT {text}, $1", [7]) == f"SELECT {text}, (7)"
+
+
+def test_each_parameter_is_given_and_used() -> None:
+    assert with_parameters("SELECT $2, $1, $2", [1, "x"]) == "SELECT 'x', (1), 'x'"
+    with pytest.raises(UndefinedParameter, match=r"no parameter \$2"):
+        with_parameters("SELECT $2", [1])
+    with pytest.raises(UndefinedParameter, match="1 of 2"):
+        with_parameters("SELECT $1", [1, 2])
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_text_never_leaves_its_literal(text: str) -> None:
+    written = text_literal(text)
+    assert len(sqlglot.tokenize(f"SELECT {written}", read="postgres")) == 2
+    escaped = written.startswith(" E'")
+    body = written.strip().removeprefix("E")[1:-1].replace("''", "'")
+    assert (body.replace("\\\\", "\\") if escaped else body) == text
+
+
+def test_names_are_quoted_by_part() -> None:
+    assert qualified_name('s.a"b') == '"s"."a""b"'
