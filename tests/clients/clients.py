@@ -140,6 +140,7 @@ OTHERS = (
         "dataframes.py",
         modules=("pandas", "polars", "adbc_driver_postgresql", "connectorx", "sqlalchemy"),
     ),
+    Client("adbc.py", modules=("adbc_driver_postgresql", "pyarrow")),
     Client(
         "node_pg.js",
         modules=("pg", "pg-cursor", "pg-copy-streams", "pg-query-stream"),
