@@ -42,29 +42,32 @@ def told(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def without_wrong(
-    values: Sequence[Any], convert: Callable[[Sequence[Any]], pa.Array], errors: dict[int, str]
-) -> pa.Array:
-    """Return the values converted; where that fails, one by one, with NULL for wrong ones.
+_WRONG = (DataError, pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError)
+_PARTS = 16
 
-    `errors` gets these; `convert` raises DataError, ArrowException, ValueError or the like.
+
+def without_wrong(
+    values: Sequence[Any],
+    convert: Callable[[Sequence[Any]], pa.Array],
+    errors: dict[int, str],
+    first: int = 0,
+) -> pa.Array:
+    """Return the values converted, with NULL for wrong ones, which `errors` gets.
+
+    Where some are wrong, parts are tried, and parts of these, until the wrong ones are found. The
+    row of the first value is `first`. `convert` raises DataError, ArrowException, ValueError or the
+    like.
     """
     try:
         return convert(values)
-    except (DataError, pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
-        pass  # some are wrong: which ones?
-    parts = []
-    for row, value in enumerate(values):
-        try:
-            parts.append(convert([value]))
-        except (
-            DataError,
-            pa.ArrowException,
-            ValueError,
-            TypeError,
-            OverflowError,
-            ArithmeticError,
-        ) as error:
-            errors.setdefault(row, told(error))
-            parts.append(convert([None]))
-    return pa.concat_arrays(parts)
+    except _WRONG as error:
+        if len(values) == 1:
+            errors.setdefault(first, told(error))
+            return convert([None])
+    size = -(-len(values) // _PARTS)
+    return pa.concat_arrays(
+        [
+            without_wrong(values[start : start + size], convert, errors, first + start)
+            for start in range(0, len(values), size)
+        ]
+    )

@@ -2,7 +2,7 @@
 
 msgspec decodes all messages as an array in one call, to objects with the members that are wanted:
 numbers and texts to values of their types, others to what they are written as. If that fails, as a
-member is a text where a number is wanted, say, each message is decoded by itself, as
+member is a text where a number is wanted, say, values are parsed from the texts of members, as
 jsonb_populate_record would do it.
 """
 
@@ -12,12 +12,13 @@ from secrets import token_hex
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import DataError, InvalidTextRepresentation
 from foreshore.sources.outputs import Column
-from foreshore.storage.ingest.formats.decoder import Decoded, Values, told, without_wrong
+from foreshore.storage.ingest.formats.decoder import Decoded, Values, without_wrong
 from foreshore.storage.ingest.formats.jsonb_documents import Documents
 from foreshore.storage.ingest.formats.plain import parsed, texts_of
 from foreshore.types import SqlType, arrow_type
@@ -55,37 +56,48 @@ class MembersDecoder:
     def __init__(self, columns: Sequence[Column], types: Sequence[SqlType]) -> None:
         self._names = tuple(each.name for each in columns)
         self._types = tuple(types)
-        fields = [(f"f{number}", _wanted(type), None) for number, type in enumerate(self._types)]
-        self._object: Any = msgspec.defstruct(
+        # No message can have the key between messages, so none can pass for several.
+        between = token_hex(16)
+        self._between = f'{{"{between}":'.encode()
+        self._typed = self._decoder([_wanted(each) for each in self._types], between)
+        self._raw = self._decoder([msgspec.Raw for _ in self._types], between)
+
+    def _decoder(self, wanted: Sequence[Any], between: str) -> Any:
+        """Return what decodes joined messages to objects with the members in `f0`, `f1`, ..."""
+        members: Any = msgspec.defstruct(
             "Members",
-            fields,
+            [(f"f{number}", type, None) for number, type in enumerate(wanted)],
             rename={f"f{number}": name for number, name in enumerate(self._names)},
             gc=False,
         )
-        # No message can have the key between messages, so none can pass for several.
-        between = token_hex(16)
-        each: Any = msgspec.defstruct(
+        message: Any = msgspec.defstruct(
             "Message",
-            [("members", self._object | None)],
+            [("members", members | None)],
             rename={"members": between},
             forbid_unknown_fields=True,
             gc=False,
         )
-        self._all: Any = msgspec.json.Decoder(list[each])
-        self._between = f'{{"{between}":'.encode()
+        return msgspec.json.Decoder(list[message])
 
     def decode(self, values: Values) -> Decoded:
         """Return the members of each object."""
+        joined = self._joined(values)
         try:
-            objects = [each.members for each in self._all.decode(self._joined(values))]
+            objects = [each.members for each in self._typed.decode(joined)]
             if len(objects) == len(values):
                 columns = [_column(objects, *each) for each in enumerate(self._types)]
                 return Decoded(tuple(columns), {})
         except (msgspec.MsgspecError, DataError, pa.ArrowException, ValueError, OverflowError):
             pass  # some are wrong, or written in another way
-        if len(values) > 1:
-            return self._in_parts(values)
-        return self._one(values)
+        try:
+            objects = [each.members for each in self._raw.decode(joined)]
+            if len(objects) == len(values):
+                return self._coerced(objects)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if len(values) == 1:
+                columns = [pa.nulls(1, arrow_type(type)) for type in self._types]
+                return Decoded(tuple(columns), {0: _invalid(values[0] or b"", error)})
+        return self._in_parts(values)
 
     def _joined(self, values: Values) -> bytes:
         """Return messages as one array."""
@@ -103,22 +115,30 @@ class MembersDecoder:
         columns = tuple(pa.concat_arrays(each) for each in zip(*parts, strict=True))
         return Decoded(columns, errors)
 
-    def _one(self, values: Values) -> Decoded:
-        """Decode a message whose members are coerced from their texts."""
+    def _coerced(self, objects: Sequence[Any]) -> Decoded:
+        """Return members coerced from their texts; an object with a wrong one has none."""
         errors: dict[int, str] = {}
-        texts: list[str | None] = [None] * len(self._names)
-        try:
-            members = _members(values[0])
-            for number, (name, type) in enumerate(zip(self._names, self._types, strict=True)):
-                texts[number] = _text(members.get(name), type)
-        except (DataError, msgspec.MsgspecError, ValueError) as error:
-            errors[0] = told(error)
-        columns = tuple(
-            parsed([text], type, errors) for text, type in zip(texts, self._types, strict=True)
-        )
+        columns = []
+        for number, type in enumerate(self._types):
+            name = f"f{number}"
+            raw = [None if each is None else getattr(each, name) for each in objects]
+            columns.append(parsed([_text(each, type) for each in raw], type, errors))
         if errors:
-            columns = tuple(pa.nulls(1, arrow_type(type)) for type in self._types)
-        return Decoded(columns, errors)
+            is_good = np.ones(len(objects), np.bool_)
+            is_good[list(errors)] = False
+            rows = pa.array(np.where(is_good, np.arange(len(objects)), -1))
+            rows = pc.if_else(pc.greater_equal(rows, 0), rows, None)
+            columns = [each.take(rows) for each in columns]
+        return Decoded(tuple(columns), errors)
+
+
+def _invalid(value: bytes, error: Exception) -> str:
+    """Return why a message is no object."""
+    try:
+        found = msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as wrong:
+        return f"invalid input syntax for type json: {wrong}"
+    return f"a JSON object is expected, and not {type(found).__name__}: {error}"
 
 
 def _wanted(type: SqlType) -> Any:
@@ -162,17 +182,6 @@ def _column(objects: Sequence[Any], number: int, type: SqlType) -> pa.Array:
 def _written(raw: Any) -> str | None:
     text = None if raw is None else bytes(raw).decode()
     return None if text == "null" else text
-
-
-def _members(value: bytes | None) -> dict[str, Any]:
-    """Return the members of a JSON object, each as it is written."""
-    if value is None:
-        return {}
-    try:
-        found = msgspec.json.decode(value, type=dict[str, msgspec.Raw] | None)
-    except msgspec.MsgspecError as error:
-        raise InvalidTextRepresentation(f"invalid input syntax for type json: {error}") from None
-    return found or {}
 
 
 def _text(raw: Any, type: SqlType) -> str | None:
