@@ -56,6 +56,7 @@ class Client:
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
                     "auto.offset.reset": "error",
+                    "enable.partition.eof": True,
                     "isolation.level": "read_committed",
                     "queued.max.messages.kbytes": MOST_FETCHED_KB,
                     "queued.min.messages": 1_000_000,

@@ -32,6 +32,7 @@ class TopicReader:
         self._spec, self._clock = spec, clock
         self._client = Client(access, group)
         self._offsets: dict[int, int] = {}  # the next of each partition
+        self._ends: dict[int, int] = {}  # that were seen
         self._refresh_at = self._commit_at = 0.0
         self._durable: Position = {}
 
@@ -53,11 +54,11 @@ class TopicReader:
         return {str(partition): offset for partition, offset in began.items()}
 
     def take(self) -> tuple[Sequence[Message], dict[str, int]]:
-        """Return the messages of a batch's time, and where new partitions begin.
+        """Return the messages of a batch's time, and the position after them where it changes.
 
         Raises DatabaseError if the topic cannot be read any more.
         """
-        began = self._refreshed()
+        moved = self._refreshed()
         self._commit()
         messages: list[Message] = []
         size, ends = 0, self._clock() + self._spec.batch_ms / 1000
@@ -67,17 +68,44 @@ class TopicReader:
                 break
             mean = size // (len(messages) or 1)
             count = max(1, min(AT_ONCE, (MOST_BYTES - size) // (mean or 1)))
-            found = self._client.consumer.consume(count, timeout=remaining)
-            self._check_errors(found)
+            found = self._without_ends(self._client.consumer.consume(count, timeout=remaining))
             messages += found
             size += sum(map(len, found))
         if not messages and self._client.failure is not None:
             raise self._client.unreachable(self._client.failure)
         self._client.failure = None
-        for each in reversed(messages):  # the last of each partition is seen first
-            partition = each.partition()
-            self._offsets[partition] = max(self._offsets[partition], each.offset() + 1)
-        return messages, began
+        for partition, offset in self._following(messages).items():
+            if offset > self._offsets[partition]:
+                self._offsets[partition] = moved[partition] = offset
+        return messages, {str(partition): offset for partition, offset in moved.items()}
+
+    def _following(self, messages: Sequence[Message]) -> dict[int, int]:
+        """Return the offsets that follow messages, and the ends that were seen since the last."""
+        following = {each.partition(): each.offset() + 1 for each in messages}
+        for partition, offset in self._ends.items():
+            following[partition] = max(offset, following.get(partition, 0))
+        self._ends.clear()
+        return following
+
+    def _without_ends(self, found: Sequence[Message]) -> Sequence[Message]:
+        """Return messages without those that say that a partition has no more; raises on errors.
+
+        The end is also that of what is no message: of aborted transactions and their marks.
+        """
+        if all(each.error() is None for each in found):
+            return found
+        messages = []
+        for each in found:
+            error = each.error()
+            if error is None:
+                messages.append(each)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ends[each.partition()] = each.offset()
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise self._lost(error.str())
+            else:
+                raise self._client.unreachable(error.str())
+        return messages
 
     def committed(self, position: Position) -> None:
         """Note what is durable, for who monitors the consumer group; does not block."""
@@ -138,8 +166,8 @@ class TopicReader:
             hint="Drop the source and create it again.",
         )
 
-    def _refreshed(self) -> dict[str, int]:
-        """Look for new partitions from time to time, and read these too."""
+    def _refreshed(self) -> dict[int, int]:
+        """Look for new partitions from time to time; return where they begin to be read."""
         if self._clock() < self._refresh_at:
             return {}
         found = self._client.topic(self._spec.topic).partitions
@@ -150,16 +178,7 @@ class TopicReader:
             self._client.consumer.incremental_assign(self._at(began))
             self._offsets |= began
         self._refresh_at = self._clock() + REFRESH_SECONDS
-        return {str(partition): offset for partition, offset in began.items()}
-
-    def _check_errors(self, messages: Sequence[Message]) -> None:
-        for each in messages:
-            error = each.error()
-            if error is None:
-                continue
-            if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise self._lost(error.str())
-            raise self._client.unreachable(error.str())
+        return began
 
     def _commit(self) -> None:
         """Tell the consumer group what is durable here; nothing relies on it."""

@@ -65,13 +65,8 @@ class RowMaker:
         assert self.present is not None, self._spec
         self.present.load(rows)
 
-    def batch(self, messages: Sequence[Message], began: Mapping[str, int]) -> Batch:
-        """Return the updates that messages stand for, and how far they go."""
-        partitions = [each.partition() for each in messages]
-        offsets = [each.offset() for each in messages]
-        moved = dict(began)
-        for partition, offset in zip(partitions, offsets, strict=True):
-            moved[str(partition)] = offset + 1
+    def batch(self, messages: Sequence[Message], moved: Mapping[str, int]) -> Batch:
+        """Return the updates that messages stand for, and the position that follows them."""
         if not messages:
             return Batch({}, moved)
         values = [each.value() for each in messages]

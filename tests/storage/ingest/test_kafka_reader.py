@@ -1,0 +1,87 @@
+"""A position goes beyond what is no message: marks of transactions, and those that were aborted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from foreshore.errors import ConnectionFailure, ObjectNotInPrerequisiteState
+from foreshore.sources.formats import TextFormat
+from foreshore.sources.kafka import KafkaSource
+from foreshore.storage.ingest.kafka.reader import TopicReader
+from foreshore.storage.ingest.messages import Access
+
+EOF = KafkaError._PARTITION_EOF
+
+
+@dataclass
+class Told:
+    """A message, or an error of a partition."""
+
+    at: int
+    code: int | None = None
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def error(self) -> KafkaError | None:
+        return None if self.code is None else KafkaError(self.code)
+
+    def __len__(self) -> int:
+        return 1
+
+
+@dataclass
+class Client:
+    """Gives what it was given, one list for each call."""
+
+    told: list[list[Told]]
+    failure: str | None = None
+    consumer: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.consumer = self
+
+    def consume(self, count: int, timeout: float) -> Sequence[Told]:
+        return self.told.pop(0) if self.told else []
+
+    def unreachable(self, why: str) -> ConnectionFailure:
+        return ConnectionFailure(why)
+
+
+def reading(*told: list[Told]) -> TopicReader:
+    """Return a reader at offset 5 whose clock advances by a second at each look."""
+    access = Access("kafka", {"broker": "127.0.0.1:1"})
+    times = iter(range(100))
+    spec = KafkaSource("c", "t", TextFormat(), batch_ms=3000)
+    reader = TopicReader(spec, access, "g", lambda: float(next(times)))
+    reader._client.close()
+    reader._client = Client(list(told))  # type: ignore[assignment]
+    reader._offsets, reader._refresh_at = {0: 5}, 1e9
+    return reader
+
+
+def test_the_end_of_a_partition_is_beyond_its_last_message() -> None:
+    reader = reading([Told(5), Told(6)], [Told(9, EOF)])
+    messages, moved = reader.take()
+    assert [each.offset() for each in messages] == [5, 6]
+    assert moved == {"0": 9}
+    assert reader.take() == ([], {})
+
+
+def test_messages_after_an_end_move_further() -> None:
+    _, moved = reading([Told(7, EOF)], [Told(7)]).take()
+    assert moved == {"0": 8}
+    assert reading([Told(5, EOF)]).take() == ([], {})
+
+
+def test_errors_of_partitions_are_raised() -> None:
+    with pytest.raises(ObjectNotInPrerequisiteState, match="has lost messages"):
+        reading([Told(5), Told(5, KafkaError._AUTO_OFFSET_RESET)]).take()
+    with pytest.raises(ConnectionFailure):
+        reading([Told(5, KafkaError.TOPIC_AUTHORIZATION_FAILED)]).take()
