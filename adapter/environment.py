@@ -325,6 +325,10 @@ class Environment:
         """Let COPY read and write files below these directories and buckets."""
         self.coordinator.copies.places = CopyPlaces(tuple(places), data_dir)
 
+    def let_import(self, modules: Sequence[str]) -> None:
+        """Let sources import these Python modules."""
+        self.coordinator.ingestion.python_modules = frozenset(modules)
+
     async def equip_sources(self) -> None:
         """Give sources the secrets and places that the environment has got since it was opened."""
         await self.coordinator.ingestion.equip()

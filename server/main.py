@@ -163,6 +163,7 @@ async def serve(options: ServeOptions) -> None:
         environment.server_settings["ident_file"] = str(user_names.absolute())
         environment.unlock_secrets(key)
         environment.let_copy(options.copy_dir, options.data_dir)
+        environment.let_import(options.python_source_module)
         await environment.equip_sources()
         places = CopyPlaces(tuple(options.copy_dir), options.data_dir)
         await blocking.run(None, remove_unfinished, places)

@@ -28,6 +28,7 @@ class ServeOptions:
     spark_compaction: int | None
     spark_conf: tuple[str, ...]
     copy_dir: tuple[str, ...]
+    python_source_module: tuple[str, ...]
     audit_interval: float
     tls_cert: Path | None
     tls_key: Path | None
@@ -176,6 +177,13 @@ _OPTIONS = (
         multiple=True,
         metavar="PLACE",
         help="A directory, or s3://BUCKET/PREFIX, whose files COPY may read and write;"
+        " may be given several times.",
+    ),
+    option(
+        "python-source-module",
+        multiple=True,
+        metavar="MODULE",
+        help="A module whose functions superusers may call in CREATE SOURCE FROM PYTHON;"
         " may be given several times.",
     ),
     option(

@@ -20,6 +20,7 @@ from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sources.files import FilesSource
+from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import connections_of, secrets_of
 from foreshore.sql import plan as plans
 from foreshore.types import SqlType
@@ -64,6 +65,8 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
             check.create_in(name)
     for id in (*connections_of(plan.spec), *secrets_of(plan.spec)):
         check.need(check.state.objects[id], "USAGE")
+    if isinstance(plan.spec, PythonSource):
+        raise InsufficientPrivilege("must be superuser to create a source from Python")
     if isinstance(plan.spec, FilesSource):
         _need_files(check, "pg_read_server_files", "from")
     check.create_on_cluster(plan.cluster)

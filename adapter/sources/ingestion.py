@@ -15,11 +15,12 @@ from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of, using
 from foreshore.catalog.item import Connection, Item, Object, Secret
-from foreshore.errors import DatabaseError, UndefinedObject
+from foreshore.errors import DatabaseError, InsufficientPrivilege, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
 from foreshore.sources.files import PLACES, FilesSource
 from foreshore.sources.outputs import PROGRESS
+from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import SourceSpec, connections_of, is_pushed, known_outputs
 from foreshore.storage.ingest.controller import (
     IngestController,
@@ -53,6 +54,7 @@ class Ingestion:
     def __init__(self, coordinator: "Coordinator", launcher: Launcher) -> None:
         self._coordinator = coordinator
         self._launcher = launcher
+        self.python_modules: frozenset[str] = frozenset()  # that sources may import
         self._disposing: set[asyncio.Task[None]] = set()
         self.controller = IngestController(launcher, self._commit, self._read, coordinator.clock)
 
@@ -114,7 +116,15 @@ class Ingestion:
         await self.follow([each for each in items if each.feed and each.feed.spec is not None])
 
     def _accesses(self, spec: SourceSpec) -> Accesses:
-        """Return what a source needs to reach its external system."""
+        """Return what a source needs to reach its external system.
+
+        Raises DatabaseError if a secret cannot be read, or a module is not allowed.
+        """
+        if isinstance(spec, PythonSource) and spec.module not in self.python_modules:
+            raise InsufficientPrivilege(
+                f'the module "{spec.module}" is not allowed',
+                hint="The server's option --python-source-module names those that are.",
+            )
         coordinator = self._coordinator
         given = accesses(coordinator.state, coordinator.secrets, connections_of(spec))
         if isinstance(spec, FilesSource):

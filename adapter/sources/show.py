@@ -1,7 +1,7 @@
 """SHOW CREATE of sources, and of the relations that they write."""
 
 from foreshore.adapter.sources.connections import full_name
-from foreshore.adapter.sources.show_files import files_text
+from foreshore.adapter.sources.show_files import files_text, python_text
 from foreshore.adapter.sources.show_kafka import declared_text, kafka_text
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
@@ -12,6 +12,7 @@ from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import ERRORS, PROGRESS
 from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import SourceSpec
 from foreshore.sources.webhook import CheckInput, WebhookSource
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
@@ -40,7 +41,7 @@ def source_text(state: State, item: Item) -> str:
     chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
     spec = item.feed.spec
-    if isinstance(spec, KafkaSource | FilesSource) and spec.columns:
+    if isinstance(spec, KafkaSource | FilesSource | PythonSource) and spec.columns:
         name += f" {declared_text(spec.columns)}"
     return (
         f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item.feed.spec)}{chosen}"
@@ -75,6 +76,8 @@ def _written(state: State, spec: SourceSpec) -> str:
             return kafka_text(spec, lambda id: _connection(state, id))
         case FilesSource():
             return files_text(spec)
+        case PythonSource():
+            return python_text(spec)
         case WebhookSource():
             return _webhook(state, spec)
 

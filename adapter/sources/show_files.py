@@ -1,7 +1,18 @@
-"""SHOW CREATE of sources of files."""
+"""SHOW CREATE of sources of files, and of Python functions."""
 
 from foreshore.sources.files import FilesSource
-from foreshore.sql.parse.keywords import quote_string
+from foreshore.sources.python import PythonSource
+from foreshore.sql.parse.keywords import quote_identifier, quote_string
+
+
+def python_text(spec: PythonSource) -> str:
+    """Return what follows FROM."""
+    arguments = [
+        f"{quote_identifier(name)} {quote_string(value)}" for name, value in spec.arguments.items()
+    ]
+    return f"PYTHON {quote_string(spec.function)}" + (
+        f" ({', '.join(arguments)})" if arguments else ""
+    )
 
 
 def files_text(spec: FilesSource) -> str:

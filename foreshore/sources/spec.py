@@ -11,9 +11,12 @@ from foreshore.sources.generators import OUTPUTS, LoadGenerator
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.python import PythonSource
 from foreshore.sources.webhook import WebhookSource, webhook_output
 
-SourceSpec: TypeAlias = LoadGenerator | PostgresSource | KafkaSource | WebhookSource | FilesSource
+SourceSpec: TypeAlias = (
+    LoadGenerator | PostgresSource | KafkaSource | WebhookSource | FilesSource | PythonSource
+)
 
 
 def connections_of(spec: SourceSpec) -> tuple[str, ...]:
@@ -23,7 +26,7 @@ def connections_of(spec: SourceSpec) -> tuple[str, ...]:
             return (connection,)
         case KafkaSource():
             return (spec.connection, *registries_of(spec.value, spec.key))
-        case LoadGenerator() | WebhookSource() | FilesSource():
+        case LoadGenerator() | WebhookSource() | FilesSource() | PythonSource():
             return ()
 
 
@@ -46,7 +49,7 @@ def known_outputs(spec: SourceSpec) -> Mapping[str, Output] | None:
             return OUTPUTS[spec.generator]
         case WebhookSource():
             return {OWN_ROWS: webhook_output(spec)}
-        case PostgresSource() | KafkaSource() | FilesSource():
+        case PostgresSource() | KafkaSource() | FilesSource() | PythonSource():
             return None
 
 
@@ -63,6 +66,8 @@ def kind_of(spec: SourceSpec) -> str:
             return "webhook"
         case FilesSource():
             return "files"
+        case PythonSource():
+            return "python"
 
 
 class Feed(msgspec.Struct, frozen=True):

@@ -106,8 +106,16 @@ class FilesSyntax(Syntax):
     at: int
 
 
+class PythonSyntax(Syntax):
+    """PYTHON 'module:function' (argument value, ...)."""
+
+    function: str
+    options: tuple[SourceOption, ...]
+    at: int
+
+
 ReadsSyntax: TypeAlias = (
-    GeneratorSyntax | PostgresSyntax | KafkaSyntax | WebhookSyntax | FilesSyntax
+    GeneratorSyntax | PostgresSyntax | KafkaSyntax | WebhookSyntax | FilesSyntax | PythonSyntax
 )
 
 

@@ -1,5 +1,6 @@
 """Parse CREATE SOURCE."""
 
+from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.parse.kafka_sources import KafkaSourceParser
 from foreshore.sql.parse.webhooks import WebhookParser
@@ -69,10 +70,18 @@ class SourceParser(KafkaSourceParser, WebhookParser):
             return self._kafka(at)
         if self.accept("files"):
             return ast.FilesSyntax(self.string(), self._source_options(), at)
+        if self.accept("python"):
+            return ast.PythonSyntax(self.string(), self._source_options(), at)
         if self.accept("webhook"):
             return self._webhook()
-        if self.at_word("mysql", "sql", "python"):
-            self.unsupported(f"CREATE SOURCE ... FROM {self.token.value.upper()}", at)
+        for words in (("mysql",), ("sql", "server")):
+            if self.at_words(*words):
+                raise FeatureNotSupported(
+                    f"sources of {' '.join(words).upper()} are not supported",
+                    hint="Send its changes to Kafka by Debezium: FROM KAFKA CONNECTION ... "
+                    "ENVELOPE DEBEZIUM.",
+                    position=at + 1,
+                )
         self.fail()
 
     def _declared_columns(self, name: ast.TableRef) -> tuple[ast.ColumnDefinition, ...]:

@@ -12,6 +12,7 @@ from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import SourceSpec
 from foreshore.storage.ingest.connector import Kind
 from foreshore.storage.ingest.messages import Access
@@ -20,6 +21,7 @@ _KINDS = {
     LoadGenerator: "foreshore.storage.ingest.generators.kind",
     PostgresSource: "foreshore.storage.ingest.postgres.kind",
     FilesSource: "foreshore.storage.ingest.files.kind",
+    PythonSource: "foreshore.storage.ingest.python.kind",
     KafkaSource: "foreshore.storage.ingest.kafka.kind",
 }
 _VALIDATIONS: dict[ConnectionKind, str] = {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from foreshore.connection_spec import RULES, ConnectionKind
-from foreshore.errors import InvalidParameterValue, SyntaxError_
+from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
 from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, ValidateConnection
@@ -45,6 +45,12 @@ def _kind(statement: ast.CreateConnectionStatement) -> ConnectionKind:
     for kind in RULES:
         if kind == statement.kind:
             return kind
+    if statement.kind in ("mysql", "sql server"):
+        raise FeatureNotSupported(
+            f"connections to {statement.kind.upper()} are not supported",
+            hint="Send its changes to Kafka by Debezium, and create a connection to KAFKA.",
+            position=statement.at + 1,
+        )
     raise InvalidParameterValue(
         f"connections to {statement.kind.upper()} are not supported",
         hint=f"There are {', '.join(kind.upper() for kind in RULES)}.",

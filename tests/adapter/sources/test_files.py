@@ -112,7 +112,7 @@ async def test_versions_of_a_delta_table_come_in_order(
     deltalake.DeltaTable(table).delete("id = 2")
     await reaches(env, "SELECT * FROM s ORDER BY 1", "1|a", "3|b", "4|b")
     env.ingest.last.kill()
-    deltalake.DeltaTable(table).update("id = 3", updates={"id": "30"})
+    deltalake.DeltaTable(table).update(updates={"id": "30"}, predicate="id = 3")
     await reaches(env, "SELECT * FROM s ORDER BY 1", "1|a", "4|b", "30|b")
     assert await env.query("a", "SELECT * FROM s_progress") == "version|4\nSELECT 1"
 

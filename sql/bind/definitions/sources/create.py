@@ -12,6 +12,7 @@ from foreshore.sql.bind.definitions.sources.files import bind_files
 from foreshore.sql.bind.definitions.sources.generators import bind_generator
 from foreshore.sql.bind.definitions.sources.kafka import bind_kafka
 from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
+from foreshore.sql.bind.definitions.sources.python import bind_python
 from foreshore.sql.bind.definitions.sources.webhook import bind_webhook
 from foreshore.sql.plan import AskedTables, CreateSource
 from foreshore.sql.planning import Planning, located
@@ -31,9 +32,12 @@ def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement)
     )
 
 
+_DECLARED = (ast.KafkaSyntax, ast.FilesSyntax, ast.PythonSyntax)  # may have declared columns
+
+
 def _spec(planning: Planning, statement: ast.CreateSourceStatement) -> SourceSpec:
     reads, declared = statement.reads, statement.columns
-    if declared and not isinstance(reads, ast.KafkaSyntax | ast.FilesSyntax):
+    if declared and not isinstance(reads, _DECLARED):
         raise InvalidParameterValue(
             "the columns of the source are known, and cannot be declared",
             position=declared[0].at + 1,
@@ -49,6 +53,8 @@ def _spec(planning: Planning, statement: ast.CreateSourceStatement) -> SourceSpe
             return bind_webhook(planning, reads)
         case ast.FilesSyntax():
             return bind_files(planning, reads, declared)
+        case ast.PythonSyntax():
+            return bind_python(planning, reads, declared)
 
 
 def _asked(planning: Planning, tables: ast.FedTables | None) -> AskedTables | None:

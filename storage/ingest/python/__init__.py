@@ -1,0 +1,1 @@
+"""Functions of Python modules as external systems."""
