@@ -3,6 +3,7 @@
     /livez, /readyz, /health, /metrics    for supervisors and Prometheus (`probes.py`)
     /check      200 if the server's state is consistent, else 500; for operators
     /api/..., /foreshore.js    SQL for programs (`programs.py`)
+    /console/   pages for a browser; / sends it there
 
 At most MAX_CONNECTIONS without a session are open at a time, each for at most LIFE_S, even if its
 client neither sends nor reads. The end of the server waits at most ENDING_S for them.
@@ -22,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from foreshore.server.http import programs
+from foreshore.server.http.console.pages import routes as console_routes
 from foreshore.server.http.lives import Lives, protocols
 from foreshore.server.http.probes import Observed, Probes
 from foreshore.server.http.sessions import Sessions
@@ -65,6 +67,7 @@ def application(
             *Probes(is_ready, observed).routes(),
             Route("/check", check),
             *programs.routes(sessions),
+            *console_routes(),
         ]
     )
 

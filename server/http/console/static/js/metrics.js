@@ -1,0 +1,89 @@
+// How the database fares: asked every two seconds, with the samples of the last minutes kept here.
+
+import { rows, statements } from "./api.js";
+import { Poller } from "./poll.js";
+
+const INTERVAL_MS = 2000;
+const MOST_SAMPLES = 450; // a quarter of an hour
+const MOST_OBJECTS = 1000;
+
+const QUERIES = {
+  lag: "SELECT object_id, (extract(epoch FROM lag) * 1000)::float8 AS lag FROM mz_internal.mz_wallclock_global_lag",
+  dataflows: `SELECT object_id, replica_id, state, hydration_ms, steps, step_ms, arranged_rows, arranged_bytes, failure
+    FROM mz_internal.mz_dataflow_statuses`,
+  memory: "SELECT object_id, replica_id, size, records FROM mz_introspection.mz_records_per_dataflow",
+  activity: "SELECT xact_commit, tup_inserted, tup_updated, tup_deleted, numbackends FROM pg_stat_database",
+  sources: "SELECT id, name, type, status, error, last_status_change_at FROM mz_internal.mz_source_statuses",
+  time: "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now",
+};
+
+export const samples = []; // {t, lag: Map, memory: Map, commits, written}; oldest first
+
+async function ask() {
+  const names = Object.keys(QUERIES);
+  const answers = await statements(Object.values(QUERIES));
+  const found = Object.fromEntries(names.map((name, i) => [name, answers[i]]));
+  const sample = sampleOf(found);
+  samples.push(sample);
+  if (samples.length > MOST_SAMPLES) samples.shift();
+  return { ...found, sample, rates: rates() };
+}
+
+function sampleOf(found) {
+  const lag = new Map(found.lag.slice(0, MOST_OBJECTS).map((row) => [row.object_id, row.lag]));
+  const memory = new Map();
+  const records = new Map();
+  for (const row of found.memory.slice(0, MOST_OBJECTS)) {
+    memory.set(row.object_id, (memory.get(row.object_id) || 0) + Number(row.size));
+    records.set(row.object_id, (records.get(row.object_id) || 0) + Number(row.records));
+  }
+  const sum = (name) => found.activity.reduce((total, row) => total + Number(row[name]), 0);
+  return {
+    t: found.time[0].now,
+    lag,
+    memory,
+    records,
+    commits: sum("xact_commit"),
+    written: sum("tup_inserted") + sum("tup_updated") + sum("tup_deleted"),
+    sessions: sum("numbackends"),
+  };
+}
+
+/** [{t, commits, written}]: per second, between each two samples. */
+export function rates() {
+  const found = [];
+  for (let i = 1; i < samples.length; i += 1) {
+    const [before, after] = [samples[i - 1], samples[i]];
+    const seconds = (after.t - before.t) / 1000;
+    if (seconds <= 0 || after.commits < before.commits) continue; // the server was restarted
+    found.push({
+      t: after.t,
+      commits: (after.commits - before.commits) / seconds,
+      written: Math.max(0, after.written - before.written) / seconds,
+    });
+  }
+  return found;
+}
+
+/** [[t, value]] of one object; `what` is "lag" or "memory". */
+export function seriesOf(what, id) {
+  return samples.filter((sample) => sample[what].has(id)).map((sample) => [sample.t, sample[what].get(id)]);
+}
+
+export const metrics = new Poller(ask, INTERVAL_MS);
+
+/** The greatest lag of each minute of the last hours: Map of id to [[t, ms or null]]. */
+export async function lagHistory(hours) {
+  const found = await rows(
+    `SELECT object_id, (extract(epoch FROM occurred_at) * 1000)::float8 AS t, (extract(epoch FROM lag) * 1000)::float8 AS lag
+     FROM mz_internal.mz_wallclock_global_lag_history
+     WHERE occurred_at > now() - $1::text::interval ORDER BY occurred_at`,
+    [`${hours} hours`],
+  );
+  const history = new Map();
+  for (const { object_id: id, t, lag } of found) {
+    if (!history.has(id)) history.set(id, []);
+    history.get(id).push([t, lag]);
+  }
+  return history;
+}

@@ -1,0 +1,167 @@
+// The SQL editor: statements above, what came of them below, the history beside.
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/htm/preact.js";
+import "../../vendor/codemirror/codemirror.js";
+import "../../vendor/codemirror/show-hint.js";
+import "../../vendor/codemirror/matchbrackets.js";
+import "../../vendor/codemirror/closebrackets.js";
+import "../../vendor/codemirror/comment.js";
+import "../../vendor/codemirror/placeholder.js";
+import { complete } from "../completion.js";
+import * as format from "../format.js";
+import { link } from "../router.js";
+import { runs } from "../runs.js";
+import { MODE, offsetOf } from "../sql_text.js";
+import { load, save } from "../storage.js";
+import { Badge, CopyButton, Icon } from "../ui.js";
+import { Results } from "./results.js";
+
+export function useRuns() {
+  const [, setVersion] = useState(0);
+  useEffect(() => {
+    setVersion(runs.version);
+    return runs.subscribe(setVersion);
+  }, []);
+  return runs;
+}
+
+export function Editor({ route }) {
+  const state = useRuns();
+  const editor = useRef(null);
+  const [beside, setBeside] = useState(load("history-open", false));
+  const [height, setHeight] = useState(load("editor-height", 240));
+  useEffect(() => {
+    document.title = "SQL · Foreshore";
+  }, []);
+  const asked = route.query.get("q");
+  useEffect(() => {
+    if (asked === null) return;
+    // A link brings a statement into the editor; it runs only when somebody says so.
+    editor.current.setValue(asked);
+    history.replaceState(null, "", link("sql"));
+  }, [asked]);
+  const run = () => {
+    const selected = editor.current.getSelection();
+    const start = selected ? editor.current.indexFromPos(editor.current.getCursor("from")) : 0;
+    runs.run(selected || editor.current.getValue(), start);
+  };
+  const toggle = () => {
+    save("history-open", !beside);
+    setBeside(!beside);
+  };
+  return html`<section class="page editor-page">
+    <h1 class="hidden">SQL editor</h1>
+    <div class="editor-bar">
+      ${state.running
+        ? html`<button class="danger" onClick=${() => runs.cancel()} title="Ctrl ."><${Icon} name="stop" /> Cancel</button>`
+        : html`<button class="primary" onClick=${run} title="Ctrl Enter"><${Icon} name="play" /> Run</button>`}
+      <${Status} state=${state} />
+      <div class="rest"></div>
+      ${state.transaction !== "I" && html`<${Badge} kind=${state.transaction === "E" ? "dot bad" : "dot waiting"}>${state.transaction === "E" ? "failed transaction" : "in a transaction"}</${Badge}>`}
+      <button class="small ghost" onClick=${() => runs.renew()} title="Begin a new session: its transaction, settings and temporary tables go">New session</button>
+      <${CopyButton} label="Copy link" text=${new URL(link("sql", [], { q: state.text }), location.href).href} />
+      <button class="small ghost" aria-pressed=${beside} onClick=${toggle}><${Icon} name="history" size="14" /> History</button>
+    </div>
+    <div class="editor-body">
+      <div class="editor-main">
+        <div class="editor-text" style=${{ height: height + "px" }}><${Text} editor=${editor} onRun=${run} error=${state.error} /></div>
+        <${Divider} height=${height} onHeight=${(to) => { setHeight(to); save("editor-height", to); }} />
+        <${Results} state=${state} />
+      </div>
+      ${beside && html`<${Past} state=${state} onChoose=${(text) => { editor.current.setValue(text); editor.current.focus(); }} />`}
+    </div>
+  </section>`;
+}
+
+function Status({ state }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    if (!state.running) return undefined;
+    const timer = setInterval(() => tick(performance.now()), 100);
+    return () => clearInterval(timer);
+  }, [state.running]);
+  if (state.running) return html`<span class="dim" role="status">Running for ${format.duration(performance.now() - state.running.began)}</span>`;
+  if (state.took === null) return html`<span class="dim"><kbd>Ctrl Enter</kbd> runs all, or what is selected</span>`;
+  return html`<span class="dim" role="status" data-testid="took">${state.error ? "Failed after" : "Done in"} ${format.duration(state.took)}</span>`;
+}
+
+function Text({ editor, onRun, error }) {
+  const place = useRef(null);
+  const latest = useRef(onRun);
+  latest.current = onRun;
+  useLayoutEffect(() => {
+    const made = window.CodeMirror(place.current, {
+      value: runs.text, mode: MODE, lineNumbers: true, matchBrackets: true, autoCloseBrackets: true, indentUnit: 2, lineWrapping: false,
+      placeholder: "SELECT …", screenReaderLabel: "SQL statements", spellcheck: false, viewportMargin: 50,
+      hintOptions: { hint: complete, completeSingle: false },
+      extraKeys: {
+        "Ctrl-Enter": () => latest.current(), "Cmd-Enter": () => latest.current(), "Ctrl-.": () => runs.cancel(), "Cmd-.": () => runs.cancel(),
+        "Ctrl-Space": "autocomplete", "Ctrl-/": "toggleComment", "Cmd-/": "toggleComment",
+        Tab: (cm) => (cm.somethingSelected() ? cm.indentSelection("add") : cm.replaceSelection("  ")), "Shift-Tab": "indentLess",
+        Esc: (cm) => cm.getInputField().blur(), // so that Tab leaves the editor
+      },
+    });
+    made.on("change", (cm) => runs.setText(cm.getValue()));
+    made.on("inputRead", (cm, change) => {
+      if (!cm.state.completionActive && /^[\w.]$/.test(change.text[0]) && change.origin === "+input") cm.showHint();
+    });
+    editor.current = made;
+    made.focus();
+    const watch = new ResizeObserver(() => made.refresh());
+    watch.observe(place.current);
+    return () => watch.disconnect();
+  }, []);
+  useEffect(() => mark(editor.current, error), [error]);
+  return html`<div class="code" ref=${place}></div>`;
+}
+
+/** Underline the word at which an error is; returns what takes the mark away. */
+function mark(editor, error) {
+  const position = Number(error?.fields.position);
+  if (!position) return undefined;
+  const all = editor.getValue();
+  if (all.slice(error.offset, error.offset + error.text.length) !== error.text) return undefined; // edited since
+  const start = error.offset + offsetOf(error.text, position);
+  const word = /^("(?:[^"]|"")*"?|'(?:[^']|'')*'?|[\w$]+|\S)/.exec(all.slice(start))?.[0] || " ";
+  const marked = editor.markText(editor.posFromIndex(start), editor.posFromIndex(start + word.length), {
+    className: "sql-error", attributes: { title: error.fields.message }, clearOnEnter: false,
+  });
+  const line = editor.posFromIndex(start).line;
+  editor.addLineClass(line, "gutter", "sql-error-line");
+  editor.scrollIntoView({ line, ch: 0 }, 40);
+  return () => {
+    marked.clear();
+    editor.removeLineClass(line, "gutter", "sql-error-line");
+  };
+}
+
+function Divider({ height, onHeight }) {
+  const start = (event) => {
+    event.preventDefault();
+    const from = event.clientY;
+    const move = (moved) => onHeight(Math.max(80, Math.min(innerHeight - 200, height + moved.clientY - from)));
+    const end = () => {
+      window.removeEventListener("mousemove", move);
+      window.removeEventListener("mouseup", end);
+    };
+    window.addEventListener("mousemove", move);
+    window.addEventListener("mouseup", end);
+  };
+  const keys = (event) => {
+    const step = { ArrowUp: -20, ArrowDown: 20 }[event.key];
+    if (step) onHeight(Math.max(80, height + step));
+  };
+  return html`<div class="divider" role="separator" aria-orientation="horizontal" aria-label="Height of the editor" aria-valuenow=${height} tabindex="0" onMouseDown=${start} onKeyDown=${keys}></div>`;
+}
+
+function Past({ state, onChoose }) {
+  const [find, setFind] = useState("");
+  const shown = state.history.filter((one) => one.text.toLowerCase().includes(find.toLowerCase()));
+  return html`<aside class="past" aria-label="History">
+    <header><h2>History</h2><button class="small ghost" onClick=${() => runs.forgetHistory()}>Forget all</button></header>
+    <label class="search"><${Icon} name="search" size="14" /><input type="search" placeholder="Find" aria-label="Find in the history" value=${find} onInput=${(e) => setFind(e.target.value)} /></label>
+    <ul>${shown.map((one) => html`<li key=${one.at + one.text}><button onClick=${() => onChoose(one.text)} title=${one.text}>
+      <code>${one.text.slice(0, 300)}</code><small class=${one.failed ? "bad-text" : "dim"}>${format.clock(new Date(one.at))} · ${one.failed ? "failed" : format.duration(one.ms)}</small></button></li>`)}</ul>
+    ${!shown.length && html`<div class="none">Nothing yet. What you run is kept in this browser.</div>`}
+  </aside>`;
+}

@@ -1,0 +1,172 @@
+// One object: its contents live, columns, definition, dependencies, dataflow, freshness and rights.
+
+import { html, useEffect, useState } from "../../vendor/htm/preact.js";
+import { rows, statement } from "../api.js";
+import { closure } from "../catalog.js";
+import { Sparkline } from "../chart.js";
+import * as format from "../format.js";
+import { metrics, seriesOf } from "../metrics.js";
+import { usePoll, useShared } from "../poll.js";
+import { link, objectLink } from "../router.js";
+import { quoteName, quoteNames } from "../sql_text.js";
+import { Badge, Card, Failure, Field, Icon, Loading, Page, Sql, State, Table, Tabs, Tile } from "../ui.js";
+import { Contents } from "./contents.js";
+import { Dataflow } from "./dataflow.js";
+import { Workflow } from "./objects.js";
+
+const RELATIONS = new Set(["table", "view", "materialized-view", "source"]);
+const KEYWORDS = { "materialized-view": "MATERIALIZED VIEW" };
+
+export const keywordOf = (type) => KEYWORDS[type] || type.toUpperCase();
+export const nameOf = (object) => quoteNames(object.database_name, object.schema_name, object.name);
+
+/** The objects whose dataflows keep this one: itself, or the indexes of a view. */
+export function maintainers(object, data) {
+  if (object.type === "materialized-view" || object.type === "index") return [object];
+  return (data.indexes.get(object.id) || []).map((id) => data.objects.get(id)).filter(Boolean);
+}
+
+export function ObjectPage({ object, data, route }) {
+  const { data: found } = useShared(metrics);
+  const relation = RELATIONS.has(object.type);
+  const keepers = maintainers(object, data);
+  const tabs = [
+    ...(relation ? [["contents", "Contents"], ["columns", "Columns"]] : []),
+    ["definition", "Definition"],
+    ["dependencies", "Dependencies"],
+    ...(keepers.length && object.type !== "table" ? [["dataflow", "Dataflow"]] : []),
+    ...(["view", "materialized-view", "index"].includes(object.type) ? [["freshness", "Freshness"]] : []),
+    ["rights", "Rights"],
+  ];
+  const tab = tabs.some(([id]) => id === route.query.get("tab")) ? route.query.get("tab") : tabs[0][0];
+  const query = relation && html`<a class="button" href=${link("sql", [], { q: `SELECT * FROM ${nameOf(object)} LIMIT 100` })}><${Icon} name="sql" /> Query</a>`;
+  return html`<${Page} title=${object.name} actions=${query} wide>
+    <div class="about"><${Badge}>${format.kindName(object.type)}</${Badge}>
+      <span class="dim">${object.database_name}.${object.schema_name}</span><span class="dim">owner ${object.owner}</span>
+      ${object.cluster && html`<a href=${link("clusters", [object.cluster])}>cluster ${object.cluster}</a>`}
+      ${object.on_id && data.objects.get(object.on_id) && html`<a href=${objectLink(data.objects.get(object.on_id))}>on ${data.objects.get(object.on_id).name}</a>`}
+    </div>
+    <${Figures} object=${object} keepers=${keepers} found=${found} />
+    <${Tabs} tabs=${tabs} active=${tab} />
+    ${tab === "contents" && html`<${Contents} object=${object} name=${nameOf(object)} />`}
+    ${tab === "columns" && html`<${Columns} object=${object} />`}
+    ${tab === "definition" && html`<${Definition} object=${object} />`}
+    ${tab === "dependencies" && html`<${Dependencies} object=${object} data=${data} found=${found} />`}
+    ${tab === "dataflow" && html`<${Dataflow} keepers=${keepers} data=${data} route=${route} />`}
+    ${tab === "freshness" && html`<${Freshness} object=${object} />`}
+    ${tab === "rights" && html`<${Rights} object=${object} />`}
+  </${Page}>`;
+}
+
+function Figures({ object, keepers, found }) {
+  if (!found) return html`<div class="tiles"><${Tile} label="…" value="–" /></div>`;
+  const known = [...new Set([object.id, ...keepers.map((keeper) => keeper.id)])];
+  const lagOf = known.filter((id) => found.sample.lag.has(id));
+  const slow = lagOf.reduce((most, id) => (most === null || found.sample.lag.get(id) > found.sample.lag.get(most) ? id : most), null);
+  const memory = known.reduce((sum, id) => sum + (found.sample.memory.get(id) || 0), 0);
+  const records = known.reduce((sum, id) => sum + (found.sample.records.get(id) || 0), 0);
+  const states = found.dataflows.filter((row) => known.includes(row.object_id));
+  const source = found.sources.find((row) => row.id === object.id);
+  const state = states.find((row) => row.failure) || states.find((row) => row.state !== "running") || states[0];
+  if (slow === null && !states.length && object.size === null && !source) return null;
+  return html`<div class="tiles">
+    ${slow !== null && html`<${Tile} label="Lag" value=${format.duration(found.sample.lag.get(slow))} note=${html`<${Sparkline} points=${seriesOf("lag", slow).slice(-60)} width="120" label="Lag" />`} />`}
+    ${states.length > 0 && html`<${Tile} label="Memory" value=${format.bytes(memory)} note=${`${format.compact(records)} records`} />`}
+    ${state && html`<${Tile} label="Dataflow" value=${html`<${State} state=${state.failure ? "failed" : state.state} />`} note=${state.failure || `hydrated in ${format.duration(state.hydration_ms)}`} title=${state.failure} />`}
+    ${state && html`<${Tile} label="Last step" value=${format.duration(state.step_ms)} note=${`${format.compact(state.steps)} steps`} />`}
+    ${source && html`<${Tile} label="Source" value=${html`<${State} state=${source.status} />`} note=${source.error || `for ${format.ago(source.last_status_change_at)}`} title=${source.error} />`}
+    ${object.size !== null && html`<${Tile} label="Stored" value=${format.bytes(object.size)} />`}
+  </div>`;
+}
+
+/** Ask once for each `key`; gives {data, error}. */
+export function useAnswer(ask, key) {
+  const [state, setState] = useState({ key: null });
+  useEffect(() => {
+    let here = true;
+    ask().then(
+      (data) => here && setState({ key, data }),
+      (error) => here && setState({ key, error }),
+    );
+    return () => (here = false);
+  }, [key]);
+  return state.key === key ? state : {};
+}
+
+function Columns({ object }) {
+  const { data, error } = useAnswer(async () => {
+    const [columns, comments] = await Promise.all([
+      rows("SELECT name, position, nullable, type, \"default\" FROM mz_columns WHERE id = $1 ORDER BY position", [object.id]),
+      rows("SELECT object_sub_id, comment FROM mz_internal.mz_comments WHERE id = $1", [object.id]),
+    ]);
+    const about = new Map(comments.map((comment) => [Number(comment.object_sub_id), comment.comment]));
+    return columns.map((column) => ({ ...column, comment: about.get(Number(column.position)) }));
+  }, object.id);
+  if (!data) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`;
+  const columns = [
+    { label: "#", kind: "number", value: (c) => c.position },
+    { label: "Column", value: (c) => html`<b>${c.name}</b>` },
+    { label: "Type", value: (c) => html`<code>${c.type}</code>` },
+    { label: "NULL", value: (c) => (c.nullable ? "allowed" : "never") },
+    { label: "Default", value: (c) => (c.default ? html`<code>${c.default}</code>` : html`<span class="dim">–</span>`) },
+    { label: "Comment", value: (c) => c.comment || "" },
+  ];
+  return html`<${Card} flush><${Table} columns=${columns} rows=${data} label="Columns" /></${Card}>`;
+}
+
+function Definition({ object }) {
+  const { data, error } = useAnswer(async () => {
+    const result = await statement(`SHOW CREATE ${keywordOf(object.type)} ${nameOf(object)}`);
+    return result.rows[0][result.rows[0].length - 1];
+  }, object.id);
+  if (!data) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`;
+  return html`<${Card}><${Sql} text=${data} /></${Card}>`;
+}
+
+function Dependencies({ object, data, found }) {
+  const ids = new Set([...closure(object.id, data.uses), ...closure(object.id, data.usedBy)]);
+  const list = (all, what) => html`<${Field} label=${what}>${all.length
+    ? all.map((id) => data.objects.get(id)).filter(Boolean).map((o) => html`<a class="chip" key=${o.id} href=${objectLink(o, { tab: "dependencies" })}><${Icon} name=${o.type} size="13" />${o.name}</a>`)
+    : html`<span class="dim">nothing</span>`}</${Field}>`;
+  return html`<${Card}>
+    <dl class="fields">${list(data.uses.get(object.id) || [], "Made of")}${list(data.usedBy.get(object.id) || [], "Used by")}</dl>
+    <${Workflow} data=${data} found=${found} ids=${ids} selected=${object.id} />
+  </${Card}>`;
+}
+
+function Freshness({ object }) {
+  const text = `EXPLAIN FRESHNESS FOR ${keywordOf(object.type)} ${nameOf(object)}`;
+  const { data, error } = usePoll(() => rows(text), 2000, text);
+  if (!data) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`;
+  const columns = [
+    { label: "Object", value: (r) => r.object },
+    { label: "Type", value: (r) => r.type },
+    { label: "State", value: (r) => html`<${State} state=${r.state} />` },
+    { label: "Behind the clock", kind: "number", value: (r) => r.wallclock_lag },
+    { label: "Adds", kind: "number", value: (r) => r.own_lag },
+    { label: "", value: (r) => (r.culprit ? html`<${Badge} kind="waiting">delays</${Badge}>` : "") },
+    { label: "Reason", value: (r) => r.reason || "" },
+  ];
+  return html`<${Card} title="What it waits for, down to the tables" aside=${html`<code class="dim">EXPLAIN FRESHNESS</code>`} flush><${Table} columns=${columns} rows=${data} rowKey=${(r) => r.object} label="Freshness" /></${Card}>`;
+}
+
+function Rights({ object }) {
+  const { data, error } = useAnswer(
+    () => rows(
+      `SELECT grantee, privilege_type, grantor FROM mz_internal.mz_show_privileges
+       WHERE name = $1 AND schema = $2 AND database = $3 ORDER BY grantee, privilege_type`,
+      [object.name, object.schema_name, object.database_name],
+    ),
+    object.id,
+  );
+  if (!data) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`;
+  const grantees = new Map();
+  for (const right of data) grantees.set(right.grantee, [...(grantees.get(right.grantee) || []), right]);
+  const columns = [
+    { label: "Role", value: ([grantee]) => html`<b>${grantee}</b>` },
+    { label: "May", value: ([, rights]) => rights.map((right) => html`<${Badge} key=${right.privilege_type} title=${`granted by ${right.grantor}`}>${right.privilege_type}</${Badge}> `) },
+  ];
+  return html`<${Card} title="Rights" aside=${html`<span class="dim">owner ${object.owner}</span>`} flush>
+    <${Table} columns=${columns} rows=${[...grantees]} rowKey=${([grantee]) => grantee} label="Rights" empty=${`Nothing is granted: only ${quoteName(object.owner || "")} and superusers may use it.`} />
+  </${Card}>`;
+}

@@ -1,0 +1,160 @@
+// How the database fares: lag and memory of each view over time, commits, sources.
+
+import { html, useEffect, useState } from "../../vendor/htm/preact.js";
+import { catalog } from "../catalog.js";
+import { LineChart, Legend, Sparkline, COLOURS } from "../chart.js";
+import * as format from "../format.js";
+import { lagHistory, metrics, seriesOf } from "../metrics.js";
+import { useShared } from "../poll.js";
+import { objectLink, setQuery } from "../router.js";
+import { Card, Empty, Failure, Icon, Loading, Page, State, Table, Tile } from "../ui.js";
+
+const SPANS = { now: ["Last minutes", 0], hour: ["Hour", 1], day: ["Day", 24] };
+const MOST_LINES = 8;
+
+/** What is kept up to date: materialized views, indexes; with its newest figures. */
+export function maintained(data, found) {
+  const states = new Map();
+  for (const row of found.dataflows) {
+    const before = states.get(row.object_id);
+    if (!before || row.failure || (before.state === "running" && row.state !== "running")) states.set(row.object_id, row);
+  }
+  const kept = data.list
+    .filter((object) => states.has(object.id) || object.type === "materialized-view" || (object.type === "index" && found.sample.lag.has(object.id)))
+    .map((object) => ({
+      ...object,
+      of: object.on_id ? data.objects.get(object.on_id) : null,
+      status: states.get(object.id) || null,
+      lag: found.sample.lag.get(object.id) ?? null,
+      memory: found.sample.memory.get(object.id) ?? null,
+      records: found.sample.records.get(object.id) ?? null,
+    }));
+  const often = new Map();
+  for (const view of kept) often.set(plainName(view), (often.get(plainName(view)) || 0) + 1);
+  return kept.map((view) => ({ ...view, shown: shortest(view, often) }));
+}
+
+const plainName = (view) => (view.of || view).name;
+
+/** The name of what a view keeps, with as much before and after it as tells it from others. */
+function shortest(view, often) {
+  if (often.get(plainName(view)) === 1) return plainName(view);
+  return `${(view.of || view).schema_name}.${view.of ? view.name : plainName(view)}`;
+}
+
+export function Overview({ route }) {
+  const { data } = useShared(catalog);
+  const { data: found, error } = useShared(metrics);
+  if (error && !found) return html`<${Page} title="Overview"><${Failure} error=${error} /></${Page}>`;
+  if (!data || !found) return html`<${Page} title="Overview"><${Loading} /></${Page}>`;
+  const views = maintained(data, found);
+  return html`<${Page} title="Overview">
+    <${Tiles} data=${data} found=${found} views=${views} />
+    <${Freshness} views=${views} span=${route.query.get("span") || "now"} />
+    <div class="two">
+      <${Memory} views=${views} />
+      <${Rates} found=${found} />
+    </div>
+    <${Views} views=${views} />
+    <${Sources} data=${data} found=${found} />
+  </${Page}>`;
+}
+
+function Tiles({ data, found, views }) {
+  const behind = views.filter((view) => view.lag !== null);
+  const worst = behind.reduce((most, view) => (most === null || view.lag > most.lag ? view : most), null);
+  const bad = views.filter((view) => view.status?.failure || (view.status && view.status.state !== "running"));
+  const memory = [...found.sample.memory.values()].reduce((a, b) => a + b, 0);
+  const rate = found.rates[found.rates.length - 1];
+  return html`<div class="tiles">
+    <${Tile} label="Views kept up to date" value=${format.count(views.length)} note=${bad.length ? `${bad.length} not running` : "all running"} />
+    <${Tile} label="Greatest lag" value=${worst ? format.duration(worst.lag) : "–"} note=${worst ? worst.shown : "nothing is maintained"} title="How far the slowest view is behind the wall clock" />
+    <${Tile} label="Memory of views" value=${format.bytes(memory)} note=${`${format.compact([...found.sample.records.values()].reduce((a, b) => a + b, 0))} records`} title="Arrangements and indexes of all replicas" />
+    <${Tile} label="Transactions per second" value=${rate ? format.compact(rate.commits) : "–"} note=${rate ? `${format.compact(rate.written)} rows written per second` : "measuring"} title="All transactions that committed, those of this page included" />
+    <${Tile} label="Sessions" value=${format.count(found.sample.sessions)} note=${`${format.count(data.list.filter((o) => o.type === "table" && !o.system).length)} tables`} />
+  </div>`;
+}
+
+function lines(views, pointsOf) {
+  return views
+    .map((view) => ({ name: view.shown, points: pointsOf(view) }))
+    .filter((one) => one.points.length)
+    .map((one) => ({ ...one, peak: one.points.reduce((most, [, value]) => Math.max(most, value ?? 0), 0) }))
+    .sort((a, b) => b.peak - a.peak)
+    .slice(0, MOST_LINES)
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+    .map((one, i) => ({ ...one, colour: i % COLOURS }));
+}
+
+function Freshness({ views, span }) {
+  const [history, setHistory] = useState(null);
+  const hours = (SPANS[span] || SPANS.now)[1];
+  useEffect(() => {
+    setHistory(null);
+    if (!hours) return undefined;
+    let here = true;
+    lagHistory(hours).then((all) => here && setHistory({ all }), (error) => here && setHistory({ error }));
+    return () => (here = false);
+  }, [hours]);
+  const series = lines(views, (view) => (hours ? history?.all?.get(view.id) || [] : seriesOf("lag", view.id)));
+  const choice = html`<div class="segments" role="group" aria-label="Time shown">${Object.entries(SPANS).map(
+    ([id, [name]]) => html`<button key=${id} class="small" aria-pressed=${id === span} onClick=${() => setQuery({ span: id })}>${name}</button>`,
+  )}</div>`;
+  const waiting = hours && !history;
+  return html`<${Card} title="Lag behind the wall clock" aside=${choice}>
+    <${Failure} error=${history?.error} />
+    <${LineChart} series=${series} format=${format.duration} height=${200} label="Lag of each view over time"
+      empty=${waiting ? "Loading …" : hours ? "There is no history of this time" : views.length ? "Measuring …" : "Create a materialized view or an index to see its lag"} />
+    <${Legend} series=${series} />
+  </${Card}>`;
+}
+
+function Memory({ views }) {
+  const series = lines(views, (view) => seriesOf("memory", view.id));
+  return html`<${Card} title="Memory of each view">
+    <${LineChart} series=${series} format=${format.bytes} height=${170} label="Memory of each view over time" empty="Nothing is kept in memory, or measuring" />
+    <${Legend} series=${series} />
+  </${Card}>`;
+}
+
+function Rates({ found }) {
+  const series = [
+    { name: "transactions", colour: 0, points: found.rates.map((rate) => [rate.t, rate.commits]) },
+    { name: "rows written", colour: 1, points: found.rates.map((rate) => [rate.t, rate.written]) },
+  ];
+  return html`<${Card} title="Per second">
+    <${LineChart} series=${series} format=${format.compact} height=${170} label="Transactions and rows written per second" empty="Measuring …" />
+    <${Legend} series=${series} />
+  </${Card}>`;
+}
+
+function Views({ views }) {
+  const columns = [
+    { label: "View", value: (view) => html`<a class="name" href=${objectLink(view.of || view)}><${Icon} name=${view.type} />${view.shown}</a><small class="dim"> ${view.of ? view.name : ""}</small>` },
+    { label: "State", value: (view) => html`<${State} state=${view.status?.failure ? "failed" : view.status?.state} title=${view.status?.failure || ""} />` },
+    { label: "Lag", kind: "number", value: (view) => format.duration(view.lag) },
+    { label: "", value: (view) => html`<${Sparkline} points=${seriesOf("lag", view.id).slice(-60)} label=${"Lag of " + view.shown} />` },
+    { label: "Memory", kind: "number", value: (view) => format.bytes(view.memory) },
+    { label: "Records", kind: "number", value: (view) => format.compact(view.records) },
+    { label: "Hydrated in", kind: "number", value: (view) => format.duration(view.status?.hydration_ms) },
+    { label: "Step", kind: "number", value: (view) => format.duration(view.status?.step_ms) },
+    { label: "Cluster", value: (view) => view.cluster || "–" },
+  ];
+  return html`<${Card} title="Views" flush>
+    ${views.length
+      ? html`<${Table} columns=${columns} rows=${views} rowKey=${(view) => view.id} label="Views" />`
+      : html`<${Empty} title="No view is maintained yet">CREATE MATERIALIZED VIEW, or an index on a view, and it is here.</${Empty}>`}
+  </${Card}>`;
+}
+
+function Sources({ data, found }) {
+  if (!found.sources.length) return null;
+  const columns = [
+    { label: "Source", value: (source) => (data.objects.get(source.id) ? html`<a class="name" href=${objectLink(data.objects.get(source.id))}><${Icon} name="source" />${source.name}</a>` : source.name) },
+    { label: "Type", value: (source) => source.type },
+    { label: "State", value: (source) => html`<${State} state=${source.status} />` },
+    { label: "Since", value: (source) => `${format.ago(source.last_status_change_at)} ago` },
+    { label: "Error", value: (source) => source.error && html`<span class="bad-text">${source.error}</span>` },
+  ];
+  return html`<${Card} title="Sources" flush><${Table} columns=${columns} rows=${found.sources} rowKey=${(source) => source.id} label="Sources" /></${Card}>`;
+}

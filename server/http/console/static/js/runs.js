@@ -1,0 +1,172 @@
+// What the editor runs: one session, its results, and the history that the browser keeps. It lives
+// outside of the page, so that a statement goes on while somebody looks at another page.
+
+import { catalog } from "./catalog.js";
+import { Copy } from "./live_copy.js";
+import { Session } from "./socket.js";
+import { load, save } from "./storage.js";
+
+export const MOST_ROWS = 100_000; // of a result that the page keeps
+const MOST_CHANGES = 5_000; // of a subscription: the newest
+const MOST_HISTORY = 200;
+const LONGEST_KEPT = 20_000;
+const PAINT_MS = 100;
+const SECRET = /\b(password|secret|identified)\b/i; // such statements are not kept in the browser
+
+class Result {
+  constructor(streaming, began) {
+    this.streaming = streaming;
+    this.began = began;
+    this.columns = null;
+    this.rows = [];
+    this.total = 0;
+    this.tag = null;
+    this.ms = null;
+    this.copy = null;
+  }
+
+  setColumns(columns) {
+    this.columns = columns;
+    if (this.streaming && Copy.fits(columns)) this.copy = new Copy(columns);
+  }
+
+  take(row) {
+    this.total += 1;
+    if (this.copy) {
+      this.copy.take(row);
+      if (this.copy.progress && row[1] === true) return;
+    }
+    if (this.streaming) {
+      row.diff = this.copy ? Number(row[this.copy.diffAt]) : 1;
+      this.rows.push(row);
+      if (this.rows.length > MOST_CHANGES * 1.2) this.rows = this.rows.slice(-MOST_CHANGES);
+    } else if (this.rows.length < MOST_ROWS) this.rows.push(row);
+  }
+}
+
+class Runs {
+  constructor() {
+    this.text = load("editor", "SELECT now();");
+    this.history = load("history", []);
+    this.running = null; // {text, began, offset}
+    this.results = [];
+    this.messages = []; // {kind: "notice" | "error" | "lost", fields}
+    this.error = null; // of the last run: {fields, offset, text}
+    this.took = null;
+    this.transaction = "I";
+    this.version = 0;
+    this.listeners = new Set();
+    this.timer = null;
+    this.session = this.#newSession();
+  }
+
+  #newSession() {
+    return new Session({
+      application: "foreshore console editor",
+      onState: (state) => this.#set({ transaction: state }),
+      onLost: () => this.#set({ transaction: "I" }),
+    });
+  }
+
+  subscribe(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  #set(changes = {}) {
+    Object.assign(this, changes);
+    this.version += 1;
+    if (this.timer === null) {
+      this.timer = setTimeout(() => {
+        this.timer = null;
+        for (const listener of [...this.listeners]) listener(this.version);
+      }, this.running ? PAINT_MS : 0);
+    }
+  }
+
+  setText(text) {
+    this.text = text;
+    save("editor", text.slice(0, LONGEST_KEPT * 10));
+  }
+
+  /** Run `text`, which begins at `offset` in the editor. */
+  run(text, offset = 0) {
+    if (this.running || !text.trim()) return;
+    const began = performance.now();
+    this.#set({ running: { text, began, at: Date.now() }, results: [], messages: [], error: null, took: null });
+    let result = null;
+    let last = began;
+    this.session.run(text, {
+      begin: ({ is_streaming: streaming }) => {
+        result = new Result(streaming, last);
+        this.results.push(result);
+        this.#set();
+      },
+      columns: (columns) => {
+        result.setColumns(columns);
+        this.#set();
+      },
+      row: (row) => {
+        result.take(row);
+        this.#set();
+      },
+      done: (tag) => {
+        const now = performance.now();
+        if (!result) {
+          result = new Result(false, last);
+          this.results.push(result);
+        }
+        Object.assign(result, { tag, ms: now - result.began });
+        last = now;
+        result = null;
+        this.#set();
+      },
+      notice: (fields) => this.#set({ messages: [...this.messages, { kind: "notice", fields }].slice(-200) }),
+      error: (fields) => {
+        this.messages.push({ kind: "error", fields });
+        this.#set({ error: { fields, offset, text } });
+      },
+      ready: () => this.#ended(text, began),
+      ended: (message) => {
+        this.messages.push({ kind: "lost", fields: { message } });
+        this.#set({ error: this.error || { fields: { message }, offset, text } });
+        this.#ended(text, began);
+      },
+    });
+  }
+
+  #ended(text, began) {
+    const took = performance.now() - began;
+    for (const result of this.results) result.ms ??= took;
+    this.#remember(text, took);
+    this.#set({ running: null, took });
+    if (/\b(create|drop|alter|comment|grant|revoke)\b/i.test(text)) catalog.refresh();
+  }
+
+  #remember(text, took) {
+    if (SECRET.test(text) || text.length > LONGEST_KEPT) return;
+    const entry = { text, at: Date.now(), ms: took, failed: this.error !== null };
+    const others = this.history.filter((one) => one.text !== text);
+    this.history = [entry, ...others].slice(0, MOST_HISTORY);
+    save("history", this.history);
+  }
+
+  forgetHistory() {
+    this.history = [];
+    save("history", []);
+    this.#set();
+  }
+
+  cancel() {
+    this.session.cancel();
+  }
+
+  /** Give up the session: its transaction, its settings and temporary tables go with it. */
+  renew() {
+    this.session.close();
+    this.session = this.#newSession();
+    this.#set({ transaction: "I" });
+  }
+}
+
+export const runs = new Runs();

@@ -1,0 +1,43 @@
+// Axes of charts: round numbers and round times, and the way from a value to a place.
+
+export function linear([low, high], [from, to]) {
+  const span = high - low || 1;
+  return (value) => from + ((value - low) / span) * (to - from);
+}
+
+/** About `wanted` round numbers within [low, high]; of bytes if `binary`. */
+export function ticks(low, high, wanted = 4, binary = false) {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / wanted;
+  const unit = binary ? 1024 ** Math.max(0, Math.floor(Math.log(rough) / Math.log(1024))) : 1;
+  const power = unit * 10 ** Math.floor(Math.log10(rough / unit));
+  const step = [1, 2, 5, 10].map((size) => size * power).find((size) => size >= rough);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) found.push(i * step || 0);
+  return found;
+}
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const STEPS = [
+  SECOND, 5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE,
+  HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 30 * DAY, 91 * DAY, 365 * DAY,
+];
+
+export function timeTicks(low, high, wanted = 5) {
+  const rough = (high - low) / wanted;
+  const step = STEPS.find((size) => size >= rough) || Math.ceil(rough / (365 * DAY)) * 365 * DAY;
+  const shift = step < DAY ? new Date(low).getTimezoneOffset() * MINUTE : 0;
+  const found = [];
+  for (let t = Math.ceil((low - shift) / step) * step + shift; t <= high; t += step) found.push(t);
+  return { step, found };
+}
+
+export function timeLabel(t, step) {
+  const date = new Date(t);
+  if (step >= DAY) return date.toISOString().slice(0, 10);
+  const clock = date.toLocaleTimeString("en-GB");
+  return step >= MINUTE ? clock.slice(0, 5) : clock;
+}

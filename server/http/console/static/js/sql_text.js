@@ -1,0 +1,49 @@
+// SQL as text: names and literals quoted, statements coloured.
+
+import "../vendor/codemirror/codemirror.js";
+import "../vendor/codemirror/sql.js";
+import "../vendor/codemirror/runmode.js";
+
+const PLAIN = /^[a-z_][a-z0-9_$]*$/;
+// Words that PostgreSQL reserves, so that as names they need quotes.
+const RESERVED = new Set(
+  ("all analyse analyze and any array as asc asymmetric authorization both case cast check collate " +
+    "column concurrently constraint create cross current_catalog current_date current_role current_schema " +
+    "current_time current_timestamp current_user default deferrable desc distinct do else end except false " +
+    "fetch for foreign freeze from full grant group having ilike in initially inner intersect into is " +
+    "isnull join lateral leading left like limit localtime localtimestamp natural not notnull null offset " +
+    "on only or order outer overlaps placing primary references returning right select session_user " +
+    "similar some symmetric table tablesample then to trailing true union unique user using variadic " +
+    "verbose when where window with").split(" "),
+);
+
+export function quoteName(name) {
+  if (PLAIN.test(name) && !RESERVED.has(name)) return name;
+  return '"' + name.replaceAll('"', '""') + '"';
+}
+
+export function quoteNames(...names) {
+  return names.filter((name) => name !== null && name !== undefined).map(quoteName).join(".");
+}
+
+export const MODE = "text/x-pgsql";
+
+/** The pieces of a text as [text, class or null]; a class is a name of CodeMirror's styles. */
+export function pieces(text) {
+  const found = [];
+  window.CodeMirror.runMode(text, MODE, (piece, style) => {
+    found.push([piece, style ? "cm-" + style.replace(/ +/g, " cm-") : null]);
+  });
+  return found;
+}
+
+/** The UTF-16 offset of PostgreSQL's position, which counts characters from 1. */
+export function offsetOf(text, position) {
+  let offset = 0;
+  let left = position - 1;
+  for (const character of text) {
+    if (left-- <= 0) break;
+    offset += character.length;
+  }
+  return Math.min(offset, text.length);
+}
