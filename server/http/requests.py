@@ -41,12 +41,16 @@ class SqlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SocketStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first message of a WebSocket: who the client is, and session variables."""
+    """The first message of a WebSocket: who the client is, session variables, the form of rows.
+
+    With `batches` rows come as RowBatch messages of several rows, else as one Row message each.
+    """
 
     user: str | None = None
     password: str | None = None
     token: str | None = None
     options: Mapping[str, str] | None = None
+    batches: bool = False
 
 
 class SocketRequest(SqlRequest, frozen=True, forbid_unknown_fields=True):

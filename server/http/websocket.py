@@ -37,6 +37,7 @@ LOGIN_S = 60  # until the first message
 WAITING = 64  # requests that wait for the running one
 WAITING_BYTES = 16 << 20  # of these
 ROWS_PER_TURN = 256  # sent before other tasks run
+ROWS_PER_BATCH = 500  # in a message, for clients that ask for batches
 REFUSED = 1008  # the code with which a socket is closed after an error
 
 
@@ -90,6 +91,7 @@ class _Conversation:
         self._opened: Opened | None = None
         self._waiting_bytes = 0
         self._sent = 0
+        self._batches = False
 
     async def read(self) -> None:
         """Take the client's messages as they come, until it is gone."""
@@ -134,6 +136,7 @@ class _Conversation:
             except TimeoutError:
                 raise ProtocolViolation("the first message has not come in time") from None
             claim = _claim_of(start, self._claim)
+            self._batches = start.batches
             options = dict(start.options or {})
             database = database_of(options, self._sessions.first)
             guest = await self._sessions.admit(socket, claim, database)
@@ -189,10 +192,18 @@ class _Conversation:
         async for batch in rows.batches:
             async for piece in encoder.parts(batch):
                 count += piece.rows
-                for row in piece.texts.to_pylist():
-                    await self._send_text(f'{{"type":"Row","payload":{row}}}')
+                await self._piece(piece.texts.to_pylist())
         opened.may_end = False
         await self._complete(rows.tag(count))
+
+    async def _piece(self, rows: list[str]) -> None:
+        if not self._batches:
+            for row in rows:
+                await self._send_text(f'{{"type":"Row","payload":{row}}}')
+            return
+        for start in range(0, len(rows), ROWS_PER_BATCH):
+            some = ",".join(rows[start : start + ROWS_PER_BATCH])
+            await self._send_text(f'{{"type":"RowBatch","payload":[{some}]}}')
 
     async def _complete(self, tag: str) -> None:
         await self._notices()

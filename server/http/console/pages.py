@@ -5,7 +5,7 @@
 
 The files know nothing about the database. They ask it by the same interface for programs that
 anybody may use (POST /api/sql, /api/sql/ws), under the rights of who has signed in. A browser runs
-no script and loads nothing that did not come from here, and shows the page in no other site's frame.
+no script and loads nothing that did not come from here, and no other site may frame the page.
 """
 
 from pathlib import Path

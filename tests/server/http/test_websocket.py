@@ -46,6 +46,19 @@ async def asked(socket: ClientConnection, query: str) -> list[Message]:
     return await received(socket)
 
 
+def test_batches_hold_the_rows_in_order(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        socket = await opened(http, {"batches": True})
+        await received(socket)
+        found = await asked(socket, "SELECT a FROM generate_series(1, 1200) AS a ORDER BY a")
+        batches = [payload for type, payload in found if type == "RowBatch"]
+        assert [row for batch in batches for row in batch] == [[a] for a in range(1, 1201)]
+        assert 3 <= len(batches) < 20
+        assert "Row" not in dict(found)
+
+    over_environment(tmp_path, go)
+
+
 def test_greeting_names_session_and_parameters(tmp_path: Path) -> None:
     async def go(http: Http) -> None:
         socket = await opened(

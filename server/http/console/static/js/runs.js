@@ -11,6 +11,7 @@ const MOST_CHANGES = 5_000; // of a subscription: the newest
 const MOST_HISTORY = 200;
 const LONGEST_KEPT = 20_000;
 const PAINT_MS = 100;
+const CANCELLED = "57014"; // query_canceled
 const SECRET = /\b(password|secret|identified)\b/i; // such statements are not kept in the browser
 
 class Result {
@@ -93,7 +94,7 @@ class Runs {
   run(text, offset = 0) {
     if (this.running || !text.trim()) return;
     const began = performance.now();
-    this.#set({ running: { text, began, at: Date.now() }, results: [], messages: [], error: null, took: null });
+    this.#set({ running: { text, began, at: Date.now() }, results: [], messages: [], error: null, took: null, asked: false, cancelled: false });
     let result = null;
     let last = began;
     this.session.run(text, {
@@ -106,8 +107,8 @@ class Runs {
         result.setColumns(columns);
         this.#set();
       },
-      row: (row) => {
-        result.take(row);
+      rows: (rows) => {
+        for (const row of rows) result.take(row);
         this.#set();
       },
       done: (tag) => {
@@ -123,6 +124,10 @@ class Runs {
       },
       notice: (fields) => this.#set({ messages: [...this.messages, { kind: "notice", fields }].slice(-200) }),
       error: (fields) => {
+        if (fields.code === CANCELLED && this.asked) {
+          this.#set({ cancelled: true });
+          return;
+        }
         this.messages.push({ kind: "error", fields });
         this.#set({ error: { fields, offset, text } });
       },
@@ -145,7 +150,7 @@ class Runs {
 
   #remember(text, took) {
     if (SECRET.test(text) || text.length > LONGEST_KEPT) return;
-    const entry = { text, at: Date.now(), ms: took, failed: this.error !== null };
+    const entry = { text, at: Date.now(), ms: took, failed: this.error !== null && !this.cancelled };
     const others = this.history.filter((one) => one.text !== text);
     this.history = [entry, ...others].slice(0, MOST_HISTORY);
     save("history", this.history);
@@ -158,6 +163,7 @@ class Runs {
   }
 
   cancel() {
+    this.asked = true;
     this.session.cancel();
   }
 

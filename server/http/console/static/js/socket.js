@@ -1,7 +1,7 @@
 // A session over a WebSocket: statements run in it one after another, as in psql.
 //
 //   const session = new Session({state: (state) => ..., lost: (message) => ...});
-//   session.run("SELECT 1; SELECT 2", {begin, columns, row, done, error, notice, ready});
+//   session.run("SELECT 1; SELECT 2", {begin, columns, rows, done, error, notice, ready});
 //   session.cancel();
 //
 // Messages of the server are {type, payload}; handlers get them in their order.
@@ -49,7 +49,7 @@ export class Session {
     this.ready = false;
     socket.onopen = () => {
       const who = signedInAs() || {};
-      this.#send({ ...who, options: { application_name: this.application } });
+      this.#send({ ...who, options: { application_name: this.application }, batches: true });
     };
     socket.onmessage = (event) => {
       if (this.socket === socket) this.#message(JSON.parse(event.data));
@@ -90,8 +90,8 @@ export class Session {
       case "Rows":
         handlers?.columns?.(payload.columns);
         break;
-      case "Row":
-        handlers?.row?.(payload);
+      case "RowBatch":
+        handlers?.rows?.(payload);
         break;
       case "CommandComplete":
         handlers?.done?.(payload);

@@ -90,8 +90,11 @@ function follow(text, { show, fail }) {
         copy = new Copy(found);
         columns = copy.columns;
       },
-      row: (row) => {
-        if (copy.take(row) && timer === null) timer = setTimeout(paint, PAINT_MS);
+      rows: (rows) => {
+        let whole = false;
+        for (const row of rows) whole = copy.take(row);
+        // The copy is right only after a progress row: wait for it.
+        if (whole && timer === null) timer = setTimeout(paint, PAINT_MS);
       },
       error: (error) => {
         refused = true;

@@ -82,7 +82,7 @@ function Status({ state }) {
   }, [state.running]);
   if (state.running) return html`<span class="dim" role="status">Running for ${format.duration(performance.now() - state.running.began)}</span>`;
   if (state.took === null) return html`<span class="dim"><kbd>Ctrl Enter</kbd> runs all, or what is selected</span>`;
-  return html`<span class="dim" role="status" data-testid="took">${state.error ? "Failed after" : "Done in"} ${format.duration(state.took)}</span>`;
+  return html`<span class="dim" role="status" data-testid="took">${state.cancelled ? "Cancelled after" : state.error ? "Failed after" : "Done in"} ${format.duration(state.took)}</span>`;
 }
 
 function Text({ editor, onRun, error }) {

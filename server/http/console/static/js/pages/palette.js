@@ -28,7 +28,7 @@ export function Palette({ pages, onClose }) {
   const all = [
     ...pages.map(([id, name]) => ({ name, note: "Page", icon: id, href: link(id) })),
     ...(catalog.state.data?.list || []).filter((object) => !object.system).map((object) => ({
-      name: `${object.schema_name}.${object.name}`, note: kindName(object.type), icon: object.type, href: objectLink(object),
+      name: object.name, note: `${object.schema_name} · ${kindName(object.type)}`, icon: object.type, href: objectLink(object),
     })),
   ];
   const found = all

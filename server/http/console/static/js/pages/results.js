@@ -48,7 +48,7 @@ function One({ result, version, running }) {
   return html`
     <div class="result-bar">
       ${live && html`<${Badge} kind="dot good">live</${Badge}>`}
-      <span class="dim" data-testid="rows">${format.count(rows.length)} rows${result.streaming ? `, ${format.compact(result.total)} changes` : ""}${!result.streaming && result.total > MOST_ROWS ? ` of ${format.count(result.total)}: the page keeps the first ones` : ""}</span>
+      <span class="dim" data-testid="rows">${format.count(rows.length)} ${rows.length === 1 ? "row" : "rows"}${result.streaming ? `, ${format.compact(result.total)} changes` : ""}${!result.streaming && result.total > MOST_ROWS ? ` of ${format.count(result.total)}: the page keeps the first ones` : ""}</span>
       ${result.ms !== null && html`<span class="dim">${format.duration(result.ms)}</span>`}
       <div class="rest"></div>
       ${result.copy && html`<div class="segments" role="group" aria-label="Rows or changes">
