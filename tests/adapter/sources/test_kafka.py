@@ -177,6 +177,16 @@ async def test_a_source_begins_where_it_shall(env: TestEnvironment, kafka: MockK
             '42701: the source would have two columns "text"',
         ),
         (
+            "FROM KAFKA CONNECTION k (TOPIC 'twice') KEY FORMAT CSV WITH 2 COLUMNS "
+            "VALUE FORMAT TEXT INCLUDE KEY AS k ENVELOPE UPSERT",
+            "0A000: INCLUDE KEY AS is supported for keys of a single column only",
+        ),
+        (
+            "FROM KAFKA CONNECTION k (TOPIC 'x', START OFFSET (1), START TIMESTAMP 1) FORMAT TEXT",
+            "22023: START OFFSET and START TIMESTAMP exclude each other",
+        ),
+        ("FROM KAFKA CONNECTION k (TOPIC 'x', A 1) FORMAT TEXT", '42601: unknown option "a" of'),
+        (
             "FROM KAFKA CONNECTION k (TOPIC 'twice') FORMAT AVRO USING SCHEMA '{\"type\": 1}'",
             "22023: the Avro schema is wrong",
         ),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
 from foreshore.errors import ConnectionFailure, ObjectNotInPrerequisiteState
 from foreshore.sources.formats import TextFormat
@@ -50,15 +50,22 @@ class Client:
     def consume(self, count: int, timeout: float) -> Sequence[Told]:
         return self.told.pop(0) if self.told else []
 
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        return 3, 20
+
+    def offsets_for_times(self, asked: list[Any], timeout: float) -> list[TopicPartition]:
+        found = {0: 7, 1: -1, 2: 1}  # that of partition 1 is later than its messages
+        return [TopicPartition("t", each.partition, found[each.partition]) for each in asked]
+
     def unreachable(self, why: str) -> ConnectionFailure:
         return ConnectionFailure(why)
 
 
-def reading(*told: list[Told]) -> TopicReader:
+def reading(*told: list[Told], **options: Any) -> TopicReader:
     """Return a reader at offset 5 whose clock advances by a second at each look."""
     access = Access("kafka", {"broker": "127.0.0.1:1"})
     times = iter(range(100))
-    spec = KafkaSource("c", "t", TextFormat(), batch_ms=3000)
+    spec = KafkaSource("c", "t", TextFormat(), batch_ms=3000, **options)
     reader = TopicReader(spec, access, "g", lambda: float(next(times)))
     reader._client.close()
     reader._client = Client(list(told))  # type: ignore[assignment]
@@ -78,6 +85,14 @@ def test_messages_after_an_end_move_further() -> None:
     _, moved = reading([Told(7, EOF)], [Told(7)]).take()
     assert moved == {"0": 8}
     assert reading([Told(5, EOF)]).take() == ([], {})
+
+
+def test_partitions_begin_at_a_time_or_offset() -> None:
+    assert reading()._starts([0, 1]) == {0: 3, 1: 3}
+    assert reading(start_timestamp=5)._starts([0, 1, 2]) == {0: 7, 1: 20, 2: 3}
+    assert reading(start_offsets=(0, 9))._starts([0, 1, 2]) == {0: 3, 1: 9, 2: 3}
+    with pytest.raises(ObjectNotInPrerequisiteState, match="ends before START OFFSET 21"):
+        reading(start_offsets=(21,))._starts([0])
 
 
 def test_errors_of_partitions_are_raised() -> None:
