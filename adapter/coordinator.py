@@ -18,6 +18,7 @@ from foreshore.adapter.files.audit import Audit
 from foreshore.adapter.files.progress import Copies
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
+from foreshore.adapter.sinks.exports import SinkExports
 from foreshore.adapter.sources.ingestion import Ingestion
 from foreshore.adapter.sources.webhooks import Webhooks
 from foreshore.adapter.subscribe.changelogs import Changelogs
@@ -77,6 +78,8 @@ class Coordinator:
     errors: ViewErrors
     capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]]
     ingest: Launcher
+    export: Launcher
+    database: str  # its id
 
     def __post_init__(self) -> None:
         self.started = self.clock.now() * 1000  # microseconds since 1970
@@ -102,6 +105,7 @@ class Coordinator:
         self.catalog_commits = CatalogCommits(self)
         self.ingestion = Ingestion(self, self.ingest)
         self.webhooks = Webhooks(self)
+        self.exports = SinkExports(self, self.export, self.database)
         self.resizes = PendingReplicas(self.compute, lambda id: id in self.state.objects)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
         self._answering: tuple[State | None, frozenset[str]] = (None, frozenset())

@@ -42,6 +42,7 @@ from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sinks.create import create_sink
 from foreshore.adapter.sources import tables as source_tables
 from foreshore.adapter.sources.connections import (
     alter_connection,
@@ -114,6 +115,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateSourceTable: source_tables.create_source_table,
     plans.AddSourceTables: source_tables.add_source_tables,
     plans.DropSourceTables: source_tables.drop_source_tables,
+    plans.CreateSink: create_sink,
     plans.CreateConnection: create_connection,
     plans.AlterConnection: alter_connection,
     plans.CreateSequence: create.create_sequence,
@@ -265,6 +267,9 @@ async def _lock(context: StatementContext) -> StatementContext:
             context = replace(context, discovered=found_again)
         case plans.CreateConnection() as plan:
             await validate_new(context, plan)
+        case plans.CreateSink() as plan:
+            with context.interrupts.running():
+                await context.coordinator.exports.check(plan.spec, plan.subscription.query.desc)
         case _:
             pass
     await lock_catalog(context)

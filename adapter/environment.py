@@ -77,6 +77,7 @@ logger = logging.getLogger(__name__)
 
 ORACLE_KEY = "oracle"
 INGEST_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.ingest.main")
+EXPORT_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.export.main")
 THREADS = 4
 
 
@@ -105,6 +106,7 @@ class Environment:
         lag_ms: int = DEFAULT_LAG_MS,
         launcher: Launcher | None = None,
         ingest: Launcher | None = None,
+        export: Launcher | None = None,
     ) -> "Environment":
         """Open the database in `storage`: its catalog, times, clusters and dataflows."""
         if storage.exists(CATALOG_SHARD):
@@ -157,6 +159,8 @@ class Environment:
             errors=errors,
             capabilities=capabilities,
             ingest=ingest or ProcessLauncher(INGEST_COMMAND),
+            export=export or ProcessLauncher(EXPORT_COMMAND),
+            database=database,
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         storage.corruptions.name = lambda id: _called(coordinator.state, id)
@@ -205,6 +209,7 @@ class Environment:
         )
         self._tasks += [*map(loop.create_task, loops), self._sweeping]
         await coordinator.ingestion.open()
+        coordinator.exports.open()
         coordinator.check_consistency()
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
@@ -269,6 +274,7 @@ class Environment:
         await self.coordinator.catalog_commits.settled()
         await self.coordinator.webhooks.close()
         await self.coordinator.ingestion.close()
+        await self.coordinator.exports.close()
         self.coordinator.changelogs.close()
         try:
             await self.coordinator.sequences.close()

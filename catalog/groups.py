@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from foreshore.catalog.item import Item, Object
 from foreshore.layered_map import LayeredMap
+from foreshore.sinks.spec import connection_of
 from foreshore.sources.spec import connections_of, secrets_of
 
 Group: TypeAlias = tuple[str, str]  # a kind of group, and what its objects have in common
@@ -33,6 +34,8 @@ def groups_of(each: Object) -> Iterator[Group]:
     if each.feed and each.feed.spec is not None:
         for used in (*connections_of(each.feed.spec), *secrets_of(each.feed.spec)):
             yield using(used)
+    if each.sink:
+        yield using(connection_of(each.sink.target))
     if each.row_security:
         yield SECURED
     for key in each.foreign_keys or ():
@@ -73,7 +76,7 @@ def parts_of(item: str) -> Group:
 
 
 def using(used: str) -> Group:
-    """Return the group of the sources that use a connection, or a secret by themselves."""
+    """Return the group of the sources and sinks that use a connection or a secret."""
     return "using", used
 
 

@@ -20,6 +20,7 @@ from foreshore.network_policy import NetworkRule
 from foreshore.policy import PolicyOf
 from foreshore.privileges import Grant, open_to_all
 from foreshore.refresh import Refresh
+from foreshore.sinks.spec import SinkSpec
 from foreshore.sources.spec import Feed
 from foreshore.types import SqlType
 
@@ -315,6 +316,9 @@ class Item(Granted, frozen=True):
     # Of a table that a source writes, which is shown as a source: what it gets.
     feed: Feed | msgspec.UnsetType = msgspec.UNSET
 
+    # Of a subscription whose consumer is an external system, which is shown as a sink.
+    sink: SinkSpec | msgspec.UnsetType = msgspec.UNSET
+
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
@@ -336,7 +340,7 @@ class Item(Granted, frozen=True):
     @property
     def kind(self) -> str:
         """Return the word for the item in messages."""
-        return "source" if self.feed else self.type
+        return "source" if self.feed else "sink" if self.sink else self.type
 
     @property
     def is_type(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from foreshore.catalog.builtin.registry import BUILTINS
-from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
+from foreshore.catalog.item import Cluster, Database, Grantable, Item, Role, Schema
 from foreshore.catalog.rights import (
     FOR_STATISTICS,
     FOR_SUPERUSERS,
@@ -121,7 +121,7 @@ def _has(
     return holds_on_columns(state, role, each, need.privilege, positions)
 
 
-def permission_denied(each: Item | Schema | Database | Cluster) -> InsufficientPrivilege:
+def permission_denied(each: Grantable) -> InsufficientPrivilege:
     """Return the error for a role without a right on an object."""
     kind = each.kind
     if isinstance(each, Item) and each.is_type:

@@ -206,6 +206,8 @@ class Reader(Names, ABC):
         view = ItemView(found.id, found.type, name, planned.desc, oid=found.oid)
         if found.feed:
             return replace(view, kind="source")
+        if found.sink:
+            return replace(view, kind="sink", desc=_NO_COLUMNS)
         match found.type:
             case "index" | "type" | "domain" | "function" | "policy":
                 return replace(view, desc=_NO_COLUMNS)

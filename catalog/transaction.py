@@ -51,6 +51,7 @@ from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, global_id, is_temporary
 from foreshore.privileges import RIGHTS
 from foreshore.refresh import Refresh
+from foreshore.sinks.spec import SinkSpec
 from foreshore.sources.spec import Feed
 from foreshore.types import TYPES
 
@@ -238,6 +239,7 @@ class Transaction:
         arguments: tuple[str, ...] | None = None,
         part_of: GlobalId | None = None,
         feed: Feed | None = None,
+        sink: SinkSpec | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
@@ -281,6 +283,7 @@ class Transaction:
                 arguments=msgspec.UNSET if arguments is None else arguments,
                 part_of=part_of or msgspec.UNSET,
                 feed=feed or msgspec.UNSET,
+                sink=sink or msgspec.UNSET,
                 grants=grants,
             )
         )

@@ -20,6 +20,7 @@ ItemKind = OneOf[
     "sequence",
     "subscription",
     "source",
+    "sink",
     "type",
     "domain",
     "function",

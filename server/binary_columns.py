@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from foreshore.number_text import OID_NAMES
 from foreshore.numbers import numbers_of, scale_of, shown
+from foreshore.numeric_columns import numeric_columns
 from foreshore.output_style import OutputStyle
-from foreshore.server.numeric_columns import numeric_columns
-from foreshore.server.text_columns import list_offsets, text_column
+from foreshore.text_columns import list_offsets, text_column
 from foreshore.types import BIT_TYPES, INT2, OID, RANGE_TYPES, STRUCTURED, UNSIGNED, SqlType, oid_of
 
 EPOCH_DAYS = 10_957  # from 1970-01-01 to PostgreSQL's epoch, 2000-01-01

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking, calendar
+from foreshore.numeric_columns import unscaled_decimals
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
-from foreshore.server.numeric_columns import unscaled_decimals
 from foreshore.types import SqlType
 
 logger = logging.getLogger(__name__)

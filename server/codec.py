@@ -19,8 +19,8 @@ from foreshore.server import bulk_rows, message
 from foreshore.server.binary_columns import binary_column
 from foreshore.server.cells import Cell, binary_cell, text_cell
 from foreshore.server.row_messages import field_messages
-from foreshore.server.text_columns import text_column, text_pieces
 from foreshore.table_rows import Row
+from foreshore.text_columns import text_column, text_pieces
 from foreshore.types import NO_ORIGIN, REG_NAMES, TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
 TEXT_FORMAT = 0

@@ -14,7 +14,7 @@ from foreshore.server.binary_columns import binary_column
 from foreshore.server.bulk_rows import Values
 from foreshore.server.codec import CHUNK
 from foreshore.server.row_messages import Pieces, field_messages, line_messages
-from foreshore.server.text_columns import text_column, text_pieces
+from foreshore.text_columns import text_column, text_pieces
 from foreshore.types import RelationDesc
 
 BINARY_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + b"\0" * 8

@@ -32,6 +32,7 @@ from foreshore.sql.bind.definitions import (
 )
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions.show import bind_show
+from foreshore.sql.bind.definitions.sinks.create import bind_create_sink
 from foreshore.sql.bind.definitions.sources import tables as source_tables
 from foreshore.sql.bind.definitions.sources.create import bind_create_source
 from foreshore.sql.bind.explain import bind_explain
@@ -189,6 +190,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return connections.bind_create_connection(planning, tree)
         case ast.AlterConnectionStatement():
             return connections.bind_alter_connection(planning, tree)
+        case ast.CreateSinkStatement():
+            return bind_create_sink(planning, tree)
         case ast.CreateSourceStatement():
             return bind_create_source(planning, tree)
         case ast.CreateSourceTableStatement():

@@ -4,9 +4,11 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from foreshore.processes.launch import Launched
 from foreshore.processes.transport import Connection
+from foreshore.storage.ingest.main import Serving
 from foreshore.storage.ingest.messages import Command, Response
 from foreshore.storage.ingest.worker import Worker
 
@@ -19,19 +21,20 @@ class InProcess:
     pid: int | None = None
     secret = SECRET
 
-    def __init__(self) -> None:
+    def __init__(self, worker: Serving, commands: Any) -> None:
         self.exited = asyncio.Event()
-        self.worker = Worker()
-        self._ends: list[Connection[Command]] = []
+        self.worker = worker
+        self._commands = commands
+        self._ends: list[Connection[Any]] = []
 
     async def connect(self, connection: Connection[Response]) -> None:
         """Connect both ends of a pair of sockets."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
 
-        def end() -> Connection[Command]:
-            made: Connection[Command] = Connection(
-                Command,
+        def end() -> Connection[Any]:
+            made: Connection[Any] = Connection(
+                self._commands,
                 lambda each, command, tables: self.worker.deliver(command, tables, each.send),
                 lambda _: self.worker.stop(),
                 SECRET,
@@ -55,10 +58,13 @@ class IngestInProcess:
 
     last: InProcess
 
+    def _made(self) -> InProcess:
+        return InProcess(Worker(), Command)
+
     @asynccontextmanager
     async def start(self) -> AsyncIterator[Launched]:
         """Run a worker until the context is left."""
-        self.last = InProcess()
+        self.last = self._made()
         try:
             yield self.last
         finally:

@@ -6,6 +6,7 @@ from foreshore.adapter.ddl.definitions import definition_text
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sinks.show import sink_text
 from foreshore.adapter.sources.connections import connection_text
 from foreshore.adapter.sources.show import source_text
 from foreshore.catalog.item import Cluster, Connection, Item, Replica
@@ -47,6 +48,8 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
     state = reader.state
     if item.feed:
         return source_text(state, item)
+    if item.sink:
+        return sink_text(state, item, item.sink)
     sql = definition_text(state, reader.planned, item)
     if item.security_invoker:
         sql = statement_heads.with_security_invoker(sql)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from foreshore.activity import TableActivity
+from foreshore.adapter.introspection.sink_rows import sink_statistics, sink_statuses
 from foreshore.adapter.introspection.source_rows import source_statistics, source_statuses
 from foreshore.adapter.introspection.statement_history import recent_statements
 from foreshore.adapter.read.cluster_choice import pinned_replica
@@ -364,6 +365,8 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
     "mz_source_statuses": source_statuses,
     "mz_source_statistics": source_statistics,
+    "mz_sink_statuses": sink_statuses,
+    "mz_sink_statistics": sink_statistics,
     "pg_hba_file_rules": _connection_rules,
     "pg_stat_activity": _activity,
     "pg_stat_ssl": _encryption,

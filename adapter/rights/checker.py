@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from foreshore.catalog.item import (
-    Cluster,
-    Database,
+    Grantable,
     Item,
     Object,
     Replica,
@@ -90,7 +89,7 @@ class Checker:
 
     # --- rights --------------------------------------------------------------------------------
 
-    def need(self, each: Item | Schema | Database | Cluster, privilege: Privilege) -> None:
+    def need(self, each: Grantable, privilege: Privilege) -> None:
         """Require a right on an object."""
         if not holds(self.state, self.role, each, privilege):
             raise permission_denied(each)

@@ -5,7 +5,7 @@ Rights on relations, columns, sequences and functions are recorded while a state
 create. Every kind of statement has an entry; superusers pass all of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from foreshore.adapter.ddl.functions import arguments_of
@@ -13,12 +13,13 @@ from foreshore.adapter.ddl.roles.names import role_of
 from foreshore.adapter.read.access_path import Constant
 from foreshore.adapter.rights.checker import Checker
 from foreshore.adapter.rights.roles import require_settable, require_visible
-from foreshore.catalog.item import Connection, Database, Item, Object, Replica, Role, Schema
+from foreshore.catalog.item import Connection, Database, Item, Object, Replica, Role, Schema, Secret
 from foreshore.catalog.needs import require_all
 from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
+from foreshore.sinks.spec import connection_of
 from foreshore.sources.files import FilesSource
 from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import connections_of, secrets_of
@@ -63,8 +64,7 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
     for name in (plan.name, plan.progress, *(each.name for each in asked)):
         if name is not None:
             check.create_in(name)
-    for id in (*connections_of(plan.spec), *secrets_of(plan.spec)):
-        check.need(check.state.objects[id], "USAGE")
+    _use(check, (*connections_of(plan.spec), *secrets_of(plan.spec)))
     if isinstance(plan.spec, PythonSource):
         raise InsufficientPrivilege("must be superuser to create a source from Python")
     if isinstance(plan.spec, FilesSource):
@@ -93,6 +93,19 @@ def _validate(check: Checker, plan: plans.ValidateConnection) -> None:
     found = check.found("connection", plan.name)
     if isinstance(found, Connection):
         check.need(found, "USAGE")
+
+
+def _sink(check: Checker, plan: plans.CreateSink) -> None:
+    check.create_in(plan.subscription.name)
+    _use(check, [connection_of(plan.spec.target)])
+    check.create_on_cluster(plan.cluster)
+
+
+def _use(check: Checker, ids: Iterable[str]) -> None:
+    for id in ids:
+        used = check.state.objects[id]
+        assert isinstance(used, Connection | Secret), used
+        check.need(used, "USAGE")
 
 
 def _type(check: Checker, plan: plans.CreateDomain | plans.CreateStructured) -> None:
@@ -461,6 +474,7 @@ RULES: Mapping[type, Rule] = {
     plans.AddSourceTables: _source_tables,
     plans.DropSourceTables: _alter_source,
     plans.ValidateConnection: _validate,
+    plans.CreateSink: _sink,
     plans.AlterSecret: _alter_secret,
     plans.CreateEnum: _named,
     plans.CreateDomain: _type,

@@ -171,9 +171,9 @@ class Ingestion:
             for row in table.to_pylist()
         }
 
-    async def _read(self, relation: GlobalId) -> AsyncIterator[pa.Table]:
+    async def _read(self, output: GlobalId) -> AsyncIterator[pa.Table]:
         coordinator = self._coordinator
-        read, _ = coordinator.capabilities[relation]
+        read, _ = coordinator.capabilities[output]
         with coordinator.storage.snapshot(read, coordinator.oracle.read_ts()) as snapshot:
             rows = await snapshot.contents()
         for start in range(0, rows.num_rows, ROWS_AT_ONCE):

@@ -31,6 +31,7 @@ from foreshore.catalog.builtin.mz_rows import (
     schema_rows,
     secret_rows,
     session_rows,
+    sink_rows,
     source_rows,
     storage_size_rows,
     subscription_rows,
@@ -384,7 +385,6 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "privilege_type text",
         shown_privileges,
     ),
-    # There are no sinks; tools join with mz_sinks all the same.
     (
         "mz_catalog",
         "mz_connections",
@@ -405,7 +405,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "id text, oid oid, schema_id text, name text, type text, connection_id text?, size text?,"
         "envelope_type text?, format text?, key_format text?, value_format text?,"
         "cluster_id text, owner_id text, create_sql text?",
-        _none,
+        sink_rows,
     ),
     (
         "mz_internal",

@@ -117,6 +117,8 @@ def relations() -> Iterator[Declaration]:
         "mz_timezone_names": _zone_names,
         "mz_source_statuses": live("mz_source_statuses"),
         "mz_source_statistics": live("mz_source_statistics"),
+        "mz_sink_statuses": live("mz_sink_statuses"),
+        "mz_sink_statistics": live("mz_sink_statistics"),
     }
     number = FIRST_OID
     for schema, declared in (("mz_catalog", _CATALOG), ("mz_internal", _INTERNAL)):

@@ -22,6 +22,8 @@ from foreshore.catalog.item import (
     Secret,
 )
 from foreshore.ids import is_temporary
+from foreshore.sinks.spec import connection_of
+from foreshore.sinks.spec import kind_of as kind_of_target
 from foreshore.sources.outputs import PROGRESS
 from foreshore.sources.spec import Feed, kind_of
 from foreshore.types import format_type, oid_of
@@ -156,6 +158,8 @@ def refresh_strategy_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def subscription_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_subscriptions."""
     for item in _items(snapshot, "subscription"):
+        if item.sink:
+            continue
         position, behind_ms = snapshot.subscription_state_of(item.id) or (None, None)
         yield {**_view_row(snapshot, item), "position": position, "behind_ms": behind_ms}
 
@@ -191,6 +195,21 @@ def source_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 **_common(item),
                 "schema_id": item.schema,
                 "type": source_type(item.feed),
+                "cluster_id": item.cluster,
+                "owner_id": item.owner,
+            }
+
+
+def sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_sinks."""
+    for item in _items(snapshot, "subscription"):
+        if item.sink:
+            yield {
+                **_common(item),
+                "schema_id": item.schema,
+                "type": kind_of_target(item.sink.target),
+                "connection_id": connection_of(item.sink.target),
+                "envelope_type": item.sink.envelope,
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,
             }

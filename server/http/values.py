@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from foreshore import blocking
 from foreshore.output_style import OutputStyle
 from foreshore.server.codec import CHUNK
-from foreshore.server.text_columns import text_column
+from foreshore.text_columns import text_column
 from foreshore.types import REG_NAMES, TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
 PIECE_BYTES = 1 << 20  # of rows that are encoded at once

@@ -8,6 +8,7 @@ the offset of the token to which PostgreSQL's error position would point.
     changes       statements that read, subscribe to or change rows
     definitions   DDL
     session       statements about the session, its transactions, and SHOW
+    sinks         statements about sinks
     sources       statements about sources
 
 Import the package and write `ast.Select`.
@@ -28,6 +29,7 @@ from foreshore.sql.ast.query import *
 from foreshore.sql.ast.roles import *
 from foreshore.sql.ast.secrets import *
 from foreshore.sql.ast.session import *
+from foreshore.sql.ast.sinks import *
 from foreshore.sql.ast.sources import *
 from foreshore.sql.ast.upkeep import *
 
@@ -63,6 +65,7 @@ StatementSyntax: TypeAlias = (
     | CreateSecretStatement
     | CreateConnectionStatement
     | AlterConnectionStatement
+    | CreateSinkStatement
     | CreateSourceStatement
     | CreateSourceTableStatement
     | AddSourceTablesStatement

@@ -12,7 +12,7 @@ from foreshore.sql.parse.policies import PolicyParser
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.refresh import RefreshParser
 from foreshore.sql.parse.roles import ROLE_WORDS
-from foreshore.sql.parse.sources import SourceParser
+from foreshore.sql.parse.sinks import SinkParser
 from foreshore.sql.parse.subscribe import SubscribeParser
 from foreshore.sql.parse.types import TypeDefinitionParser
 
@@ -30,12 +30,13 @@ _KINDS = (
     ("secret",),
     ("connection",),
     ("source",),
+    ("sink",),
     ("network", "policy"),
     ("schema",),
     ("database",),
 )
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_IN_SCHEMAS = frozenset(("table", "view", "materialized view", "sequence", "source"))
+_IN_SCHEMAS = frozenset(("table", "view", "materialized view", "sequence", "source", "sink"))
 _VERBS = frozenset(("create", "drop", "alter", "show", "comment", "on"))
 _SHOWN = (
     ("materialized", "views"),
@@ -68,7 +69,7 @@ class ObjectParser(
     NetworkPolicyParser,
     PolicyParser,
     RefreshParser,
-    SourceParser,
+    SinkParser,
     SubscribeParser,
     TypeDefinitionParser,
 ):
@@ -117,6 +118,8 @@ class ObjectParser(
             return self._create_connection()
         if self.accept("source"):
             return self._create_source()
+        if self.accept("sink"):
+            return self._create_sink()
         if self.accept("network", "policy"):
             return self.create_network_policy()
         if self.accept("subscription"):

@@ -23,6 +23,7 @@ from foreshore.sql.plan.query import *
 from foreshore.sql.plan.roles import *
 from foreshore.sql.plan.secrets import *
 from foreshore.sql.plan.session import *
+from foreshore.sql.plan.sinks import *
 from foreshore.sql.plan.sources import *
 from foreshore.types import RelationDesc
 
@@ -65,6 +66,7 @@ Plan: TypeAlias = (
     | AlterSecret
     | CreateConnection
     | AlterConnection
+    | CreateSink
     | CreateSource
     | CreateSourceTable
     | AddSourceTables

@@ -31,6 +31,7 @@ from foreshore.sql.plan import (
     CreateSchema,
     CreateSecret,
     CreateSequence,
+    CreateSink,
     CreateSource,
     CreateSourceTable,
     CreateStructured,
@@ -65,6 +66,7 @@ _RELATIONS = frozenset(
         "sequence",
         "subscription",
         "source",
+        "sink",
         "column",
         "constraint",
     )
@@ -163,6 +165,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | AlterFunction()
             | AlterCluster()
             | CreateSecret()
+            | CreateSink()
             | CreateSource()
             | CreateSourceTable()
             | AddSourceTables()

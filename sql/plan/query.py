@@ -62,6 +62,7 @@ ObjectKind = OneOf[
     "sequence",
     "subscription",
     "source",
+    "sink",
     "type",
     "domain",
     "cluster",

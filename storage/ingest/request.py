@@ -1,24 +1,25 @@
 """Requests: what an ingestion process of its own finds out or does, once."""
 
 import asyncio
+from typing import Any
 
 from foreshore.errors import ConnectionFailure, DatabaseError
 from foreshore.processes.launch import Launcher
-from foreshore.processes.messages import Hello
+from foreshore.processes.messages import Hello, Message
 from foreshore.processes.transport import Connection
-from foreshore.storage.ingest.messages import Answer, Refused, Request
+from foreshore.storage.ingest.messages import Answer, Refused
 
 LONGEST_SECONDS = 30.0
 
 
-async def answer_to(launcher: Launcher, request: Request) -> Answer:
-    """Return the answer of a process that is started for it.
+async def answer_to(launcher: Launcher, request: Message, answers: Any = Answer) -> Any:
+    """Return the answer of a process that is started for it, one of `answers`.
 
     Raises DatabaseError if it is refused, or does not come within LONGEST_SECONDS.
     """
-    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def deliver(found: Answer) -> None:
+    def deliver(found: Any) -> None:
         if not answer.done():
             answer.set_result(found)
 
@@ -28,8 +29,8 @@ async def answer_to(launcher: Launcher, request: Request) -> Answer:
 
     try:
         async with asyncio.timeout(LONGEST_SECONDS), launcher.start() as process:
-            connection: Connection[Answer] = Connection(
-                Answer, lambda _, found, __: deliver(found), lambda _: lost()
+            connection: Connection[Any] = Connection(
+                answers, lambda _, found, __: deliver(found), lambda _: lost()
             )
             await process.connect(connection)
             if process.exited.is_set():

@@ -98,7 +98,7 @@ class Source:
                 return
             except (OSError, DatabaseError) as error:
                 logger.warning("a source stalls: %s", error, extra={"source": self._id})
-                self._send(SourceState(self._id, "stalled", _told(error)))
+                self._send(SourceState(self._id, "stalled", error_text(error)))
             except Exception as error:
                 logger.exception("a source has failed", extra={"source": self._id})
                 self._send(SourceState(self._id, "stalled", f"internal error: {error}"))
@@ -143,7 +143,7 @@ class Source:
             await self._room.wait()
 
 
-def _told(error: OSError | DatabaseError) -> str:
+def error_text(error: OSError | DatabaseError) -> str:
     """Return an error with its hint, in one line."""
     if isinstance(error, DatabaseError) and error.hint:
         return f"{error.message} ({error.hint})"

@@ -24,6 +24,7 @@ from foreshore.storage.read_holds import DEFAULT_LAG_MS
 from foreshore.text import format_text
 from foreshore.types import RelationDesc
 from tests.compute.in_process import InProcessLauncher
+from tests.export_in_process import ExportInProcess
 from tests.ingest_in_process import IngestInProcess
 from tests.loop_guard import SLOW
 
@@ -58,6 +59,7 @@ class TestEnvironment:
         self.data_dir = data_dir
         self.launcher = launcher or InProcessLauncher()
         self.ingest: Any = IngestInProcess()
+        self.export: Any = ExportInProcess()
         self.lag_ms = lag_ms
         self.sessions: dict[str, Session] = {}
 
@@ -72,6 +74,7 @@ class TestEnvironment:
             lag_ms=self.lag_ms,
             launcher=self,
             ingest=self.ingest,
+            export=self.export,
         )
         SLOW.watch(asyncio.get_running_loop())
 

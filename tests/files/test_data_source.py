@@ -22,11 +22,11 @@ from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.session import start_spark
 from foreshore.errors import UndefinedFile
 from foreshore.output_style import OutputStyle
-from foreshore.server.text_columns import text_column
 from foreshore.spark import parts, register
 from foreshore.spark.opened import Place, open_collection
 from foreshore.spark.options import parse
 from foreshore.spark.source import ForeshoreDataSource, columns_of
+from foreshore.text_columns import text_column
 from foreshore.types import SqlType, arrow_type
 from tests.files.test_open import Rows, answer
 from tests.files.writing import TYPES, busy, create, written

@@ -21,8 +21,8 @@ import pytest
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.session import start_spark
 from foreshore.output_style import OutputStyle
-from foreshore.server.text_columns import text_column
 from foreshore.storage.controller import ShardWrite
+from foreshore.text_columns import text_column
 from foreshore.types import arrow_type
 from foreshore.update import update_schema
 from tests.files.writing import TYPES, busy, create, written

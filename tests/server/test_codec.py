@@ -18,8 +18,8 @@ from foreshore.server.binary_columns import binary_column
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
-from foreshore.server.text_columns import text_column
 from foreshore.text import format_text, parse_text
+from foreshore.text_columns import text_column
 from foreshore.types import (
     BOOL,
     BPCHAR,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from foreshore.numeric_columns import numeric_columns
 from foreshore.server import copying
 from foreshore.server.binary_columns import numeric_bytes
 from foreshore.server.codec import CHUNK
-from foreshore.server.numeric_columns import numeric_columns
 from tests.effort import examples
 
 MOST = 2**63 - 1

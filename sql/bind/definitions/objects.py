@@ -85,6 +85,7 @@ _KINDS: dict[str, ObjectKind] = {
     "secret": "secret",
     "connection": "connection",
     "source": "source",
+    "sink": "sink",
     "network policy": "network policy",
     "column": "column",
 }

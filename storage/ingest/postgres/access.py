@@ -13,10 +13,19 @@ CONNECT_SECONDS = 10.0
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[asyncpg.Connection]:
+    """Yield a connection to the server; raises ConnectionFailure."""
+    connection = await connect(access)
+    try:
+        yield connection
+    finally:
+        connection.terminate()
+
+
+async def connect(access: Access) -> asyncpg.Connection:
     """Return a connection to the server; raises ConnectionFailure."""
     options = access.options
     try:
-        connection = await asyncpg.connect(
+        return await asyncpg.connect(
             host=options["host"],
             port=int(options.get("port", "5432")),
             database=options["database"],
@@ -31,10 +40,6 @@ async def connected(access: Access) -> AsyncIterator[asyncpg.Connection]:
         raise ConnectionFailure(
             f"could not connect to the PostgreSQL server at {where}: {error or 'it timed out'}"
         ) from error
-    try:
-        yield connection
-    finally:
-        connection.terminate()
 
 
 async def validate(access: Access) -> None:

@@ -72,3 +72,11 @@ def count(name: str, value: OptionValue) -> int:
     if not is_number or len(value or "") > 18:
         raise InvalidParameterValue(f'option "{name}" must be a number that is not negative')
     return int(str(value))
+
+
+def flag(name: str, value: OptionValue) -> bool:
+    """Return a Boolean value; an option without a value is true."""
+    word = "true" if value is None else value
+    if not isinstance(word, str) or word.lower() not in ("true", "on", "false", "off"):
+        raise InvalidParameterValue(f'option "{name}" requires a Boolean value')
+    return word.lower() in ("true", "on")

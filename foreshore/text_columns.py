@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from foreshore import calendar
 from foreshore.expr.datum import from_array
 from foreshore.numbers import numbers_of, shown
+from foreshore.numeric_columns import unscaled_decimals
 from foreshore.output_style import OutputStyle
-from foreshore.server.numeric_columns import unscaled_decimals
 from foreshore.text import format_text
 from foreshore.types import NUMERIC_DIGITS, SqlType
 

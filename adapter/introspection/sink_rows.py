@@ -1,0 +1,36 @@
+"""The states of sinks, and the amounts that they have written."""
+
+from collections.abc import Iterator
+
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.relation import Row
+from foreshore.catalog.item import Item
+from foreshore.sinks.spec import kind_of
+
+
+def sink_statuses(context: StatementContext) -> Iterator[Row]:
+    """Yield the state of each sink, and its error if it stalls."""
+    state = context.coordinator.state
+    for id, status in context.coordinator.exports.controller.statuses().items():
+        item = state.get(id)
+        if isinstance(item, Item) and item.sink:
+            yield {
+                "id": id,
+                "name": item.name,
+                "type": kind_of(item.sink.target),
+                "last_status_change_at": status.since * 1000,
+                "status": status.state,
+                "error": status.error,
+            }
+
+
+def sink_statistics(context: StatementContext) -> Iterator[Row]:
+    """Yield how much each sink has written since the server started."""
+    for id, status in context.coordinator.exports.controller.statuses().items():
+        yield {
+            "id": id,
+            "messages_staged": status.updates,
+            "messages_committed": status.updates,
+            "bytes_staged": status.bytes,
+            "bytes_committed": status.bytes,
+        }

@@ -1,0 +1,1 @@
+"""Sinks: their creation, and the changes that they get."""

@@ -1,0 +1,235 @@
+"""Exports as the coordinator sees them: which sinks run, and what they get.
+
+In the catalog a sink is a durable subscription to a relation with a shard: its position says how
+far its target has come at least, and the history from there on is held. The target may be ahead,
+if the server ended between a commit there and the move of the position.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from foreshore import blocking
+from foreshore.adapter.sources.access import accesses
+from foreshore.adapter.transaction.write import Write
+from foreshore.catalog.groups import using
+from foreshore.catalog.item import Connection, Item, Object, Secret
+from foreshore.catalog.subscription_positions import Move
+from foreshore.compute.arrange.arrangement import consolidate
+from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.expr.ir import Get
+from foreshore.ids import GlobalId
+from foreshore.processes.launch import Launcher
+from foreshore.sinks.spec import SinkSpec, connection_of
+from foreshore.storage.export.controller import ExportController, SinkDescription
+from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
+from foreshore.storage.ingest.request import answer_to
+from foreshore.storage.listen import ListenEvent
+from foreshore.types import RelationDesc
+from foreshore.update import Timestamp, at_time
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
+
+ROWS_AT_ONCE = 65_536
+
+
+class SinkExports:
+    """The sinks of one environment; `database` is its id."""
+
+    def __init__(self, coordinator: "Coordinator", launcher: Launcher, database: str) -> None:
+        self._coordinator = coordinator
+        self._launcher = launcher
+        self._database = database
+        self._disposing: set[asyncio.Task[None]] = set()
+        self.controller = ExportController(launcher, self, coordinator.clock)
+
+    def open(self) -> None:
+        """Run the sinks of the catalog."""
+        for item in self._coordinator.state.all(Item):
+            if item.sink:
+                self.controller.start(self._described(item, item.sink))
+
+    async def follow(self, changed: Iterable[Object]) -> None:
+        """Run new sinks, stop dropped ones, and run anew those of which something changed."""
+        for id in {sink for each in changed for sink in self._concerned(each)}:
+            item = self._coordinator.state.get(id)
+            running = self.controller.description(id)
+            described = None
+            if isinstance(item, Item) and item.sink:
+                described = self._described(item, item.sink)
+            if described == running:
+                continue
+            stopped = await self.controller.stop(id)
+            if described is not None:
+                self.controller.start(described)
+            elif stopped is not None:
+                self._begin_to_dispose(stopped)
+
+    async def close(self) -> None:
+        """End all processes."""
+        for task in self._disposing:
+            task.cancel()
+        await self.controller.close()
+
+    async def check(self, spec: SinkSpec, desc: RelationDesc) -> None:
+        """Raise DatabaseError if a sink could not write these columns to its target."""
+        coordinator = self._coordinator
+        given = accesses(coordinator.state, coordinator.secrets, [connection_of(spec.target)])
+        export = Export(self._name("new"), spec, desc, given)
+        await answer_to(self._launcher, CheckSink(export), Answer)
+
+    # --- what runs -----------------------------------------------------------------------------
+
+    def _name(self, id: str) -> str:
+        """Return the name of a sink in its target, where several databases may write."""
+        return f"foreshore_{self._database[:12]}_{id}"
+
+    def _concerned(self, each: Object) -> Iterator[GlobalId]:
+        """Yield the sinks for which a change of an object may matter."""
+        state = self._coordinator.state
+        match each:
+            case Item(sink=sink) if sink:
+                yield each.id
+            case Connection():
+                yield from (item.id for item in state.items_of(using(each.id)) if item.sink)
+            case Secret():
+                for user in state.all(Connection):
+                    if each.id in user.spec.secrets:
+                        yield from self._concerned(user)
+            case _:
+                return
+
+    def _described(self, item: Item, spec: SinkSpec) -> SinkDescription:
+        assert item.cluster is not None, item
+        coordinator = self._coordinator
+        desc, given, obstacle = coordinator.catalog.planned[item.id].desc, {}, None
+        try:
+            given = accesses(coordinator.state, coordinator.secrets, [connection_of(spec.target)])
+        except DatabaseError as error:
+            obstacle = error.message
+        export = Export(self._name(item.id), spec, desc, given)
+        return SinkDescription(item.id, item.cluster, export, obstacle)
+
+    def _begin_to_dispose(self, stopped: SinkDescription) -> None:
+        """Let a process remove what a dropped sink has left outside, if it can."""
+        task = asyncio.get_running_loop().create_task(self._dispose(stopped))
+        self._disposing.add(task)
+        task.add_done_callback(self._disposing.discard)
+
+    async def _dispose(self, stopped: SinkDescription) -> None:
+        try:
+            await answer_to(self._launcher, DisposeSink(stopped.export), Answer)
+        except DatabaseError as error:
+            logger.warning(
+                "the frontier of a dropped sink is left in its target: %s",
+                error.message,
+                extra={"sink": stopped.id},
+            )
+
+    # --- what they get -------------------------------------------------------------------------
+
+    def begin(self, sink: GlobalId, frontier: Timestamp | None) -> Timestamp:
+        """Return the time before which a sink has everything, when its target has `frontier`."""
+        position = self._coordinator.subscriptions.position(sink)
+        if position is None:
+            raise UndefinedObject(f"sink {sink} was dropped")
+        if frontier is None:
+            if position.confirmed:
+                raise ObjectNotInPrerequisiteState(
+                    "the target has lost how far the sink has come",
+                    hint="Drop the sink and create it anew.",
+                )
+            return position.began
+        if frontier <= position.as_of:
+            raise ObjectNotInPrerequisiteState(
+                f"the target has changes before {frontier} only",
+                detail=f"The history before {position.reached} is not kept for it.",
+                hint="Drop the sink and create it anew.",
+            )
+        if frontier > self._coordinator.oracle.read_ts() + 1:
+            raise ObjectNotInPrerequisiteState(
+                f"the target has changes before {frontier}, which this database does not know",
+                hint="Another copy of the database has written to it.",
+            )
+        return frontier
+
+    async def known_through(self, sink: GlobalId, frontier: Timestamp) -> Timestamp:
+        """Wait until there are changes at `frontier` or later; return a time through which to go.
+
+        The first interval begins at the sink's beginning, with the contents.
+        """
+        coordinator, relation = self._coordinator, self._relation(sink)
+        position = coordinator.subscriptions.position(sink)
+        if position is None or frontier <= position.began:
+            await coordinator.wait_readable(relation, frontier)
+            through = frontier
+        else:
+            through = await self._changed(relation, frontier)
+        await coordinator.compute.maintained.check_errors([relation], through)
+        return through
+
+    async def _changed(self, relation: GlobalId, frontier: Timestamp) -> Timestamp:
+        """Wait for a change at `frontier` or later; return the newest time that is known."""
+        storage, changed = self._coordinator.storage, asyncio.Event()
+
+        def deliver(event: ListenEvent) -> None:
+            if event.updates is not None and event.updates.num_rows:
+                changed.set()
+
+        listen = storage.listen(relation, frontier, deliver, changed.set)
+        try:
+            await changed.wait()
+        finally:
+            listen.cancel()
+        return storage.upper(relation) - 1
+
+    async def changes(
+        self, sink: GlobalId, frontier: Timestamp, through: Timestamp
+    ) -> AsyncIterator[pa.Table]:
+        """Yield the updates with frontier <= time <= through, or the contents at its beginning."""
+        coordinator, relation = self._coordinator, self._relation(sink)
+        position = coordinator.subscriptions.position(sink)
+        read, _ = coordinator.capabilities[relation]
+        if position is not None and frontier > position.began:
+            updates = await coordinator.storage.changes(read, frontier - 1, through)
+            found = await blocking.run(None, _consolidated, updates)
+        else:
+            spec = coordinator.state.item(sink).sink
+            if not spec or not spec.with_snapshot:
+                return
+            with coordinator.storage.snapshot(read, through) as snapshot:
+                found = at_time(await snapshot.contents(), through)
+        for start in range(0, found.num_rows, ROWS_AT_ONCE):
+            yield found.slice(start, ROWS_AT_ONCE)
+
+    async def exported(self, sink: GlobalId, upper: Timestamp) -> None:
+        """Note durably that the target has everything before `upper`."""
+        coordinator = self._coordinator
+        before = coordinator.subscriptions.position(sink)
+        if before is None:
+            raise UndefinedObject(f"sink {sink} was dropped")
+        name = coordinator.state.full_name(coordinator.state.item(sink))
+        write = Write({})
+        write.moves = {sink: Move(name, before, replace(before, reached=upper))}
+        await coordinator.group.write(write)
+
+    def _relation(self, sink: GlobalId) -> GlobalId:
+        """Return the relation that a sink writes."""
+        planned = self._coordinator.catalog.planned.get(sink)
+        if planned is None:
+            raise UndefinedObject(f"sink {sink} was dropped")
+        assert isinstance(planned.definition, Get), sink
+        return planned.definition.id
+
+
+def _consolidated(updates: pa.Table) -> pa.Table:
+    """Return the same updates, each row once for each time."""
+    rows = pa.schema(list(updates.schema)[:-2])
+    return consolidate(updates, rows, 0)

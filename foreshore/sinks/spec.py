@@ -1,0 +1,40 @@
+"""Where a sink writes, and how."""
+
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+import msgspec
+
+Envelope: TypeAlias = OneOf["upsert", "debezium", "append"]
+
+
+class PostgresTarget(msgspec.Struct, frozen=True, tag="postgres"):
+    """A table of a PostgreSQL server."""
+
+    connection: str  # its id
+    table: str  # schema.table
+
+
+Target: TypeAlias = PostgresTarget
+
+
+class SinkSpec(msgspec.Struct, frozen=True):
+    """A sink of a relation with its own history: a table, a source or a materialized view."""
+
+    target: Target
+    envelope: Envelope
+    key: tuple[str, ...] = ()  # columns; no two rows of the relation agree on them
+    commit_ms: int = 1000  # the least time between two commits there
+    with_snapshot: bool = True  # whether it begins with what the relation has
+
+
+def connection_of(target: Target) -> str:
+    """Return the id of the connection that a target uses."""
+    return target.connection
+
+
+def kind_of(target: Target) -> str:
+    """Return the kind of a target as mz_sinks names it."""
+    match target:
+        case PostgresTarget():
+            return "postgres"

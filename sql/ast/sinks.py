@@ -1,0 +1,40 @@
+"""Syntax of statements about sinks."""
+
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+from foreshore.sql.ast.expressions import Syntax
+from foreshore.sql.ast.query import TableRef
+from foreshore.sql.ast.sources import SourceOption
+
+SinkEnvelope: TypeAlias = OneOf["upsert", "debezium", "append"]
+
+
+class PostgresTargetSyntax(Syntax):
+    """POSTGRES CONNECTION name (option, ...)."""
+
+    connection: TableRef
+    options: tuple[SourceOption, ...]
+    at: int
+
+
+class SinkKey(Syntax):
+    """KEY (column, ...) [NOT ENFORCED]."""
+
+    columns: tuple[str, ...]
+    enforced: bool
+    at: int
+
+
+class CreateSinkStatement(Syntax):
+    """CREATE SINK."""
+
+    name: TableRef
+    cluster: str | None
+    relation: TableRef
+    target: PostgresTargetSyntax
+    key: SinkKey | None
+    envelope: SinkEnvelope | None
+    options: tuple[SourceOption, ...]
+    if_not_exists: bool
+    at: int

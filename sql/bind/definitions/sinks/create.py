@@ -1,0 +1,75 @@
+"""Bind CREATE SINK: what is written, where, and by which key."""
+
+from collections.abc import Mapping
+
+from foreshore.errors import InvalidParameterValue, UndefinedColumn, WrongObjectType
+from foreshore.sinks.spec import SinkSpec
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
+from foreshore.sql.bind.definitions.sources.options import (
+    Parse,
+    flag,
+    milliseconds,
+    parsed_options,
+)
+from foreshore.sql.bind.subscribe import bind_create_subscription
+from foreshore.sql.plan import CreateSink
+from foreshore.sql.planning import Planning, located
+from foreshore.types import RelationDesc
+
+_WITH_HISTORY = ("table", "source", "materialized view")
+_OPTIONS: Mapping[str, tuple[str, Parse]] = {
+    "snapshot": ("with_snapshot", flag),
+    "commit interval": ("commit_ms", milliseconds),
+}
+
+
+def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> CreateSink:
+    """Return the plan of CREATE SINK."""
+    relation = statement.relation
+    with located(relation.at):
+        item = planning.catalog.resolve_item(relation.name)
+        if item.kind not in _WITH_HISTORY:
+            raise WrongObjectType(
+                f'"{item.name.item}" is not a table, source or materialized view',
+                hint="Create a materialized view of it.",
+            )
+    target = bind_postgres_target(planning, statement.target)
+    options = parsed_options("CREATE SINK", statement.options, _OPTIONS)
+    envelope = statement.envelope or "upsert"
+    key = _key(statement, item.desc, envelope)
+    subscription = bind_create_subscription(
+        planning,
+        ast.CreateSubscriptionStatement(
+            statement.name, relation, statement.if_not_exists, relation.at, relation.end
+        ),
+    )
+    return CreateSink(subscription, SinkSpec(target, envelope, key, **options), statement.cluster)
+
+
+def _key(
+    statement: ast.CreateSinkStatement, desc: RelationDesc, envelope: ast.SinkEnvelope
+) -> tuple[str, ...]:
+    """Return the columns of the key: those that are named, or else a unique key that is known."""
+    known = [tuple(desc.names[place] for place in key) for key in desc.keys]
+    given = statement.key
+    if given is None:
+        if envelope != "upsert":
+            return ()
+        if not known:
+            raise InvalidParameterValue(
+                f"ENVELOPE {envelope.upper()} needs a key",
+                hint="Add KEY (column, ...): the relation has no unique key that is known.",
+                position=statement.at + 1,
+            )
+        return min(known, key=len)
+    for name in given.columns:
+        if name not in desc.names:
+            raise UndefinedColumn(f'column "{name}" does not exist', position=given.at + 1)
+    if given.enforced and not any(set(key) <= set(given.columns) for key in known):
+        raise InvalidParameterValue(
+            f"the columns ({', '.join(given.columns)}) are not known to be unique",
+            hint="Add NOT ENFORCED if they are: a second row of a key would stop the sink.",
+            position=given.at + 1,
+        )
+    return given.columns

@@ -1,0 +1,48 @@
+"""Parse CREATE SINK."""
+
+from foreshore.sql import ast
+from foreshore.sql.parse.sources import SourceParser
+
+
+class SinkParser(SourceParser):
+    """Parse statements about sinks."""
+
+    def _create_sink(self) -> ast.StatementSyntax:
+        at = self.last_end
+        if_not_exists = self._if_not_exists()
+        name = self.table_name()
+        cluster = self.name() if self.accept("in", "cluster") else None
+        self.expect("from")
+        relation = self.table_name()
+        self.expect("into")
+        target = self._target()
+        key = self._sink_key() if self.at_word("key") else None
+        envelope = self._sink_envelope() if self.accept("envelope") else None
+        options = self._source_options() if self.accept("with") else ()
+        return ast.CreateSinkStatement(
+            name, cluster, relation, target, key, envelope, options, if_not_exists, at
+        )
+
+    def _target(self) -> ast.PostgresTargetSyntax:
+        """Parse where it writes: each kind of external system has its own form."""
+        at = self.token.start
+        if self.accept("postgres"):
+            self.expect("connection")
+            return ast.PostgresTargetSyntax(self.table_name(), self._source_options(), at)
+        if self.at_word("kafka", "iceberg", "webhook", "files"):
+            self.unsupported(f"CREATE SINK ... INTO {self.token.value.upper()}", at)
+        self.fail()
+
+    def _sink_key(self) -> ast.SinkKey:
+        at = self.expect("key").start
+        columns = self.in_parentheses(self.name)
+        return ast.SinkKey(columns, not self.accept("not", "enforced"), at)
+
+    def _sink_envelope(self) -> ast.SinkEnvelope:
+        if self.accept("upsert"):
+            return "upsert"
+        if self.accept("debezium"):
+            return "debezium"
+        if self.accept("append"):
+            return "append"
+        self.fail()

@@ -1,0 +1,16 @@
+"""What writes to which kind of target; imported late, as client libraries are large."""
+
+from importlib import import_module
+from typing import Any
+
+from foreshore.sinks.spec import PostgresTarget, Target
+from foreshore.storage.export.exporter import SinkKind
+
+_KINDS = {PostgresTarget: "foreshore.storage.export.postgres.kind"}
+
+
+def kind_of(target: Target) -> SinkKind:
+    """Return what knows the external system of a target."""
+    found: Any = import_module(_KINDS[type(target)])
+    kind: SinkKind = found.KIND
+    return kind

@@ -1,0 +1,98 @@
+"""The protocol between the environment and its export processes."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from foreshore.ids import GlobalId
+from foreshore.processes.messages import Hello, Message
+from foreshore.sinks.spec import SinkSpec
+from foreshore.storage.ingest.messages import Accesses, Done, Refused
+from foreshore.types import RelationDesc
+from foreshore.update import Timestamp
+
+
+class Export(msgspec.Struct, frozen=True):
+    """What an exporter has to know: the sink, its relation's columns, and how to reach the target.
+
+    `name` is unique to the sink, also among several databases that write to one system.
+    """
+
+    name: str
+    spec: SinkSpec
+    desc: RelationDesc
+    accesses: Accesses
+
+
+# --- to a process ----------------------------------------------------------------------------
+
+
+class StartSink(Message, frozen=True):
+    """Run a sink."""
+
+    id: GlobalId
+    export: Export
+
+
+class StopSink(Message, frozen=True):
+    """Stop to run a sink."""
+
+    id: GlobalId
+
+
+class Changes(Message, frozen=True):
+    """A part of the updates with lower <= time < upper, as a table with `__time` and `__diff`.
+
+    The last part is `complete`. `run` is that of the `Resumes` which it answers.
+    """
+
+    id: GlobalId
+    run: int
+    lower: Timestamp
+    upper: Timestamp
+    complete: bool
+
+
+class CheckSink(Message, frozen=True):
+    """Find out whether a sink could write to its target; make what it needs there."""
+
+    export: Export
+
+
+class DisposeSink(Message, frozen=True):
+    """Remove what a sink that was dropped has left in its target beside its rows."""
+
+    export: Export
+
+
+# --- from a process --------------------------------------------------------------------------
+
+
+class Resumes(Message, frozen=True):
+    """A sink asks for the changes from the frontier of its target on; None: for everything."""
+
+    id: GlobalId
+    run: int
+    frontier: Timestamp | None
+
+
+class Exported(Message, frozen=True):
+    """The target has all changes before `upper`."""
+
+    id: GlobalId
+    run: int
+    upper: Timestamp
+
+
+class SinkState(Message, frozen=True):
+    """The state of a sink: `starting`, `running`, or `stalled` with an error."""
+
+    id: GlobalId
+    state: str
+    error: str | None = None
+
+
+Request: TypeAlias = CheckSink | DisposeSink
+Answer: TypeAlias = Done | Refused
+Command: TypeAlias = Hello | StartSink | StopSink | Changes | Request
+Response: TypeAlias = Resumes | Exported | SinkState

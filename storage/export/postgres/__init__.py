@@ -1,0 +1,1 @@
+"""PostgreSQL servers as targets of sinks."""

@@ -1,0 +1,154 @@
+"""Writes the changes of an interval to a table of a PostgreSQL server, with the frontier.
+
+    foreshore.frontiers (sink, epoch, frontier)
+
+An exporter that resumes raises the epoch, and each write asks for its own: so one that was thought
+dead can write nothing.
+"""
+
+import io
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pyarrow as pa
+import pyarrow.csv
+
+from foreshore import blocking
+from foreshore.errors import ConnectionFailure, DatabaseError, ObjectNotInPrerequisiteState
+from foreshore.output_style import OutputStyle
+from foreshore.sinks.spec import PostgresTarget
+from foreshore.storage.export.messages import Export
+from foreshore.storage.ingest.messages import Access
+from foreshore.storage.ingest.postgres.access import connect
+from foreshore.text_columns import text_column
+from foreshore.update import DIFF, TIME, Timestamp
+
+FRONTIERS = "foreshore.frontiers"
+TIME_COLUMN, DIFF_COLUMN = "mz_timestamp", "mz_diff"  # of ENVELOPE APPEND
+_LAST = "__last"
+_STYLE = OutputStyle()
+_RESUME = f"""
+INSERT INTO {FRONTIERS} AS f VALUES ($1, 1, NULL)
+ON CONFLICT (sink) DO UPDATE SET epoch = f.epoch + 1
+RETURNING epoch, frontier
+"""
+_ADVANCE = f"""
+UPDATE {FRONTIERS} SET frontier = $4
+WHERE sink = $1 AND epoch = $2 AND (frontier IS NULL OR frontier = $3)
+"""
+
+
+class PostgresExporter:
+    """Writes to one table; the state of one connection."""
+
+    def __init__(self, export: Export) -> None:
+        self._export = export
+        self._table = target_of(export)
+        self._connection: asyncpg.Connection | None = None
+        self._epoch = 0
+
+    async def resume(self) -> Timestamp | None:
+        """Connect, raise the epoch, and return the frontier."""
+        self._connection = await connect(access_of(self._export))
+        try:
+            row = await self._connection.fetchrow(_RESUME, self._export.name)
+        except asyncpg.PostgresError as error:
+            raise as_ours(error) from error
+        self._epoch, frontier = row
+        return frontier
+
+    async def write(
+        self, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp
+    ) -> None:
+        """Write an interval and its end in one transaction."""
+        connection = self._connection
+        assert connection is not None, "resume comes first"
+        try:
+            async with connection.transaction():
+                arguments = (self._export.name, self._epoch, lower, upper)
+                if await connection.execute(_ADVANCE, *arguments) != "UPDATE 1":
+                    raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+                await self._write_rows(connection, parts)
+        except asyncpg.PostgresError as error:
+            raise as_ours(error) from error
+        except asyncpg.InterfaceError as error:
+            raise ConnectionFailure(f"the target was lost: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connection; what was not committed is rolled back."""
+        if self._connection is not None:
+            self._connection.terminate()
+
+    async def _write_rows(
+        self, connection: asyncpg.Connection, parts: AsyncIterator[pa.Table]
+    ) -> None:
+        columns = ", ".join(map(quoted, own_columns(self._export)))
+        await connection.execute(
+            f"CREATE TEMP TABLE foreshore_changes ON COMMIT DROP AS "
+            f"SELECT {columns}, 0::bigint AS {TIME}, 0::bigint AS {DIFF} FROM {self._table} LIMIT 0"
+        )
+        async for part in parts:
+            lines = await blocking.run(None, self._lines, part)
+            await connection.copy_to_table("foreshore_changes", source=lines, format="csv")
+        await connection.execute(self._apply(columns))
+
+    def _apply(self, columns: str) -> str:
+        """Return the statements that apply the changes."""
+        spec = self._export.spec
+        if spec.envelope == "append":
+            return f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM foreshore_changes"
+        keys = ", ".join(map(quoted, spec.key))
+        matches = " AND ".join(f"t.{quoted(k)} = c.{quoted(k)}" for k in spec.key)
+        return (
+            f"DELETE FROM {self._table} t USING foreshore_changes c WHERE {matches};"
+            f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM ("
+            f"SELECT *, rank() OVER (PARTITION BY {keys} ORDER BY {TIME} DESC) AS {_LAST} "
+            f"FROM foreshore_changes) c WHERE {_LAST} = 1 AND {DIFF} > 0"
+        )
+
+    def _lines(self, part: pa.Table) -> io.BytesIO:
+        """Return rows as lines of CSV, with time and multiplicity last."""
+        desc = self._export.desc
+        texts = [
+            text_column(part.column(place).combine_chunks(), column.type, _STYLE)
+            for place, column in enumerate(desc.columns)
+        ]
+        if self._export.spec.envelope == "append":
+            texts += [part.column(TIME), part.column(DIFF)]
+        texts += [part.column(TIME), part.column(DIFF)]
+        names = [str(place) for place in range(len(texts))]
+        out = io.BytesIO()
+        form = pyarrow.csv.WriteOptions(include_header=False, quoting_style="all_valid")
+        pyarrow.csv.write_csv(pa.table(texts, names=names), out, form)
+        out.seek(0)
+        return out
+
+
+def own_columns(export: Export) -> tuple[str, ...]:
+    """Return the columns that a sink writes."""
+    if export.spec.envelope == "append":
+        return (*export.desc.names, TIME_COLUMN, DIFF_COLUMN)
+    return export.desc.names
+
+
+def target_of(export: Export) -> str:
+    """Return the table, quoted."""
+    assert isinstance(export.spec.target, PostgresTarget), export
+    schema, _, table = export.spec.target.table.rpartition(".")
+    return f"{quoted(schema or 'public')}.{quoted(table)}"
+
+
+def access_of(export: Export) -> Access:
+    """Return how to reach the server."""
+    assert isinstance(export.spec.target, PostgresTarget), export
+    return export.accesses[export.spec.target.connection]
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def as_ours(error: asyncpg.PostgresError) -> DatabaseError:
+    """Return an error of the server as one of ours."""
+    return DatabaseError(f"the target says: {error}", sqlstate=error.sqlstate or "XX000")

@@ -1,0 +1,96 @@
+"""PostgreSQL servers as a kind of target: what is needed there before a sink writes."""
+
+import asyncpg
+
+from foreshore.errors import (
+    FeatureNotSupported,
+    InvalidParameterValue,
+    UndefinedColumn,
+)
+from foreshore.storage.export.exporter import Exporter
+from foreshore.storage.export.messages import Export
+from foreshore.storage.export.postgres.exporter import (
+    FRONTIERS,
+    PostgresExporter,
+    access_of,
+    as_ours,
+    own_columns,
+    quoted,
+    target_of,
+)
+from foreshore.storage.ingest.postgres.access import connected
+from foreshore.types import written_type
+
+_SETUP = f"""
+CREATE SCHEMA IF NOT EXISTS foreshore;
+CREATE TABLE IF NOT EXISTS {FRONTIERS} (
+    sink text PRIMARY KEY,
+    epoch bigint NOT NULL,  -- of the exporter that may write
+    frontier bigint  -- the table has all changes before this time, in milliseconds since 1970
+);
+"""
+_COLUMNS = """
+SELECT attname FROM pg_catalog.pg_attribute
+WHERE attrelid = pg_catalog.to_regclass($1) AND attnum > 0 AND NOT attisdropped
+"""
+
+
+class PostgresSinkKind:
+    """PostgreSQL servers."""
+
+    def exporter(self, export: Export) -> Exporter:
+        """Return a new exporter."""
+        return PostgresExporter(export)
+
+    async def check(self, export: Export) -> None:
+        """Make the table if it is not there; raises if it lacks a column or must not be written."""
+        if export.spec.envelope == "debezium":
+            raise FeatureNotSupported(
+                "ENVELOPE DEBEZIUM is not for tables", hint="Use UPSERT or APPEND."
+            )
+        table = target_of(export)
+        async with connected(access_of(export)) as connection:
+            try:
+                await connection.execute(_SETUP)
+                found = [row[0] for row in await connection.fetch(_COLUMNS, table)]
+                if not found:
+                    await connection.execute(_create_table(export, table))
+                    return
+                await connection.execute(f"INSERT INTO {table} SELECT * FROM {table} LIMIT 0")
+            except asyncpg.PostgresError as error:
+                raise as_ours(error) from error
+        for name in own_columns(export):
+            if name not in found:
+                raise UndefinedColumn(
+                    f'the table {table} of the target has no column "{name}"',
+                    hint=f"It has {', '.join(found)}.",
+                )
+
+    async def dispose(self, export: Export) -> None:
+        """Remove the sink's frontier; the table stays."""
+        async with connected(access_of(export)) as connection:
+            try:
+                await connection.execute(f"DELETE FROM {FRONTIERS} WHERE sink = $1", export.name)
+            except asyncpg.PostgresError as error:
+                raise as_ours(error) from error
+
+
+def _create_table(export: Export, table: str) -> str:
+    """Return CREATE TABLE with the columns of the relation."""
+    desc, parts = export.desc, []
+    for name, column in zip(desc.names, desc.columns, strict=True):
+        if column.type.defined is not None:
+            raise InvalidParameterValue(
+                f'the target has no type {column.type} for column "{name}"',
+                hint="Create the table there, with text for example.",
+            )
+        given = "" if column.nullable else " NOT NULL"
+        parts.append(f"{quoted(name)} {written_type(column.type)}{given}")
+    for name in own_columns(export)[len(desc.names) :]:
+        parts.append(f"{quoted(name)} bigint NOT NULL")
+    if export.spec.key:
+        parts.append(f"PRIMARY KEY ({', '.join(map(quoted, export.spec.key))})")
+    return f"CREATE TABLE {table} ({', '.join(parts)})"
+
+
+KIND = PostgresSinkKind()

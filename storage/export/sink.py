@@ -1,0 +1,96 @@
+"""One sink in an export process: a task that resumes and writes.
+
+A sink that fails is resumed from the frontier of its target, after a pause that grows.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pyarrow as pa
+
+from foreshore.errors import DatabaseError
+from foreshore.processes.transport import Tables
+from foreshore.storage.export.exporter import Exporter, SinkKind
+from foreshore.storage.export.messages import (
+    Changes,
+    Exported,
+    Resumes,
+    SinkState,
+    StartSink,
+)
+from foreshore.storage.ingest.source import (
+    FIRST_WAIT_SECONDS,
+    LONGEST_WAIT_SECONDS,
+    Send,
+    error_text,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Sink:
+    """One sink: its exporter, and the changes that have arrived."""
+
+    def __init__(self, start: StartSink, kind: SinkKind, send: Send) -> None:
+        self._id, self._export = start.id, start.export
+        self._kind = kind
+        self._send = send
+        self._run_number = 0
+        self._written = False  # whether anything was, since it was resumed
+        self._arrived: asyncio.Queue[tuple[Changes, Tables]] = asyncio.Queue()
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    def received(self, changes: Changes, tables: Tables) -> None:
+        """Take changes, unless they answer an earlier run."""
+        if changes.run == self._run_number:
+            self._arrived.put_nowait((changes, tables))
+
+    async def _run(self) -> None:
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            self._run_number += 1
+            self._arrived = asyncio.Queue()
+            self._written = False
+            try:
+                await self._write()
+            except (OSError, DatabaseError) as error:
+                logger.warning("a sink stalls: %s", error, extra={"sink": self._id})
+                self._send(SinkState(self._id, "stalled", error_text(error)))
+            except Exception as error:
+                logger.exception("a sink has failed", extra={"sink": self._id})
+                self._send(SinkState(self._id, "stalled", f"internal error: {error}"))
+            if self._written:
+                wait = FIRST_WAIT_SECONDS
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+    async def _write(self) -> None:
+        """Write what arrives, until something fails."""
+        self._send(SinkState(self._id, "starting"))
+        exporter = self._kind.exporter(self._export)
+        try:
+            frontier = await exporter.resume()
+            self._send(SinkState(self._id, "running"))
+            self._send(Resumes(self._id, self._run_number, frontier))
+            while True:
+                await self._write_next(exporter)
+        finally:
+            await exporter.close()
+
+    async def _write_next(self, exporter: Exporter) -> None:
+        first = await self._arrived.get()
+        changes, _ = first
+        await exporter.write(self._parts(first), changes.lower, changes.upper)
+        self._written = True
+        self._send(Exported(self._id, self._run_number, changes.upper))
+
+    async def _parts(self, first: tuple[Changes, Tables]) -> AsyncIterator[pa.Table]:
+        """Yield the parts of one interval."""
+        changes, tables = first
+        while True:
+            for table in tables:
+                yield table
+            if changes.complete:
+                return
+            changes, tables = await self._arrived.get()

@@ -1,0 +1,166 @@
+"""CREATE SINK ... INTO POSTGRES: each change once, whatever ends in between."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from urllib.parse import urlparse
+
+import psycopg
+import pytest
+
+from tests.adapter.harness import TestEnvironment
+
+STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
+
+
+class Target:
+    """A schema of a PostgreSQL server of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.run("DROP SCHEMA IF EXISTS foreshore CASCADE")
+        self.run("DROP SCHEMA IF EXISTS out CASCADE")
+        self.run("CREATE SCHEMA out")
+
+    @property
+    def options(self) -> str:
+        where = urlparse(self.url)
+        database, user = where.path[1:] or "postgres", where.username or "postgres"
+        return f"HOST '{where.hostname}', PORT {where.port}, DATABASE '{database}', USER '{user}'"
+
+    def run(self, statement: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture
+def target(postgres_url: str) -> Target:
+    return Target(postgres_url)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    while True:
+        if holds():
+            return
+        await asyncio.sleep(0.05)
+
+
+async def until_equal(env: TestEnvironment, target: Target, relation: str, table: str) -> None:
+    """Wait until the table has the rows of the relation."""
+    query = "SELECT coalesce(string_agg(t::text, ',' ORDER BY t::text), '') FROM {} t"
+    while True:
+        here = (await env.query("a", query.format(relation))).splitlines()[0]
+        ((there,),) = await asyncio.to_thread(target.run, query.format(table))
+        if here == there:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def test_each_change_arrives_once_over_kills_and_restarts(
+    own_env: TestEnvironment, target: Target
+) -> None:
+    env, drawn = own_env, random.Random(1)
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({target.options})")
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v text, n numeric(10, 2))")
+    await env.ran("a", "INSERT INTO t VALUES (1, 'a \"b\", c', 1.5), (2, NULL, 2), (3, '', NULL)")
+    options = "(TABLE 'out.t') WITH (COMMIT INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SINK s FROM t INTO POSTGRES CONNECTION pg {options}")
+    await until_equal(env, target, "t", "out.t")
+    for round in range(5):
+        for _ in range(20):
+            key = drawn.randrange(10)
+            await env.ran("a", f"DELETE FROM t WHERE k = {key}")
+            if drawn.random() < 0.7:
+                await env.ran("a", f"INSERT INTO t VALUES ({key}, 'r{round}', {key})")
+        env.export.last.kill()
+        if round == 2:
+            await env.reopen()
+    await until_equal(env, target, "t", "out.t")
+    assert (await env.query("a", STATUS)).startswith("running|NULL")
+    await env.ran("a", "DROP SINK s")
+    await until(lambda: not target.run("SELECT * FROM foreshore.frontiers"))
+
+
+async def test_changes_are_appended_with_their_times(
+    own_env: TestEnvironment, target: Target
+) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({target.options})")
+    await env.ran(
+        "a", "CREATE TABLE t (v int)", "CREATE MATERIALIZED VIEW m AS SELECT sum(v) AS s FROM t"
+    )
+    into = "INTO POSTGRES CONNECTION pg (TABLE 'out.m') ENVELOPE APPEND"
+    await env.ran("a", f"CREATE SINK s FROM m {into} WITH (COMMIT INTERVAL '1 ms')")
+    for number in range(1, 6):
+        await env.ran("a", f"INSERT INTO t VALUES ({number})")
+    while True:
+        rows = target.run("SELECT s, mz_diff FROM out.m ORDER BY mz_timestamp, mz_diff")
+        if (15, 1) in rows:
+            break
+        await asyncio.sleep(0.05)
+    sums = [None, 1, 3, 6, 10, 15]
+    expected = [(None, 1)]
+    for before, after in pairwise(sums):
+        expected += [(before, -1), (after, 1)]
+    assert rows == expected
+
+
+async def test_a_target_that_is_away_stalls_the_sink(
+    own_env: TestEnvironment, target: Target
+) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({target.options})")
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)")
+    options = "(TABLE 'out.t') WITH (COMMIT INTERVAL '1 ms')"
+    await env.ran("a", f"CREATE SINK s FROM t INTO POSTGRES CONNECTION pg {options}")
+    await env.ran("a", "INSERT INTO t VALUES (1)")
+    await until_equal(env, target, "t", "out.t")
+    await env.ran("a", "ALTER CONNECTION pg SET (PORT 1)", "INSERT INTO t VALUES (2)")
+    while True:
+        if "stalled|could not connect" in await env.query("a", STATUS):
+            break
+        await asyncio.sleep(0.02)
+    assert "2BP01" in await env.query("a", "DROP CONNECTION pg")
+    port = urlparse(target.url).port
+    await env.ran("a", f"ALTER CONNECTION pg SET (PORT {port})")
+    await until_equal(env, target, "t", "out.t")
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("FROM v INTO POSTGRES CONNECTION pg (TABLE 't')", '42809: "v" is not a table, source'),
+        ("FROM t INTO POSTGRES CONNECTION pg", "22023: POSTGRES CONNECTION needs the option"),
+        ("FROM t INTO POSTGRES CONNECTION no (TABLE 't')", "42704: connection"),
+        ("FROM u INTO POSTGRES CONNECTION pg (TABLE 't')", "22023: ENVELOPE UPSERT needs a key"),
+        ("FROM u INTO POSTGRES CONNECTION pg (TABLE 't') KEY (x)", "42703: column"),
+        (
+            "FROM u INTO POSTGRES CONNECTION pg (TABLE 't') KEY (v)",
+            "22023: the columns (v) are not",
+        ),
+        ("FROM t INTO POSTGRES CONNECTION pg (TABLE 't')", "08006: could not connect to the"),
+        ("FROM t INTO POSTGRES CONNECTION up (TABLE 'out.other')", "42703: the table"),
+        (
+            "FROM t INTO POSTGRES CONNECTION up (TABLE 'out.t') ENVELOPE DEBEZIUM",
+            "0A000: ENVELOPE DEBEZIUM",
+        ),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(
+    env: TestEnvironment, target: Target, statement: str, error: str
+) -> None:
+    nowhere = "HOST '127.0.0.1', PORT 1, DATABASE 'd', USER 'u'"
+    target.run("CREATE TABLE out.other (x int)")
+    await env.ran(
+        "a",
+        f"CREATE CONNECTION IF NOT EXISTS pg TO POSTGRES ({nowhere})",
+        f"CREATE CONNECTION IF NOT EXISTS up TO POSTGRES ({target.options})",
+        "CREATE TABLE IF NOT EXISTS t (k int PRIMARY KEY)",
+        "CREATE TABLE IF NOT EXISTS u (v int)",
+        "CREATE OR REPLACE VIEW v AS SELECT 1 AS x",
+    )
+    assert f"ERROR {error}" in await env.query("a", f"CREATE SINK s {statement}")
+    assert await env.query("a", "SHOW SINKS") == "SELECT 0"
