@@ -1,8 +1,8 @@
 """SHOW CREATE of sources, and of the relations that they write."""
 
 from foreshore.adapter.sources.connections import full_name
-from foreshore.adapter.sources.show_files import files_text, python_text
 from foreshore.adapter.sources.show_kafka import declared_text, kafka_text
+from foreshore.adapter.sources.show_others import files_text, generator_text, python_text
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
 from foreshore.catalog.state import State
@@ -57,10 +57,7 @@ def _written(state: State, spec: SourceSpec) -> str:
     """Return what a source reads."""
     match spec:
         case LoadGenerator():
-            options = [f"TICK INTERVAL = '{spec.tick_ms} ms'"]
-            if spec.up_to is not None:
-                options.append(f"UP TO = {spec.up_to}")
-            return f"LOAD GENERATOR {spec.generator.upper()} ({', '.join(options)})"
+            return generator_text(spec)
         case PostgresSource():
             options = [f"PUBLICATION = {quote_string(spec.publication)}"]
             for name, columns in (

@@ -34,9 +34,9 @@ class Output(msgspec.Struct, frozen=True):
     details: str = ""
 
 
-def without_nulls(**types: str) -> Output:
-    """Return an output of columns without NULLs, by their types."""
-    return Output(tuple(Column(name, type, False) for name, type in types.items()))
+def without_nulls(key: tuple[str, ...] = (), /, **types: str) -> Output:
+    """Return an output of columns without NULLs, by their types, perhaps with a key."""
+    return Output(tuple(Column(name, type, False) for name, type in types.items()), key)
 
 
 NO_ROWS = Output(())  # of a source whose outputs are tables of their own

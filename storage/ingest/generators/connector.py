@@ -2,23 +2,54 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
 
 from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.outputs import OWN_ROWS
 from foreshore.storage.ingest.connector import Batch, Durable, Position
-from foreshore.storage.ingest.generators import auction, counter
+from foreshore.storage.ingest.generators import auction, counter, key_value, marketing, tpch
 from foreshore.storage.ingest.messages import OutputRelation
 
 TICKS = "ticks"  # the part of all outputs that were there from the beginning
 MOST_TICKS = 1_000  # of one batch, if the generator is behind
 
 Ticks = Callable[[int, int], Mapping[str, pa.Table]]
-GENERATORS: Mapping[str, Ticks] = {
-    "counter": counter.counted,
-    "auction": auction.ticks,
-}
+
+
+def ticks_of(spec: LoadGenerator) -> Ticks:
+    """Return what makes the ticks of a generator that is no clock."""
+    match spec.generator:
+        case "counter":
+            return counter.counted
+        case "auction":
+            return auction.ticks
+        case "marketing":
+            return marketing.ticks
+        case "key value":
+            return partial(key_value.ticks, spec)
+        case "tpch":
+            return partial(tpch.ticks, spec)
+        case "clock":
+            raise AssertionError("a clock has a connector of its own")
+
+
+def snapshot_ticks(spec: LoadGenerator) -> int:
+    """Return the number of first ticks that are due at once, and not counted by UP TO."""
+    match spec.generator:
+        case "tpch":
+            return tpch.slices(spec)
+        case "key value":
+            return spec.snapshot_rounds
+        case _:
+            return 0
+
+
+def most_ticks(spec: LoadGenerator) -> int:
+    """Return how many ticks after the snapshot may be one batch."""
+    size = spec.batch_size if spec.generator == "key value" else 10
+    return max(min(MOST_TICKS, 200_000 // size), 1)
 
 
 class GeneratorConnector:
@@ -46,25 +77,36 @@ class GeneratorConnector:
 
     def _caught_up(self, position: Position, until: int) -> Iterator[Batch]:
         """Yield for outputs that are behind their ticks before `until`."""
-        make = GENERATORS[self._spec.generator]
+        make = ticks_of(self._spec)
         for reference, part in self._parts.items():
-            for begin in range(position.get(part, 0), until, MOST_TICKS):
-                end = min(begin + MOST_TICKS, until)
+            end = position.get(part, 0)
+            while (begin := end) < until:
+                end = self._end(begin, until)
                 rows = make(begin, end)
                 own = {reference: rows[reference]} if reference in rows else {}
                 yield Batch(own, {part: end})
 
+    def _end(self, begin: int, until: int) -> int:
+        """Return where a batch ends that begins with a tick; one of a snapshot is a batch."""
+        most = 1 if begin < snapshot_ticks(self._spec) else most_ticks(self._spec)
+        return min(begin + most, until)
+
     async def _on_time(self, first: int) -> AsyncIterator[Batch]:
         """Yield the ticks from `first` on of all outputs."""
-        spec, make, following = self._spec, GENERATORS[self._spec.generator], first
+        spec, make, following = self._spec, ticks_of(self._spec), first
+        eager = snapshot_ticks(spec)
+        up_to = None if spec.up_to is None else spec.up_to + eager
+        for _ in range(first, eager):
+            rows = await asyncio.to_thread(make, following, following + 1)
+            following += 1
+            yield Batch(rows, dict.fromkeys((TICKS, *self._parts.values()), following))
+        first = following
         interval = spec.tick_ms / 1000
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while spec.up_to is None or following < spec.up_to:
+        while up_to is None or following < up_to:
             due = first + 1 + int((loop.time() - began) / interval)
-            until = min(due, following + MOST_TICKS)
-            if spec.up_to is not None:
-                until = min(until, spec.up_to)
+            until = self._end(following, due if up_to is None else min(due, up_to))
             if until > following:
                 moved = dict.fromkeys((TICKS, *self._parts.values()), until)
                 yield Batch(make(following, until), moved)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from foreshore.sources.generators import OUTPUTS, LoadGenerator
 from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.generators.clock import ClockConnector
 from foreshore.storage.ingest.generators.connector import GeneratorConnector
 from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
 
@@ -15,6 +16,8 @@ class GeneratorKind:
         self, spec: LoadGenerator, outputs: Mapping[str, OutputRelation], accesses: Accesses
     ) -> Connector:
         """Return a new connector."""
+        if spec.generator == "clock":
+            return ClockConnector(spec)
         return GeneratorConnector(spec, outputs)
 
     async def discover(self, spec: LoadGenerator, accesses: Accesses) -> Discovered:

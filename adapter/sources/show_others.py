@@ -1,6 +1,7 @@
-"""SHOW CREATE of sources of files, and of Python functions."""
+"""SHOW CREATE of sources of files, Python functions and load generators."""
 
 from foreshore.sources.files import FilesSource
+from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.python import PythonSource
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 
@@ -13,6 +14,24 @@ def python_text(spec: PythonSource) -> str:
     return f"PYTHON {quote_string(spec.function)}" + (
         f" ({', '.join(arguments)})" if arguments else ""
     )
+
+
+def generator_text(spec: LoadGenerator) -> str:
+    """Return what follows FROM."""
+    options = [f"TICK INTERVAL = '{spec.tick_ms} ms'"]
+    if spec.up_to is not None:
+        options.append(f"UP TO = {spec.up_to}")
+    if spec.generator == "tpch":
+        options.append(f"SCALE FACTOR = {spec.scale_percent / 100:g}")
+    if spec.generator == "key value":
+        options += [
+            f"KEYS = {spec.keys}",
+            f"PARTITIONS = {spec.partitions}",
+            f"SNAPSHOT ROUNDS = {spec.snapshot_rounds}",
+            f"VALUE SIZE = {spec.value_size}",
+            f"BATCH SIZE = {spec.batch_size}",
+        ]
+    return f"LOAD GENERATOR {spec.generator.upper()} ({', '.join(options)})"
 
 
 def files_text(spec: FilesSource) -> str:
