@@ -1,0 +1,168 @@
+"""The console in Chromium, over a server of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Server, program, serving
+from tests.server.console.browser import Console, console
+
+pytestmark = [pytest.mark.full]
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+PLACES = {
+    "overview": "Greatest lag",
+    "sql": "Results appear here",
+    "objects": "All objects",
+    "objects?show=list": "Materialized view",
+    "objects/foreshore.public.totals": "live",
+    "objects/foreshore.public.totals?tab=columns": "Default",
+    "objects/foreshore.public.totals?tab=definition": "CREATE MATERIALIZED VIEW",
+    "objects/foreshore.public.totals?tab=dependencies": "Made of",
+    "objects/foreshore.public.totals?tab=dataflow": "Reduce",
+    "objects/foreshore.public.totals?tab=freshness": "Behind the clock",
+    "objects/foreshore.public.totals?tab=rights": "owner foreshore",
+    "clusters": "online",
+    "clusters/quickstart": "What it maintains",
+    "sessions": "active",
+    "sessions?tab=history": "Statements since",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    program("chromium")
+    with serving(tmp_path_factory.mktemp("console") / "data") as server:
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE orders (item text, amount int)")
+            connection.execute(
+                "CREATE MATERIALIZED VIEW totals AS"
+                " SELECT item, sum(amount) AS total FROM orders GROUP BY item"
+            )
+            connection.execute("INSERT INTO orders VALUES ('tea', 3), ('coffee', 4)")
+        yield server
+
+
+@pytest.fixture
+def shown(server: Server) -> Iterator[Console]:
+    with console(server) as shown:
+        yield shown
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_page_loads_without_errors(shown: Console, place: str) -> None:
+    shown.go(place)
+    shown.sees(PLACES[place])
+    assert shown.errors == []
+
+
+def test_person_creates_looks_and_sees_changes(shown: Console, server: Server) -> None:
+    shown.run(
+        "CREATE TABLE visits (page text);\n"
+        "CREATE MATERIALIZED VIEW hits AS SELECT page, count(*) AS n FROM visits GROUP BY page;"
+    )
+    shown.sees("Done in")
+    shown.page.get_by_role("link", name="Objects").first.click()
+    shown.page.locator(".tree").get_by_text("hits").click()
+    shown.page.get_by_test_id("live-count").filter(has_text="0 rows").wait_for()
+    with server.connect() as connection:
+        connection.execute("INSERT INTO visits VALUES ('home'), ('home'), ('about')")
+        shown.sees("about")
+        connection.execute("DELETE FROM visits WHERE page = 'about'")
+        shown.page.get_by_role("gridcell", name="about").wait_for(state="detached")
+    cells = shown.page.get_by_role("gridcell").all_inner_texts()
+    assert cells == ["home", "2"]
+    assert shown.errors == []
+
+
+def test_running_query_is_cancelled_in_editor(shown: Console) -> None:
+    shown.run("SELECT pg_sleep(600)")
+    shown.sees("Running for")
+    shown.page.keyboard.press("Control+.")
+    shown.sees("Cancelled after")
+    shown.run("SELECT 41 + 1 AS answer")
+    shown.page.get_by_role("gridcell", name="42").wait_for()
+    assert shown.errors == []
+
+
+def test_running_query_is_cancelled_on_sessions_page(shown: Console) -> None:
+    shown.run("SELECT pg_sleep(601)")
+    shown.sees("Running for")
+    shown.page.get_by_role("link", name="Sessions").click()
+    row = shown.page.get_by_role("row").filter(has_text="pg_sleep(601)")
+    row.get_by_role("button", name="Cancel").click()
+    shown.sees("Cancelled session")
+    shown.page.get_by_role("link", name="SQL").click()
+    shown.sees("canceling statement due to user request")
+    assert shown.errors == []
+
+
+def test_subscription_shows_live_rows(shown: Console, server: Server) -> None:
+    shown.run("SUBSCRIBE (SELECT item, amount FROM orders WHERE amount > 1000)")
+    shown.page.locator(".badge", has_text="live").wait_for()
+    with server.connect() as connection:
+        connection.execute("INSERT INTO orders VALUES ('ship', 5000)")
+    shown.page.get_by_role("gridcell", name="ship").wait_for()
+    shown.page.get_by_role("button", name="Cancel").click()
+    shown.sees("Cancelled after")
+    assert shown.errors == []
+
+
+def test_error_is_marked_where_it_is(shown: Console) -> None:
+    shown.run("SELECT 1;\nSELECT item, '\U0001f9ca' AS ice, wrong FROM orders")
+    shown.sees('column "wrong" does not exist')
+    assert shown.page.locator(".sql-error").inner_text() == "wrong"
+
+
+def test_many_rows_are_shown_by_part_and_reached(shown: Console) -> None:
+    shown.run("SELECT a FROM generate_series(1, 60000) AS a ORDER BY a")
+    shown.page.get_by_test_id("rows").filter(has_text="60,000 rows").wait_for()
+    grid = shown.page.get_by_role("grid")
+    assert grid.get_by_role("gridcell").count() < 200
+    grid.focus()
+    shown.page.keyboard.press("Control+End")
+    shown.page.get_by_role("gridcell", name="60000", exact=True).wait_for()
+    assert shown.errors == []
+
+
+def test_hostile_names_and_values_stay_text(shown: Console, server: Server) -> None:
+    alerts: list[str] = []
+    shown.page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+    with server.connect() as connection:
+        connection.execute(f'CREATE TABLE "{HOSTILE}" ("{HOSTILE}" text)')
+        connection.execute(f'INSERT INTO "{HOSTILE}" VALUES (%s)', (HOSTILE,))
+    shown.run(f'SELECT * FROM "{HOSTILE}"')
+    shown.page.get_by_role("gridcell", name=HOSTILE).wait_for()
+    shown.go("objects")
+    shown.page.locator(".tree").get_by_text(HOSTILE).click()
+    shown.page.get_by_role("heading", name=HOSTILE).wait_for()
+    shown.page.get_by_role("tab", name="Definition").click()
+    shown.sees("CREATE TABLE")
+    assert shown.page.locator("img[onerror]").count() == 0
+    assert alerts == []
+    assert shown.errors == []
+
+
+def test_password_is_asked_for(tmp_path: Path) -> None:
+    program("chromium")
+    rules = tmp_path / "hba.conf"
+    rules.write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+    server = Server(tmp_path / "data", ("--hba-file", str(rules)))
+    server.environment["FORESHORE_PASSWORD"] = "sesame"
+    try:
+        server.start()
+        with console(server) as shown:
+            shown.go("overview")
+            shown.sees("Sign in to Foreshore")
+            for password, then in (("wrong", "password authentication failed"), ("sesame", "SQL")):
+                shown.page.get_by_label("Role").fill("foreshore")
+                shown.page.get_by_label("Password").fill(password)
+                shown.page.get_by_role("button", name="Sign in").click()
+                shown.sees(then)
+            shown.run("SELECT current_user AS who")
+            shown.page.get_by_role("gridcell", name="foreshore").wait_for()
+    finally:
+        server.stop()
