@@ -4,7 +4,7 @@ import { html, useMemo, useState } from "../vendor/htm/preact.js";
 import { layout } from "./layers.js";
 import { Icon } from "./ui.js";
 
-const WIDTH = 196;
+const WIDTH = 212;
 const TITLE = 22;
 const LINE = 16;
 const PADDING = 8;

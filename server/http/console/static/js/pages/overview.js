@@ -30,16 +30,16 @@ export function maintained(data, found) {
       records: found.sample.records.get(object.id) ?? null,
     }));
   const often = new Map();
-  for (const view of kept) often.set(plainName(view), (often.get(plainName(view)) || 0) + 1);
-  return kept.map((view) => ({ ...view, shown: shortest(view, often) }));
+  for (const view of kept) {
+    for (const name of namesOf(view)) often.set(name, (often.get(name) || 0) + 1);
+  }
+  return kept.map((view) => ({ ...view, shown: namesOf(view).find((name) => often.get(name) === 1) ?? view.name }));
 }
 
-const plainName = (view) => (view.of || view).name;
-
-/** The name of what a view keeps, with as much before and after it as tells it from others. */
-function shortest(view, often) {
-  if (often.get(plainName(view)) === 1) return plainName(view);
-  return `${(view.of || view).schema_name}.${view.of ? view.name : plainName(view)}`;
+/** What a view may be called, shortest first: the first name that no other has is shown. */
+function namesOf(view) {
+  const { name, schema_name: schema } = view.of || view;
+  return [name, `${schema}.${name}`, `${schema}.${view.name} (${view.id})`];
 }
 
 export function Overview({ route }) {
@@ -70,7 +70,7 @@ function Tiles({ data, found, views }) {
     <${Tile} label="Views kept up to date" value=${format.count(views.length)} note=${bad.length ? `${bad.length} not running` : "all running"} />
     <${Tile} label="Greatest lag" value=${worst ? format.duration(worst.lag) : "–"} note=${worst ? worst.shown : "nothing is maintained"} title="How far the slowest view is behind the wall clock" />
     <${Tile} label="Memory of views" value=${format.bytes(memory)} note=${`${format.compact([...found.sample.records.values()].reduce((a, b) => a + b, 0))} records`} title="Arrangements and indexes of all replicas" />
-    <${Tile} label="Transactions per second" value=${rate ? format.compact(rate.commits) : "–"} note=${rate ? `${format.compact(rate.written)} rows written per second` : "measuring"} title="All transactions that committed, those of this page included" />
+    <${Tile} label="Transactions per second" value=${rate ? format.compact(rate.commits) : "–"} note=${rate ? `${format.compact(rate.written)} rows written` : "measuring"} title="All transactions that committed, those of this page included" />
     <${Tile} label="Sessions" value=${format.count(found.sample.sessions)} note=${`${format.count(data.list.filter((o) => o.type === "table" && !o.system).length)} tables`} />
   </div>`;
 }
