@@ -11,7 +11,11 @@ from dataclasses import asdict
 
 from foreshore.activity import TableActivity
 from foreshore.adapter.introspection.sink_rows import sink_statistics, sink_statuses
-from foreshore.adapter.introspection.source_rows import source_statistics, source_statuses
+from foreshore.adapter.introspection.source_rows import (
+    source_statistics,
+    source_status_history,
+    source_statuses,
+)
 from foreshore.adapter.introspection.statement_history import recent_statements
 from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.rights.roles import visible_settings
@@ -364,6 +368,7 @@ def _transaction_activity(context: StatementContext) -> Iterator[Row]:
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
     "mz_source_statuses": source_statuses,
+    "mz_source_status_history": source_status_history,
     "mz_source_statistics": source_statistics,
     "mz_sink_statuses": sink_statuses,
     "mz_sink_statistics": sink_statistics,

@@ -24,6 +24,17 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
             }
 
 
+def source_status_history(context: StatementContext) -> Iterator[Row]:
+    """Yield the last states of sources since the server started, also of dropped ones."""
+    for change in tuple(context.coordinator.ingestion.controller.history):
+        yield {
+            "occurred_at": change.at * 1000,
+            "source_id": change.id,
+            "status": change.state,
+            "error": change.error,
+        }
+
+
 def source_statistics(context: StatementContext) -> Iterator[Row]:
     """Yield how much each source has written since the server started."""
     for id, status in context.coordinator.ingestion.controller.statuses().items():

@@ -116,6 +116,7 @@ def relations() -> Iterator[Declaration]:
         "mz_timezone_abbreviations": _zone_abbreviations,
         "mz_timezone_names": _zone_names,
         "mz_source_statuses": live("mz_source_statuses"),
+        "mz_source_status_history": live("mz_source_status_history"),
         "mz_source_statistics": live("mz_source_statistics"),
         "mz_sink_statuses": live("mz_sink_statuses"),
         "mz_sink_statistics": live("mz_sink_statistics"),

@@ -7,6 +7,7 @@ queue, as it may have only a few batches on their way.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -36,6 +37,7 @@ from foreshore.storage.ingest.messages import (
 logger = logging.getLogger(__name__)
 
 DISK_FULL_SECONDS = 1.0  # between two tries to commit
+MOST_HISTORY = 10_000  # changes of states of all sources that are kept
 STALLED_SECONDS = 1.0  # after a failed commit, until the source is read again
 
 
@@ -99,6 +101,16 @@ class SourceStatus:
     committed_at: int = 0  # the time of the last commit in milliseconds; 0: none yet
 
 
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """The state that a source had from a time on, in milliseconds."""
+
+    id: GlobalId
+    at: int
+    state: str
+    error: str | None
+
+
 @dataclass(slots=True)
 class _Source:
     description: SourceDescription
@@ -128,6 +140,7 @@ class IngestController:
         self._commit = commit
         self._read = read
         self._clock = clock
+        self.history: deque[StatusChange] = deque(maxlen=MOST_HISTORY)
         self._processes: dict[str, _Process] = {}
         self._cluster_of: dict[GlobalId, str] = {}
 
@@ -259,6 +272,7 @@ class IngestController:
         status = source.status
         if (status.state, status.error) != (state, error):
             status.state, status.error, status.since = state, error, self._clock.now()
+            self.history.append(StatusChange(source.description.id, status.since, state, error))
 
     # --- commits -------------------------------------------------------------------------------
 

@@ -77,6 +77,10 @@ async def test_a_source_whose_commit_fails_goes_on_by_itself(
         await asyncio.sleep(0.01)
     await counted(env, 7)
     assert failed == 2
+    history = "SELECT status, error FROM mz_internal.mz_source_status_history ORDER BY occurred_at"
+    found = (await env.query("a", history)).splitlines()
+    assert "stalled|out of memory" in found
+    assert "running|NULL" in found
 
 
 async def test_tables_of_a_source_change_together(own_env: TestEnvironment) -> None:
