@@ -51,6 +51,7 @@ from foreshore.adapter.sources.connections import (
     validate_new,
 )
 from foreshore.adapter.sources.create import create_source
+from foreshore.adapter.sources.recency import is_wanted, wait_for_sources
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.transaction import notifications
@@ -203,6 +204,8 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
     Raises RelationRedefined if a relation that it names is another one than at the time at which
     its transaction reads.
     """
+    if is_wanted(context):
+        await wait_for_sources(context)
     plan = context.prepared.plan
     assert plan is not None
     authorize(context)

@@ -237,7 +237,7 @@ class StatementsAtHand:
             return False
         if variables["cluster_replica"] or variables["emit_timestamp_notice"] == "on":
             return False
-        if not is_unlimited(variables):
+        if not is_unlimited(variables) or variables["real_time_recency"] == "on":
             return False
         altered = coordinator.state.altered_below(prepared.used)
         if max(altered.values(), default=0) > coordinator.oracle.read_ts():

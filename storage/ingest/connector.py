@@ -6,7 +6,7 @@ perhaps cut differently, if the process ends before it is committed.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -61,6 +61,15 @@ class Connector(Protocol):
 
     def committed(self, position: Position) -> None:
         """Note that everything before `position` is durable here; must not block."""
+        ...
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A connector that can say how far its external system is."""
+
+    async def furthest(self) -> Position:
+        """Return the position after all that is there now; raises as `run` does."""
         ...
 
 

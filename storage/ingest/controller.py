@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from foreshore.clock import Clock
-from foreshore.errors import DatabaseError, OutOfDisk
+from foreshore.errors import DatabaseError, FeatureNotSupported, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
 from foreshore.processes.link import Link
@@ -24,8 +24,10 @@ from foreshore.sources.spec import SourceSpec
 from foreshore.storage.ingest.messages import (
     Accesses,
     AskContents,
+    AskFurthest,
     Committed,
     Contents,
+    Furthest,
     Ingested,
     OutputRelation,
     Response,
@@ -121,6 +123,14 @@ class _Source:
     committing: asyncio.Task[None] | None = None
     reading: asyncio.Task[None] | None = None  # what the process asked for
     ends: bool = False
+    furthest: dict[int, Furthest | None] = field(default_factory=dict)  # by requests; None: asked
+    awaited: set[asyncio.Future[None]] = field(default_factory=set)
+
+    def notify(self) -> None:
+        """Wake who waits for a change."""
+        for each in self.awaited:
+            if not each.done():
+                each.set_result(None)
 
 
 @dataclass(slots=True)
@@ -143,6 +153,7 @@ class IngestController:
         self.history: deque[StatusChange] = deque(maxlen=MOST_HISTORY)
         self._processes: dict[str, _Process] = {}
         self._cluster_of: dict[GlobalId, str] = {}
+        self._requests = 0
 
     # --- what runs -----------------------------------------------------------------------------
 
@@ -181,6 +192,7 @@ class IngestController:
         process = self._processes[cluster]
         source = process.sources.pop(id)
         source.ends = True
+        source.notify()
         source.waiting.clear()
         if source.reading is not None:
             source.reading.cancel()
@@ -199,6 +211,46 @@ class IngestController:
         """End all processes."""
         for id in list(self._cluster_of):
             await self.stop(id)
+
+    async def caught_up(self, id: GlobalId) -> None:
+        """Wait until all is durable here that the external system of a source has now.
+
+        At once if it does not run. Raises FeatureNotSupported if the source cannot say.
+        """
+        while (cluster := self._cluster_of.get(id)) is not None:
+            process = self._processes[cluster]
+            source = process.sources[id]
+            connection = source.started_by
+            if source.status.state == "finished":
+                return
+            if connection is None or connection is not process.connection:
+                await self._changed(source)
+                continue
+            self._requests += 1
+            request = self._requests
+            source.furthest[request] = None
+            try:
+                connection.send(AskFurthest(id, request))
+                while source.furthest[request] is None and source.started_by is connection:
+                    await self._changed(source)
+            finally:
+                answer = source.furthest.pop(request)
+            if answer is None:
+                continue  # the process has ended meanwhile
+            if answer.error is not None:
+                raise FeatureNotSupported(f"real-time recency is not known: {answer.error}")
+            while not _covers(source.position, answer.position) and not source.ends:
+                await self._changed(source)
+            return
+
+    async def _changed(self, source: _Source) -> None:
+        """Wait for a commit, an answer or another state of a source."""
+        changed = asyncio.get_running_loop().create_future()
+        source.awaited.add(changed)
+        try:
+            await changed
+        finally:
+            source.awaited.discard(changed)
 
     def statuses(self) -> Mapping[GlobalId, SourceStatus]:
         """Return what each source is doing."""
@@ -219,6 +271,7 @@ class IngestController:
         process.connection = None
         for source in process.sources.values():
             source.started_by = None
+            source.notify()
             source.waiting.clear()  # it is read again
             self._set_state(source, "starting", None)
 
@@ -234,6 +287,7 @@ class IngestController:
         position, outputs = dict(source.position), dict(each.outputs)
         start = StartSource(each.id, each.spec, position, outputs, each.accesses)
         process.connection.send(start)
+        source.notify()
 
     def _deliver(self, response: Response, tables: Tables) -> None:
         cluster = self._cluster_of.get(response.id)
@@ -244,6 +298,10 @@ class IngestController:
         match response:
             case SourceState(state=state, error=error):
                 self._set_state(source, state, error)
+            case Furthest():
+                if response.request in source.furthest:
+                    source.furthest[response.request] = response
+                    source.notify()
             case AskContents():
                 asked = self._send_contents(process, source, response)
                 source.reading = asyncio.get_running_loop().create_task(asked)
@@ -288,6 +346,7 @@ class IngestController:
                     raise _OutOfPlace
                 await self._commit_patiently(source, progressed)
                 source.position |= progressed.after
+                source.notify()
                 if source.status.state in ("starting", "stalled"):
                     self._set_state(source, "running", None)
                 source.status.batches += len(together)
@@ -357,6 +416,11 @@ def _together(progress: GlobalId, batches: Sequence[tuple[Ingested, Tables]]) ->
         for output, table in zip(message.outputs, tables, strict=True):
             rows.setdefault(output, []).append(table)
     return Progressed(rows, progress, before, after)
+
+
+def _covers(position: Mapping[str, int], furthest: Mapping[str, int]) -> bool:
+    """Whether all before `furthest` is before `position` too."""
+    return all(position.get(part, offset - 1) >= offset for part, offset in furthest.items())
 
 
 def _follows(position: Mapping[str, int], progressed: Progressed) -> bool:

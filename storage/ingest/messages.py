@@ -73,6 +73,13 @@ class Contents(Message, frozen=True):
     error: str | None = None
 
 
+class AskFurthest(Message, frozen=True):
+    """Say how far the external system of a source is now."""
+
+    id: GlobalId
+    request: int
+
+
 class Discover(Message, frozen=True):
     """Find out which outputs a source has."""
 
@@ -125,6 +132,15 @@ class AskContents(Message, frozen=True):
     output: GlobalId
 
 
+class Furthest(Message, frozen=True):
+    """How far an external system was when it was asked, or why that is not known."""
+
+    id: GlobalId
+    request: int
+    position: dict[str, int]
+    error: str | None = None
+
+
 class Discovered(Message, frozen=True):
     """The outputs of a source, and the source with what was found out about it."""
 
@@ -147,5 +163,5 @@ class Refused(Message, frozen=True):
 
 Request: TypeAlias = Discover | Dispose | Validate
 Answer: TypeAlias = Discovered | Done | Refused
-Command: TypeAlias = Hello | StartSource | StopSource | Committed | Contents | Request
-Response: TypeAlias = Ingested | SourceState | AskContents
+Command: TypeAlias = Hello | StartSource | StopSource | Committed | Contents | AskFurthest | Request
+Response: TypeAlias = Ingested | SourceState | AskContents | Furthest

@@ -14,11 +14,12 @@ import pyarrow as pa
 from foreshore.errors import DatabaseError
 from foreshore.processes.messages import Message
 from foreshore.processes.transport import Tables
-from foreshore.storage.ingest.connector import Batch, Kind, Position
+from foreshore.storage.ingest.connector import Batch, Kind, Measurable, Position
 from foreshore.storage.ingest.messages import (
     WINDOW,
     AskContents,
     Contents,
+    Furthest,
     Ingested,
     SourceState,
     StartSource,
@@ -51,6 +52,7 @@ class Source:
         self._room.set()
         self._asked: dict[int, asyncio.Queue[tuple[Contents, Tables]]] = {}
         self._requests = 0
+        self._answering: set[asyncio.Task[None]] = set()
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -68,6 +70,24 @@ class Source:
         """Take rows that were asked for."""
         if (queue := self._asked.get(contents.request)) is not None:
             queue.put_nowait((contents, tables))
+
+    def ask(self, request: int) -> None:
+        """Answer how far the external system is."""
+        task = asyncio.get_running_loop().create_task(self._answer(request))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, request: int) -> None:
+        position: Position = {}
+        error = None
+        if isinstance(self._connector, Measurable):
+            try:
+                position = await self._connector.furthest()
+            except (OSError, DatabaseError) as failed:
+                error = error_text(failed)
+        else:
+            error = "sources of its kind cannot say what their external system has"
+        self._send(Furthest(self._id, request, dict(position), error))
 
     async def contents(self, reference: str) -> AsyncIterator[pa.Table]:
         """Yield the rows of an output's relation, with `__diff`, as of `position`."""

@@ -13,6 +13,7 @@ from foreshore.storage.ingest.connector import Kind
 from foreshore.storage.ingest.kinds import kind_of, validate
 from foreshore.storage.ingest.messages import (
     Answer,
+    AskFurthest,
     Command,
     Committed,
     Contents,
@@ -51,6 +52,9 @@ class Worker:
             case Committed(id=id):
                 if id in self._sources:
                     self._sources[id].committed()
+            case AskFurthest(id=id):
+                if id in self._sources:
+                    self._sources[id].ask(command.request)
             case Contents(id=id):
                 if id in self._sources:
                     self._sources[id].received(command, tables)

@@ -48,6 +48,10 @@ class FilesConnector:
                 return
             await asyncio.sleep(self._spec.poll_ms / 1000)
 
+    async def furthest(self) -> Position:
+        """Return the position after the files that are there."""
+        return await asyncio.to_thread(lambda: _stamps(self._location()))
+
     def committed(self, position: Position) -> None:
         """Do nothing: files stay where they are."""
 

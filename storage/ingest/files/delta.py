@@ -46,6 +46,11 @@ class DeltaConnector:
                 return
             await asyncio.sleep(self._spec.poll_ms / 1000)
 
+    async def furthest(self) -> Position:
+        """Return the version after the newest one."""
+        path = (await asyncio.to_thread(self._location)).path
+        return {VERSION: await asyncio.to_thread(delta.newest_version, path) + 1}
+
     def committed(self, position: Position) -> None:
         """Do nothing: the table is its owner's."""
 

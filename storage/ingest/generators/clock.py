@@ -34,5 +34,9 @@ class ClockConnector:
                 shown = tick
             await asyncio.sleep(((tick + 1) * self._tick_us - now) / 1_000_000)
 
+    async def furthest(self) -> Position:
+        """Return nothing: there is no external system."""
+        return {}
+
     def committed(self, position: Position) -> None:
         """Do nothing: a clock has nothing to forget."""

@@ -114,5 +114,9 @@ class GeneratorConnector:
             else:
                 await asyncio.sleep(began + (following - first) * interval - loop.time())
 
+    async def furthest(self) -> Position:
+        """Return nothing: there is no external system."""
+        return {}
+
     def committed(self, position: Position) -> None:
         """Do nothing: a generator has nothing to forget."""

@@ -1,0 +1,56 @@
+"""Real-time recency: a read waits for what the external systems of its sources have."""
+
+import asyncio
+
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.item import Item
+from foreshore.errors import QueryCanceled
+from foreshore.ids import GlobalId
+from foreshore.settings import milliseconds
+from foreshore.sources.spec import is_pushed
+
+
+def is_wanted(context: StatementContext) -> bool:
+    """Return whether the statement reads at the newest time, and the session asks for recency."""
+    return (
+        context.variables["real_time_recency"] == "on"
+        and context.prepared.peek is not None
+        and context.transaction.time is None
+        and context.isolation == "strict serializable"
+    )
+
+
+async def wait_for_sources(context: StatementContext) -> None:
+    """Wait until all is durable that the sources of a statement have outside now.
+
+    Raises QueryCanceled after `real_time_recency_timeout`, FeatureNotSupported if a source cannot
+    say what its external system has.
+    """
+    sources = _sources_below(context)
+    if not sources:
+        return
+    limit = milliseconds(context.variables["real_time_recency_timeout"])
+    controller = context.coordinator.ingestion.controller
+    try:
+        with context.interrupts.running():
+            async with asyncio.timeout(limit / 1000 if limit else None), asyncio.TaskGroup() as all:
+                for id in sources:
+                    all.create_task(controller.caught_up(id))
+    except TimeoutError:
+        raise QueryCanceled("canceling statement due to real-time recency timeout") from None
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+def _sources_below(context: StatementContext) -> set[GlobalId]:
+    """Return the sources whose relations a statement reads, also by views."""
+    catalog, found = context.coordinator.catalog, set()
+    for id in context.prepared.used:
+        for base in catalog.bases(id):
+            item = catalog.state.get(base)
+            if isinstance(item, Item) and item.feed:
+                source = catalog.state.get(item.feed.source)
+                spec = source.feed.spec if isinstance(source, Item) and source.feed else None
+                if spec is not None and not is_pushed(spec):
+                    found.add(GlobalId(item.feed.source))
+    return found

@@ -1,0 +1,50 @@
+"""real_time_recency: a read sees what was there outside when it was asked."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.adapter.harness import TestEnvironment
+
+
+async def test_a_read_sees_each_file_that_was_there(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, tmp_path / "incoming"
+    place.mkdir()
+    env.environment.let_copy([str(place)], tmp_path / "data")
+    options = "(FORMAT parquet, POLL INTERVAL '200 ms')"
+    await env.ran(
+        "a",
+        f"CREATE SOURCE s (n int8) FROM FILES '{place}' {options}",
+        "CREATE VIEW v AS SELECT count(*) AS n FROM s",
+        "SET real_time_recency = on",
+    )
+    for number in range(1, 4):
+        pq.write_table(pa.table({"n": [number]}), place / f".{number}")
+        (place / f".{number}").rename(place / f"{number}.parquet")
+        if number == 2:
+            env.ingest.last.kill()
+        assert await env.query("a", "SELECT n FROM v") == f"{number}\nSELECT 1"
+    await env.ran("a", "CREATE SOURCE g FROM LOAD GENERATOR COUNTER")
+    await env.ran("a", "SELECT count(*) FROM g", "SELECT 1")
+
+
+async def test_a_source_that_stays_behind_is_not_waited_for_for_ever(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, tmp_path / "incoming"
+    place.mkdir()
+    env.environment.let_copy([str(place)], tmp_path / "data")
+    options = "(FORMAT parquet, POLL INTERVAL '1 hour')"
+    await env.ran(
+        "a",
+        f"CREATE SOURCE s (n int8) FROM FILES '{place}' {options}",
+        "SET real_time_recency = on",
+        "SELECT * FROM s",
+    )
+    pq.write_table(pa.table({"n": [1]}), place / "a.parquet")
+    await env.ran("a", "SET real_time_recency_timeout = '300ms'")
+    assert "ERROR 57014" in await env.query("a", "SELECT * FROM s")
+    await env.ran("a", "SET transaction_isolation = 'serializable'", "SELECT * FROM s")
