@@ -53,6 +53,12 @@ class TopicReader:
         self._refresh_at = self._clock() + REFRESH_SECONDS
         return {str(partition): offset for partition, offset in began.items()}
 
+    def furthest(self) -> dict[str, int]:
+        """Return the offsets after the last messages of all partitions that are there now."""
+        topic = self._spec.topic
+        found = self._client.topic(topic).partitions
+        return {str(each): self._client.bounds(topic, each)[1] for each in sorted(found)}
+
     def take(self) -> tuple[Sequence[Message], dict[str, int]]:
         """Return the messages of a batch's time, and the position after them where it changes.
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.adapter.harness import TestEnvironment
+from tests.kafka import MockKafka
 
 
 async def test_a_read_sees_each_file_that_was_there(
@@ -48,3 +49,18 @@ async def test_a_source_that_stays_behind_is_not_waited_for_for_ever(
     await env.ran("a", "SET real_time_recency_timeout = '300ms'")
     assert "ERROR 57014" in await env.query("a", "SELECT * FROM s")
     await env.ran("a", "SET transaction_isolation = 'serializable'", "SELECT * FROM s")
+
+
+async def test_a_read_sees_each_message_that_was_there(own_env: TestEnvironment) -> None:
+    env, kafka = own_env, MockKafka()
+    kafka.write("t", [(None, b"0")])
+    source = "FROM KAFKA CONNECTION k (TOPIC 't', TIMESTAMP INTERVAL '200 ms') FORMAT TEXT"
+    await env.ran(
+        "a",
+        f"CREATE CONNECTION k TO KAFKA (BROKER '{kafka.address}')",
+        f"CREATE SOURCE s {source}",
+        "SET real_time_recency = on",
+    )
+    for number in range(1, 5):
+        kafka.write("t", [(None, b"x")], partition=number % 2)
+        assert await env.query("a", "SELECT count(*) FROM s") == f"{number + 1}\nSELECT 1"
