@@ -1,10 +1,14 @@
 """CREATE SOURCE asks the external system for its tables, and keeps what it has found."""
 
+import asyncio
 from urllib.parse import urlparse
 
 import psycopg
 import pytest
 
+from foreshore.sources.postgres import PostgresSource
+from foreshore.storage.ingest.messages import Access
+from foreshore.storage.ingest.postgres.kind import KIND
 from tests.adapter.harness import TestEnvironment
 
 TABLES = """
@@ -74,3 +78,59 @@ async def test_a_table_that_is_not_published_is_refused(
     no_publication = f"{source} (PUBLICATION 'none') FOR ALL TABLES"
     assert '42704: publication "none" does not exist' in await env.query("a", no_publication)
     assert await env.query("a", "SHOW SOURCES") == "SELECT 0"
+
+
+async def test_columns_are_excluded_or_read_as_text(
+    own_env: TestEnvironment, upstream: str
+) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({upstream})")
+    source = "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'discovered'"
+    wrong = f"{source}, TEXT COLUMNS (discovered.orders.none)) FOR ALL TABLES"
+    assert '42703: column "discovered.orders.none" does not exist' in await env.query("a", wrong)
+    options = 'TEXT COLUMNS (discovered.other.tags), EXCLUDE COLUMNS (discovered.orders."At")'
+    await env.ran("a", f"{source}, {options}) FOR ALL TABLES")
+    columns = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = "
+    found = await env.query("a", f"{columns} 'orders' ORDER BY ordinal_position")
+    assert found.splitlines()[:-1] == ["id|bigint", "total|numeric"]
+    assert (await env.query("a", f"{columns} 'other'")).splitlines()[0] == "tags|text"
+
+
+async def test_a_table_without_a_column_of_its_key_has_no_key(
+    postgres_url: str, upstream: str
+) -> None:
+    where = urlparse(postgres_url)
+    options = {
+        "host": str(where.hostname),
+        "port": str(where.port),
+        "database": where.path[1:] or "postgres",
+        "user": where.username or "postgres",
+    }
+    accesses = {"c": Access("postgres", options)}
+    whole = await KIND.discover(PostgresSource("c", "discovered"), accesses)
+    assert whole.outputs["discovered.orders"].key == ("id",)
+    spec = PostgresSource("c", "discovered", exclude_columns=("discovered.orders.id",))
+    less = await KIND.discover(spec, accesses)
+    assert less.outputs["discovered.orders"].key == ()
+    assert isinstance(less.spec, PostgresSource)
+    assert isinstance(whole.spec, PostgresSource)
+    assert less.spec.slot.startswith("foreshore_")
+    assert less.spec.slot != whole.spec.slot
+    assert (await KIND.discover(less.spec, accesses)).spec == less.spec
+
+
+async def test_a_source_that_cannot_be_read_stops_no_other(
+    own_env: TestEnvironment, upstream: str
+) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({upstream})")
+    source = "FROM POSTGRES CONNECTION pg (PUBLICATION 'discovered')"
+    await env.ran("a", f"CREATE SOURCE s {source} FOR ALL TABLES")
+    await env.ran("a", "CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (UP TO 1)")
+    states = "SELECT name, status, error FROM mz_internal.mz_source_statuses ORDER BY name"
+    stalled = "s|stalled|sources of POSTGRES CONNECTION cannot be read yet"
+    async with asyncio.timeout(20):
+        while stalled not in await env.query("a", states):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        while await env.query("a", "SELECT * FROM ticks") != "1\nSELECT 1":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
