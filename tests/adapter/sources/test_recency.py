@@ -1,5 +1,6 @@
 """real_time_recency: a read sees what was there outside when it was asked."""
 
+import asyncio
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +46,11 @@ async def test_a_source_that_stays_behind_is_not_waited_for_for_ever(
         "SET real_time_recency = on",
         "SELECT * FROM s",
     )
+    status = "SELECT status FROM mz_internal.mz_source_statuses"
+    while True:  # until it has looked for files, which it does not again for an hour
+        if (await env.query("a", status)).startswith("running"):
+            break
+        await asyncio.sleep(0.01)
     pq.write_table(pa.table({"n": [1]}), place / "a.parquet")
     await env.ran("a", "SET real_time_recency_timeout = '300ms'")
     assert "ERROR 57014" in await env.query("a", "SELECT * FROM s")
