@@ -99,12 +99,24 @@ class PostgresExporter:
             return f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM foreshore_changes"
         keys = ", ".join(map(quoted, spec.key))
         matches = " AND ".join(f"t.{quoted(k)} = c.{quoted(k)}" for k in spec.key)
+        delete = f"DELETE FROM {self._table} t USING foreshore_changes c WHERE"
         return (
-            f"DELETE FROM {self._table} t USING foreshore_changes c WHERE {matches};"
+            f"{delete} {matches};{self._delete_nulls(delete)}"
             f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM ("
             f"SELECT *, rank() OVER (PARTITION BY {keys} ORDER BY {TIME} DESC) AS {_LAST} "
             f"FROM foreshore_changes) c WHERE {_LAST} = 1 AND {DIFF} > 0"
         )
+
+    def _delete_nulls(self, delete: str) -> str:
+        """Return what deletes the rows whose keys have NULLs: these are equal, but not by `=`."""
+        desc, key = self._export.desc, self._export.spec.key
+        columns = zip(desc.names, desc.columns, strict=True)
+        nullable = [name for name, column in columns if name in key and column.nullable]
+        if not nullable:
+            return ""
+        same = " AND ".join(f"t.{quoted(k)} IS NOT DISTINCT FROM c.{quoted(k)}" for k in key)
+        some = " OR ".join(f"c.{quoted(name)} IS NULL" for name in nullable)
+        return f"{delete} ({some}) AND {same};"
 
     def _lines(self, part: pa.Table) -> io.BytesIO:
         """Return rows as lines of CSV, with time and multiplicity last."""

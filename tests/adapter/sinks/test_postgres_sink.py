@@ -84,6 +84,23 @@ async def test_each_change_arrives_once_over_kills_and_restarts(
     await until(lambda: not target.run("SELECT * FROM foreshore.frontiers"))
 
 
+async def test_rows_whose_keys_have_nulls_are_replaced(
+    own_env: TestEnvironment, target: Target
+) -> None:
+    env = own_env
+    target.run("CREATE TABLE out.t (k int, j int, v int)")
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({target.options})")
+    await env.ran("a", "CREATE TABLE t (k int, j int NOT NULL, v int)")
+    await env.ran("a", "INSERT INTO t VALUES (NULL, 1, 1), (NULL, 2, 2), (1, 1, 3)")
+    options = "(TABLE 'out.t') KEY (k, j) NOT ENFORCED WITH (COMMIT INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SINK s FROM t INTO POSTGRES CONNECTION pg {options}")
+    await until_equal(env, target, "t", "out.t")
+    await env.ran("a", "UPDATE t SET v = v + 10 WHERE j = 1")
+    await until_equal(env, target, "t", "out.t")
+    await env.ran("a", "DELETE FROM t WHERE k IS NULL")
+    await until_equal(env, target, "t", "out.t")
+
+
 async def test_changes_are_appended_with_their_times(
     own_env: TestEnvironment, target: Target
 ) -> None:
