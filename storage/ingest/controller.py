@@ -119,6 +119,7 @@ class _Source:
     position: dict[str, int]  # durable
     status: SourceStatus
     started_by: Connection[Response] | None = None  # the process that reads it
+    run: int = 0  # the number of its last start; 0 if what that sends counts for nothing
     waiting: list[tuple[Ingested, Tables]] = field(default_factory=list)
     committing: asyncio.Task[None] | None = None
     reading: asyncio.Task[None] | None = None  # what the process asked for
@@ -154,6 +155,7 @@ class IngestController:
         self._processes: dict[str, _Process] = {}
         self._cluster_of: dict[GlobalId, str] = {}
         self._requests = 0
+        self._runs = 0
 
     # --- what runs -----------------------------------------------------------------------------
 
@@ -222,7 +224,10 @@ class IngestController:
             source = process.sources[id]
             connection = source.started_by
             if source.status.state == "finished":
-                return
+                if source.committing is None:
+                    return
+                await self._changed(source)
+                continue
             if connection is None or connection is not process.connection:
                 await self._changed(source)
                 continue
@@ -284,8 +289,10 @@ class IngestController:
             self._set_state(source, "stalled", each.obstacle)
             return
         source.started_by = process.connection
+        self._runs += 1
+        source.run = self._runs
         position, outputs = dict(source.position), dict(each.outputs)
-        start = StartSource(each.id, each.spec, position, outputs, each.accesses)
+        start = StartSource(each.id, source.run, each.spec, position, outputs, each.accesses)
         process.connection.send(start)
         source.notify()
 
@@ -302,6 +309,8 @@ class IngestController:
                 if response.request in source.furthest:
                     source.furthest[response.request] = response
                     source.notify()
+            case AskContents(run=run) | Ingested(run=run) if run != source.run:
+                pass  # it was started anew meanwhile
             case AskContents():
                 asked = self._send_contents(process, source, response)
                 source.reading = asyncio.get_running_loop().create_task(asked)
@@ -315,14 +324,14 @@ class IngestController:
         """Send the rows of a relation to the process that asked for them."""
         connection = process.connection
         assert connection is not None
-        id, request = asked.id, asked.request
+        id, run, request = asked.id, asked.run, asked.request
         try:
             async for table in self._read(asked.output):
-                connection.send(Contents(id, request, False), (table,))
+                connection.send(Contents(id, run, request, False), (table,))
                 await connection.drained()
-            connection.send(Contents(id, request, True))
+            connection.send(Contents(id, run, request, True))
         except DatabaseError as error:
-            connection.send(Contents(id, request, True, error.message))
+            connection.send(Contents(id, run, request, True, error.message))
         finally:
             source.reading = None
 
@@ -340,7 +349,7 @@ class IngestController:
         try:
             while source.waiting:
                 together, source.waiting = source.waiting, []
-                reads = source.started_by
+                reads, run = source.started_by, source.run
                 progressed = _together(source.description.progress, together)
                 if not _follows(source.position, progressed):
                     raise _OutOfPlace
@@ -356,10 +365,10 @@ class IngestController:
                 source.status.bytes += sum(part.nbytes for part in parts)
                 if reads is not None and reads is source.started_by:
                     for _ in together:
-                        reads.send(Committed(id))
+                        reads.send(Committed(id, run))
         except _OutOfPlace:  # it was read by a process that did not know of a commit
             source.waiting.clear()
-            source.started_by = None
+            source.started_by, source.run = None, 0
         except DatabaseError as error:
             self._stall(process, source, error.message)
             if not source.ends:
@@ -369,13 +378,14 @@ class IngestController:
             logger.exception("a source has failed", extra={"source": id})
         finally:
             source.committing = None
+            source.notify()
             if source.started_by is None and source.status.state != "stalled":
                 self._send_start(process, source)
 
     def _stall(self, process: _Process, source: _Source, error: str) -> None:
         """Note that a commit has failed; the source is read again from there after a while."""
         source.waiting.clear()
-        source.started_by = None
+        source.started_by, source.run = None, 0
         self._set_state(source, "stalled", error)
 
         def start_again() -> None:

@@ -43,9 +43,14 @@ class OutputRelation(msgspec.Struct, frozen=True):
 
 
 class StartSource(Message, frozen=True):
-    """Read a source from a position on, and write these outputs of it."""
+    """Read a source from a position on, and write these outputs of it.
+
+    `run` is another one for each start. Batches and questions name theirs, and so do the answers:
+    what is still on its way for an earlier start counts for nothing.
+    """
 
     id: GlobalId
+    run: int
     spec: SourceSpec
     position: dict[str, int]
     outputs: dict[str, OutputRelation]  # by reference
@@ -59,15 +64,17 @@ class StopSource(Message, frozen=True):
 
 
 class Committed(Message, frozen=True):
-    """The oldest batch of a source that was not committed is durable."""
+    """The oldest batch of a run that was not committed is durable."""
 
     id: GlobalId
+    run: int
 
 
 class Contents(Message, frozen=True):
     """Rows of a relation that a source asked for, as a table with `__diff`, and whether all."""
 
     id: GlobalId
+    run: int
     request: int
     complete: bool
     error: str | None = None
@@ -111,6 +118,7 @@ class Ingested(Message, frozen=True):
     """
 
     id: GlobalId
+    run: int
     outputs: tuple[GlobalId, ...]
     before: dict[str, int]
     after: dict[str, int]
@@ -128,6 +136,7 @@ class AskContents(Message, frozen=True):
     """A source that has nothing on its way asks for the present rows of a relation of its own."""
 
     id: GlobalId
+    run: int
     request: int
     output: GlobalId
 

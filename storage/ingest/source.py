@@ -43,7 +43,7 @@ class Source:
     """One source: its connector, and how far it has come."""
 
     def __init__(self, start: StartSource, kind: Kind, send: Send) -> None:
-        self._id, self._outputs = start.id, start.outputs
+        self._id, self._run_number, self._outputs = start.id, start.run, start.outputs
         self._connector = kind.connector(start.spec, start.outputs, start.accesses)
         self._send = send
         self._durable: dict[str, int] = dict(start.position)
@@ -60,14 +60,18 @@ class Source:
         """Return the position that is durable."""
         return dict(self._durable)
 
-    def committed(self) -> None:
-        """Note that the oldest batch on its way is durable."""
+    def committed(self, run: int) -> None:
+        """Note that the oldest batch on its way is durable, if it is one of this run."""
+        if run != self._run_number:
+            return
         self._durable |= self._sent.popleft()
         self._room.set()
         self._connector.committed(self._durable)
 
     def received(self, contents: Contents, tables: Tables) -> None:
         """Take rows that were asked for."""
+        if contents.run != self._run_number:
+            return
         if (queue := self._asked.get(contents.request)) is not None:
             queue.put_nowait((contents, tables))
 
@@ -96,7 +100,8 @@ class Source:
         request, queue = self._requests, asyncio.Queue[tuple[Contents, Tables]]()
         self._asked[request] = queue
         try:
-            self._send(AskContents(self._id, request, self._outputs[reference].id))
+            output = self._outputs[reference].id
+            self._send(AskContents(self._id, self._run_number, request, output))
             while True:
                 answer, tables = await queue.get()
                 if answer.error is not None:
@@ -153,7 +158,7 @@ class Source:
         }
         before = {part: position[part] for part in batch.moved if part in position}
         self._sent.append(batch.moved)
-        message = Ingested(self._id, tuple(rows), before, dict(batch.moved))
+        message = Ingested(self._id, self._run_number, tuple(rows), before, dict(batch.moved))
         self._send(message, tuple(rows.values()))
 
     async def _settled(self) -> None:

@@ -49,9 +49,9 @@ class Worker:
                 self._sources[id] = Source(command, self._kind(command.spec), send)
             case StopSource(id=id):
                 self._stop(id)
-            case Committed(id=id):
+            case Committed(id=id, run=run):
                 if id in self._sources:
-                    self._sources[id].committed()
+                    self._sources[id].committed(run)
             case AskFurthest(id=id):
                 if id in self._sources:
                     self._sources[id].ask(command.request)

@@ -1,14 +1,26 @@
 """CREATE SOURCE: its rows come once each, whatever ends in between, and it is shown everywhere."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import cast
 
+import pyarrow as pa
 import pytest
 
 from foreshore.adapter.environment import INGEST_COMMAND
 from foreshore.errors import OutOfMemory
+from foreshore.ids import GlobalId
 from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.messages import Message
+from foreshore.processes.transport import Tables
+from foreshore.sources.generators import LoadGenerator
 from foreshore.storage.ingest import controller as controllers
+from foreshore.storage.ingest.connector import Batch, Durable, Kind, Position
 from foreshore.storage.ingest.controller import Progressed
+from foreshore.storage.ingest.messages import Ingested, StartSource
+from foreshore.storage.ingest.source import Source
+from foreshore.update import DIFF
 from tests.adapter.harness import TestEnvironment
 
 FAST = "LOAD GENERATOR COUNTER (TICK INTERVAL '1 ms')"
@@ -81,6 +93,59 @@ async def test_a_source_whose_commit_fails_goes_on_by_itself(
     found = (await env.query("a", history)).splitlines()
     assert "stalled|out of memory" in found
     assert "running|NULL" in found
+
+
+async def test_what_an_earlier_start_has_sent_counts_for_nothing(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE SOURCE s FROM {FAST[:-1]}, UP TO 7)")
+    await counted(env, 7)
+    controller = env.environment.coordinator.ingestion.controller
+    (process,) = controller._processes.values()
+    (source,) = process.sources.values()
+    id = source.description.id
+    (output,) = (each.id for each in source.description.outputs.values())
+    row = pa.table({"counter": pa.array([8], pa.int64()), DIFF: pa.array([1], pa.int64())})
+
+    async def send(run: int) -> None:
+        message = Ingested(id, run, (output,), {"ticks": 7}, {"ticks": 8})
+        controller._deliver(message, (row,))
+        if source.committing is not None:
+            await asyncio.wait([source.committing])
+
+    await send(source.run - 1)
+    assert source.position == {"ticks": 7}
+    await send(source.run)
+    assert source.position == {"ticks": 8}
+    await counted(env, 8)
+
+
+async def test_a_batch_of_an_earlier_start_is_not_confirmed_to_a_later_one() -> None:
+    sent = asyncio.Event()
+
+    class Reading:
+        """Yields one batch, and waits."""
+
+        async def run(self, durable: Durable) -> AsyncIterator[Batch]:
+            yield Batch({}, {"part": 1})
+            await asyncio.Event().wait()
+
+        def committed(self, position: Position) -> None:
+            assert position == {"part": 1}
+
+    kind = SimpleNamespace(connector=lambda *_: Reading())
+    start = StartSource(GlobalId("u1"), 2, LoadGenerator("counter"), {}, {}, {})
+
+    def send(message: Message, tables: Tables = ()) -> None:
+        if isinstance(message, Ingested):
+            sent.set()
+
+    source = Source(start, cast(Kind, kind), send)
+    await sent.wait()
+    source.committed(1)
+    assert source.position == {}
+    source.committed(2)
+    assert source.position == {"part": 1}
+    source.task.cancel()
 
 
 async def test_tables_of_a_source_change_together(own_env: TestEnvironment) -> None:
