@@ -185,8 +185,9 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
     if isinstance(each, Connection):
         return [(user, False) for user in state.items_of(using(each.id))]
     if isinstance(each, Secret):
-        users = [user for user in state.all(Connection) if each.id in user.spec.secrets]
-        return [(user, False) for user in (*users, *state.items_of(using(each.id)))]
+        users: list[Object] = [*state.items_of(using(each.id))]
+        users += [user for user in state.all(Connection) if each.id in user.spec.secrets]
+        return [(user, False) for user in users]
     return [
         (child, isinstance(child, Replica) or (isinstance(child, Item) and child.is_policy))
         for child in state.children(each.id)

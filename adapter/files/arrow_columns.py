@@ -106,14 +106,16 @@ def _with_items(column: pa.Array, items: pa.Array) -> pa.Array:
 def _numbers(column: pa.Array) -> np.ndarray:
     """Return unsigned integers, 0 for NULL."""
     if pa.types.is_integer(column.type):
-        return column.fill_null(0).to_numpy(zero_copy_only=False)
+        numbers: np.ndarray = column.fill_null(0).to_numpy(zero_copy_only=False)
+        return numbers
     fixed = column.fill_null(bytes(8)).cast(pa.binary(8))
     found = np.frombuffer(fixed.buffers()[1], ">u8", len(fixed), fixed.offset * 8)
     return found.astype(np.uint64)
 
 
 def _nulls(column: pa.Array) -> np.ndarray:
-    return column.is_null().to_numpy(zero_copy_only=False)
+    found: np.ndarray = column.is_null().to_numpy(zero_copy_only=False)
+    return found
 
 
 def _intervals(name: str, column: pa.Array) -> pa.Array:

@@ -10,11 +10,11 @@ from foreshore.errors import FeatureNotSupported, InsufficientPrivilege, Invalid
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.sources.webhook import WebhookSource, input_type
+from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateTable
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.planning import CatalogReader
 from foreshore.types import SqlType, arrow_type
 
 

@@ -150,15 +150,15 @@ class Database:
     def stream(self, query: str, params: Sequence[Any] = ()) -> pa.RecordBatchReader:
         """Return the rows of a query as they arrive, in bounded memory."""
         found = self._database.schema_and_rows(query, params)
-        schema = self._loop.wait(anext(found))  # type: ignore[arg-type]
+        schema: pa.Schema = self._loop.wait(anext(found))  # type: ignore[arg-type]
         return pa.RecordBatchReader.from_batches(schema, self._batches(found))
 
-    def _batches(self, found: AsyncIterator[Any]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, found: AsyncGenerator[Any]) -> Iterator[pa.RecordBatch]:
         try:
-            while (batch := self._loop.wait(anext(found, None))) is not None:  # type: ignore[arg-type]
+            while (batch := self._loop.wait(anext(found, None))) is not None:
                 yield batch
         finally:
-            self._loop.end(found.aclose())  # type: ignore[attr-defined]
+            self._loop.end(found.aclose())
 
     @contextlib.contextmanager
     def transaction(self, isolation: str | None = None) -> Iterator[Self]:

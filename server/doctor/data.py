@@ -13,11 +13,11 @@ from statistics import median
 import msgspec
 
 from foreshore.errors import DatabaseError
+from foreshore.processes.owner import LOCK_FILE, Holder
 from foreshore.server import key_file
 from foreshore.server.admission.policy import Policy, Sources
 from foreshore.server.doctor.below import Below
 from foreshore.server.doctor.finding import Finding, fail, gigabytes, ok, warn
-from foreshore.server.server_lock import LOCK_FILE, Holder
 
 LOW_BYTES, LOW_SHARE = 5 << 30, 0.05  # free space below which is warned
 LEAST_BYTES = 256 << 20

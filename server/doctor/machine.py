@@ -9,9 +9,11 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from foreshore.errors import Unavailable
 from foreshore.extras import INSTALL, is_spark_installed
-from foreshore.server.descriptors import HTTP, LOGGING_IN, RESERVE
+from foreshore.server.descriptors import RESERVE
 from foreshore.server.doctor.below import Below
 from foreshore.server.doctor.finding import Finding, fail, gigabytes, ok, warn
+from foreshore.server.http.app import MAX_CONNECTIONS as HTTP
+from foreshore.server.listener import LOGGING_IN
 
 LEAST_PYTHON = (3, 11)
 LEAST_MEMORY = 1 << 30  # bytes
@@ -31,7 +33,8 @@ def python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Look at the versions of the packages that Foreshore needs."""
-    wrong, right = [], []
+    wrong: list[str] = []
+    right: list[str] = []
     for line in requires("foreshore") or ():
         match = _REQUIREMENT.match(line)
         if match is None or (match[3] and "extra" in match[3]):

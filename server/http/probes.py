@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from foreshore import blocking
 
-disable_created_metrics()  # series that say when a counter began
+disable_created_metrics()  # type: ignore[no-untyped-call]  # series that say when a counter began
 
 MOST_SHOWN = 20  # names of views that are not hydrated
 

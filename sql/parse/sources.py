@@ -25,19 +25,6 @@ class SourceParser(KafkaSourceParser, WebhookParser):
             name, cluster, reads, tables, progress, if_not_exists, at, columns
         )
 
-    def _create_source_table(
-        self, name: ast.TableRef, columns: tuple[str, ...] | None, if_not_exists: bool
-    ) -> ast.StatementSyntax:
-        """Parse `FROM SOURCE source (REFERENCE reference)` after the name of a table."""
-        self.expect("from", "source")
-        source = self.table_name()
-        self.expect_symbol("(")
-        self.expect("reference")
-        self.accept_symbol("=")
-        reference = self._reference()
-        self.expect_symbol(")")
-        return ast.CreateSourceTableStatement(name, columns, source, reference, if_not_exists)
-
     def _alter_source(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax | None:
         """Parse ADD or DROP of tables; None: it is neither."""
         if self.accept("add"):

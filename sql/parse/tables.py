@@ -38,6 +38,19 @@ class TableParser(TablePartParser):
     def _if_not_exists(self) -> bool:
         return self.accept("if", "not", "exists")
 
+    def _create_source_table(
+        self, name: ast.TableRef, columns: tuple[str, ...] | None, if_not_exists: bool
+    ) -> ast.StatementSyntax:
+        """Parse `FROM SOURCE source (REFERENCE reference)` after the name of a table."""
+        self.expect("from", "source")
+        source = self.table_name()
+        self.expect_symbol("(")
+        self.expect("reference")
+        self.accept_symbol("=")
+        reference = ".".join(self.dotted())
+        self.expect_symbol(")")
+        return ast.CreateSourceTableStatement(name, columns, source, reference, if_not_exists)
+
     def _create_table(self, temporary: bool) -> ast.StatementSyntax:
         if_not_exists = self._if_not_exists()
         name = self.table_name()

@@ -62,7 +62,7 @@ def measured(
 ) -> str:
     """Return what reading all messages took."""
     before, began = processor_seconds(server), time.monotonic()
-    connection.execute(f"CREATE SOURCE s {source}")  # type: ignore[arg-type]
+    connection.execute(f"CREATE SOURCE s {source}")
     while connection.execute('SELECT sum("offset") FROM s_progress').fetchone() != (count,):
         time.sleep(0.05)
     took = time.monotonic() - began

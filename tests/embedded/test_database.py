@@ -36,7 +36,8 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """Return a name for the objects of a test."""
-    return "t_" + request.node.name.partition("[")[0].removeprefix("test_")[:40]
+    found: str = request.node.name
+    return "t_" + found.partition("[")[0].removeprefix("test_")[:40]
 
 
 def test_import_loads_no_client() -> None:
@@ -239,13 +240,15 @@ def test_subscription_ends_with_the_error_of_the_data(db: Database, name: str) -
 def test_subscription_is_an_asynchronous_iterator_too(db: Database, name: str) -> None:
     db.execute(f"CREATE TABLE {name} (n int)")
 
-    async def first() -> foreshore.embedded.subscription.Event:  # type: ignore[name-defined]
+    async def first() -> foreshore.embedded.subscription.Event:
         with db.subscribe(name) as changes:
             async for change in changes:
                 return change
         raise AssertionError
 
-    assert asyncio.run(first()).snapshot
+    found = asyncio.run(first())
+    assert isinstance(found, Changes)
+    assert found.snapshot
 
 
 def test_second_owner_is_refused_and_connects(db: Database, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_each_message_comes_once_over_kills(tmp_path: Path) -> None:
         with server.connect() as connection:
             connection.execute(f"CREATE CONNECTION k TO KAFKA (BROKER '{kafka.address}')")
             for each in SOURCES:
-                connection.execute(each)  # type: ignore[arg-type]
+                connection.execute(each)
         writing.start()
         seed = random.Random(5)
         for number in range(KILLS):
@@ -91,7 +91,7 @@ def _wait(connection: psycopg.Connection[Any]) -> None:
     for source in ("each", "last"):
         read = f'SELECT sum("offset") FROM {source}_progress'
         for _ in range(1200):
-            if connection.execute(read).fetchone() == (MESSAGES,):  # type: ignore[arg-type]
+            if connection.execute(read).fetchone() == (MESSAGES,):
                 break
             time.sleep(0.1)
         else:

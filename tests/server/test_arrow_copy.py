@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import CopyIn, CopyOptions
-from foreshore.errors import BadCopyFileFormat, DataError, NumericValueOutOfRange
+from foreshore.errors import BadCopyFileFormat, DatabaseError, DataError, NumericValueOutOfRange
 from foreshore.expr.datum import from_array, to_array
 from foreshore.server.arrow_copy import ArrowCopyParser, ArrowFormatter
 from foreshore.text import format_text, parse_text
@@ -172,7 +172,9 @@ def test_durations_of_pandas_become_intervals() -> None:
         (pa.table({"a": [2**40]}), DataError, "integer out of range"),
     ],
 )
-def test_wrong_rows_are_errors_of_postgresql(table: pa.Table, error: type, message: str) -> None:
+def test_wrong_rows_are_errors_of_postgresql(
+    table: pa.Table, error: type[DatabaseError], message: str
+) -> None:
     parser = parser_of(desc_of(a=INT4))
     parser.feed(arrow_of(table))
     with pytest.raises(error, match=message) as raised:

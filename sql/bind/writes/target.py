@@ -62,10 +62,10 @@ def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
                 raise WrongObjectType(f'cannot change materialized view "{name}"')
             case "index":
                 raise WrongObjectType(f'"{name}" is an index')
-            case "sequence" | "subscription" | "source" | "type" | "domain" | "function" | "policy":
-                raise WrongObjectType(f'cannot change {item.kind} "{name}"')
             case "builtin":
                 raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')
+            case _:
+                raise WrongObjectType(f'cannot change {item.kind} "{name}"')
 
 
 def require_deletable(item: ItemView) -> None:

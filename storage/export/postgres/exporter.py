@@ -54,8 +54,9 @@ class PostgresExporter:
             row = await self._connection.fetchrow(_RESUME, self._export.name)
         except asyncpg.PostgresError as error:
             raise as_ours(error) from error
-        self._epoch, frontier = row
-        return frontier
+        found: Timestamp | None
+        self._epoch, found = row
+        return found
 
     async def write(
         self, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foreshore.errors import BadCopyFileFormat, DatabaseError, FeatureNotSupported
+from foreshore.errors import BadCopyFileFormat, DataError, FeatureNotSupported
 from foreshore.sources.files import FilesSource
 from foreshore.sources.outputs import Column
 from foreshore.storage.ingest.errors import Unreadable
@@ -82,7 +82,7 @@ def _cast(rows: pa.RecordBatch, desc: RelationDesc) -> Iterator[pa.Array]:
         array = from_file(name, rows.column(name), column.type)
         if not column.nullable and array.null_count:
             row = array.is_null().index(True).as_py()
-            raise WrongValue(row, DatabaseError(f'null value in column "{name}"'))
+            raise WrongValue(row, DataError(f'null value in column "{name}"'))
         yield array
 
 

@@ -107,7 +107,8 @@ class MembersDecoder:
     def _in_parts(self, values: Values) -> Decoded:
         """Decode in parts, so that few messages are decoded one by one."""
         size = min(_MANY, max(1, len(values) // 16))
-        parts, errors = [], {}
+        parts: list[tuple[pa.Array, ...]] = []
+        errors: dict[int, str] = {}
         for start in range(0, len(values), size):
             part = self.decode(values[start : start + size])
             parts.append(part.columns)

@@ -61,7 +61,8 @@ class Documents:
             bytes(each)[:1] in b"{[" for each in values
         ):
             return None
-        return template % values
+        written: bytes = template % values
+        return written
 
     def _shape(self, keys: tuple[str, ...]) -> tuple[bytes, tuple[str, ...]]:
         """Return the object of members with these keys, and their order there."""

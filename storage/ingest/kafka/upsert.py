@@ -33,7 +33,8 @@ class KeyedRows:
     @property
     def bytes(self) -> int:
         """Return about how much memory the rows and keys take."""
-        return sum(each.nbytes for each in self._chunks) + KEY_BYTES * len(self._numbers)
+        chunks: int = sum(each.nbytes for each in self._chunks)
+        return chunks + KEY_BYTES * len(self._numbers)
 
     def __len__(self) -> int:
         return len(self._numbers)

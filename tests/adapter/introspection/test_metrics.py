@@ -20,7 +20,9 @@ DASHBOARD = ROOT / "docker" / "grafana" / "dashboards" / "foreshore.json"
 
 def declared() -> dict[str, tuple[str, str]]:
     """Return kind and labels of all metrics that a server has, by name."""
-    found = {each.name: (each.kind, ", ".join(each.labels)) for each in DECLARED}
+    found: dict[str, tuple[str, str]] = {
+        each.name: (each.kind, ", ".join(each.labels)) for each in DECLARED
+    }
     for metric in REGISTRY.collect():
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name
         found[name] = (metric.type, "")
@@ -121,7 +123,16 @@ def test_views_have_series_up_to_the_limit(tmp_path: Path, most: int) -> None:
 
 
 def test_statements_are_counted_by_kind() -> None:
-    tags = ["SELECT 3", "INSERT 0 1", "CREATE TABLE", "COMMIT", "COPY 7", "SET", 5, None]
+    tags: list[str | int | None] = [
+        "SELECT 3",
+        "INSERT 0 1",
+        "CREATE TABLE",
+        "COMMIT",
+        "COPY 7",
+        "SET",
+        5,
+        None,
+    ]
     kinds = ["select", "insert", "definition", "transaction", "copy", "other", "select", "other"]
     assert [kind_of(tag) for tag in tags] == kinds
 

@@ -119,7 +119,7 @@ async def test_changes_are_appended_with_their_times(
             break
         await asyncio.sleep(0.05)
     sums = [None, 1, 3, 6, 10, 15]
-    expected = [(None, 1)]
+    expected: list[tuple[int | None, int]] = [(None, 1)]
     for before, after in pairwise(sums):
         expected += [(before, -1), (after, 1)]
     assert rows == expected

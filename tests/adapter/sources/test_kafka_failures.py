@@ -8,6 +8,7 @@ import pytest
 
 from foreshore.storage.ingest.kafka import reader as readers
 from foreshore.storage.ingest.kafka import upsert
+from foreshore.storage.ingest.kafka.access import Client
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.test_kafka import STATUS, created, until
 from tests.kafka import MockKafka
@@ -51,11 +52,11 @@ async def test_messages_that_are_gone_are_not_skipped(
     kafka.write("t", [(None, b"1")], partition=0)
     await created(env, "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT TEXT")
     await until(env, "SELECT count(*) FROM s", "1")
-    bounds = readers.Client.bounds
-    monkeypatch.setattr(readers.Client, "bounds", lambda *_: (5, 9))
+    bounds = Client.bounds
+    monkeypatch.setattr(Client, "bounds", lambda *_: (5, 9))
     env.ingest.last.kill()
     await stalled(env, "was read up to offset 1, and begins at 5")
-    monkeypatch.setattr(readers.Client, "bounds", bounds)
+    monkeypatch.setattr(Client, "bounds", bounds)
     kafka.write("t", [(None, b"2")], partition=0)
     await until(env, "SELECT count(*) FROM s", "2")
 
@@ -135,7 +136,7 @@ async def test_a_source_waits_for_its_brokers(own_env: TestEnvironment) -> None:
     kafka.write("t", [(None, b"2")], partition=0)
     await env.ran("a", f"ALTER CONNECTION k SET (BROKER '{kafka.address}')")
     await until(env, "SELECT count(*) FROM s", "2")
-    gone, kafka.producer = kafka.producer, None  # type: ignore[assignment]
+    gone, kafka.producer = kafka.producer, None
     del gone  # and with it the brokers
     await stalled(env, "could not read from Kafka")
 
@@ -145,15 +146,15 @@ class _Partitions:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, visible: int) -> None:
         self.visible = visible
-        topic = readers.Client.topic
+        topic = Client.topic
 
-        def shown(client: readers.Client, name: str) -> object:
+        def shown(client: Client, name: str) -> object:
             found = topic(client, name)
             partitions: Mapping[int, object] = found.partitions
             found.partitions = {at: p for at, p in partitions.items() if at < self.visible}
             return found
 
-        monkeypatch.setattr(readers.Client, "topic", shown)
+        monkeypatch.setattr(Client, "topic", shown)
 
 
 async def test_new_partitions_are_read_while_it_runs(

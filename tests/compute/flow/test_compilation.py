@@ -8,6 +8,7 @@ import pytest
 
 from foreshore.compute.flow import compilation
 from foreshore.compute.flow.compilation import Compilation
+from foreshore.compute.flow.kernels import compiled
 
 AWAIT_FILE = """
 import pathlib, sys, time
@@ -21,7 +22,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch, *command: str, complete: bool = Fa
     """Let a compilation run `command`; return a list that grows when kernels are loaded."""
     loaded: list[str] = []
     monkeypatch.setattr(compilation, "COMMAND", (sys.executable, "-c", *command))
-    monkeypatch.setattr(compilation.compiled, "is_complete", lambda version: complete)
+    monkeypatch.setattr(compiled, "is_complete", lambda version: complete)
     monkeypatch.setattr(compilation, "warm_soon", lambda: loaded.append("kernels"))
     return loaded
 

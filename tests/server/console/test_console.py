@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,12 @@ def test_many_rows_are_shown_by_part_and_reached(shown: Console) -> None:
 
 def test_hostile_names_and_values_stay_text(shown: Console, server: Server) -> None:
     alerts: list[str] = []
-    shown.page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog: Any) -> None:
+        alerts.append(dialog.message)
+        dialog.dismiss()
+
+    shown.page.on("dialog", dismiss)
     with server.connect() as connection:
         connection.execute(f'CREATE TABLE "{HOSTILE}" ("{HOSTILE}" text)')
         connection.execute(f'INSERT INTO "{HOSTILE}" VALUES (%s)', (HOSTILE,))

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from foreshore.processes.owner import LOCK_FILE, Holder
 from foreshore.server.doctor import data, live, machine
 from foreshore.server.doctor.below import Below
 from foreshore.server.doctor.command import look
 from foreshore.server.doctor.finding import Finding, as_text, found
 from foreshore.server.main import _contents, main
-from foreshore.server.server_lock import LOCK_FILE, Holder
 from tests.harness import Server, free_port
 
 BELOW = Below(_contents, lambda: "Java 17", lambda: 8 << 30)
@@ -32,8 +32,8 @@ def state(findings: list[Finding], name: str) -> tuple[str, str]:
 
 def test_all_is_well_before_the_first_start(tmp_path: Path) -> None:
     place = tmp_path / "data"
-    listen = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    findings = look(BELOW, place, *listen, None, None, known=set(os.environ))
+    pg, http = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    findings = look(BELOW, place, pg, http, None, None, known=set(os.environ))
     assert {
         each.state for each in findings if each.name not in ("java", "disk space", "fsync")
     } == {"ok"}

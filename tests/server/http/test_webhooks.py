@@ -104,7 +104,7 @@ def test_what_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
         assert answer.status_code == 404
         assert (await http.client.get(HOOK)).status_code == 405
         await http.ran("CREATE SOURCE w FROM WEBHOOK BODY FORMAT JSON")
-        bodies = ["{", "1", b"\xff", "2", '"\\u0000"', "", "3", "NaN"]
+        bodies: list[bytes | str] = ["{", "1", b"\xff", "2", '"\\u0000"', "", "3", "NaN"]
         found = await asyncio.gather(*(posted(http, each) for each in bodies))
         assert found == [400, 200, 400, 200, 400, 400, 200, 400]
         assert await http.rows("SELECT body FROM w ORDER BY 1") == [[1], [2], [3]]

@@ -1,5 +1,6 @@
 """Bind WEBHOOK."""
 
+from typing import Literal as OneOf
 from typing import cast
 
 from foreshore.errors import DuplicateColumn
@@ -27,7 +28,7 @@ def bind_webhook(planning: Planning, reads: ast.WebhookSyntax) -> WebhookSource:
 
 def _input(planning: Planning, each: ast.CheckInputSyntax) -> CheckInput:
     if each.secret is None:
-        what = "headers" if each.what == "headers" else "body"
+        what: OneOf["headers", "body"] = "headers" if each.what == "headers" else "body"
         return CheckInput(what, each.column or what, each.as_bytes)
     with located(each.secret.at):
         id = planning.catalog.secret_named(each.secret.name)
