@@ -10,7 +10,7 @@ SKIP LOCKED reads first, then locks the free rows one by one, in the query's ord
 The skipped rows are not part of the answer, so the commit checks the locked rows and nothing else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +94,8 @@ def _lockable(context: StatementContext, ids: Sequence[GlobalId]) -> set[GlobalI
 async def read_unlocked(context: StatementContext, locking: Locking) -> pa.RecordBatch:
     """Return the query's rows that no other transaction has locked; they are locked now.
 
-    Raises ConcurrentUpdate if rows keep changing between the read and their lock.
+    Rows that change between the read and their lock are read again, a few times, and then left out
+    like locked ones. Raises ConcurrentUpdate if nothing else is left.
     """
     transaction, coordinator = context.transaction, context.coordinator
     (table,) = locking.tables
@@ -104,7 +105,7 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
         indexes = coordinator.keys.of(table).values()
         index = next((each for each in indexes if each.constraint.columns == locking.key), None)
     width = len(locking.key)
-    for _ in range(ATTEMPTS):
+    for attempt in range(1, ATTEMPTS + 1):
         reads = transaction.reads
         rows = await read_batch(context)
         transaction.read_only(reads)
@@ -117,13 +118,13 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
             return shown
         hashes = index.layout.hashes(rows.columns[rows.num_columns - width :]).tolist()
         most = None if limit is None else limit + offset
-        places = list(_lock(context, index, hashes, most))
-        locked = keys_of(table, index.constraint.name, [hashes[i] for i in places])
-        time = transaction.time
-        assert time is not None
-        if not coordinator.keys.changed(locked, time):
+        places, met_changed = _lock(context, index, hashes, most)
+        is_last = attempt == ATTEMPTS and len(places) > offset
+        if not met_changed or len(places) == most or is_last:
+            locked = keys_of(table, index.constraint.name, [hashes[i] for i in places])
             transaction.read_keys(locked)
             return shown.take(pa.array(np.array(places[offset:], np.int64)))
+        time = transaction.time
         move_forward(context)
         if transaction.time == time:
             break
@@ -132,16 +133,27 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
 
 def _lock(
     context: StatementContext, index: KeyIndex, hashes: Sequence[int], most: int | None
-) -> Iterator[int]:
-    """Lock up to `most` of the free keys with `hashes`; yield their positions."""
-    locks, transaction = context.coordinator.locks, context.transaction
-    count = 0
+) -> tuple[list[int], bool]:
+    """Lock up to `most` of the free keys with `hashes` that are as they were read.
+
+    Return their positions, and whether some have changed.
+    """
+    coordinator, transaction = context.coordinator, context.transaction
+    time = transaction.time
+    assert time is not None
+    places: list[int] = []
+    met_changed = False
     for place, hash in enumerate(hashes):
-        if count == most:
-            return
-        if locks.try_locks((), keys_of(index.table, index.constraint.name, (hash,)), transaction):
-            count += 1
-            yield place
+        if len(places) == most:
+            break
+        key = keys_of(index.table, index.constraint.name, (hash,))
+        if not coordinator.locks.try_locks((), key, transaction):
+            continue
+        if coordinator.keys.changed(key, time):
+            met_changed = True
+        else:
+            places.append(place)
+    return places, met_changed
 
 
 # --- LOCK TABLE ----------------------------------------------------------------------------
