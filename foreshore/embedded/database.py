@@ -7,7 +7,7 @@ coroutine there, in the caller's context, so that a transaction of one thread is
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -150,10 +150,10 @@ class Database:
     def stream(self, query: str, params: Sequence[Any] = ()) -> pa.RecordBatchReader:
         """Return the rows of a query as they arrive, in bounded memory."""
         found = self._database.schema_and_rows(query, params)
-        schema: pa.Schema = self._loop.wait(anext(found))  # type: ignore[arg-type]
+        schema: pa.Schema = self._loop.wait(anext(found))
         return pa.RecordBatchReader.from_batches(schema, self._batches(found))
 
-    def _batches(self, found: AsyncGenerator[Any]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, found: AsyncGenerator[Any, None]) -> Iterator[pa.RecordBatch]:
         try:
             while (batch := self._loop.wait(anext(found, None))) is not None:
                 yield batch

@@ -8,7 +8,7 @@ are part of it.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +79,7 @@ class AsyncDatabase:
 
     async def schema_and_rows(
         self, query: str, params: Sequence[Any] = ()
-    ) -> AsyncIterator[pa.RecordBatch | pa.Schema]:
+    ) -> AsyncGenerator[pa.RecordBatch | pa.Schema, None]:
         """Yield the schema of a query's rows, then what `stream` yields."""
         connection = Connection(self._address)
         try:

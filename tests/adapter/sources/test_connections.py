@@ -42,7 +42,10 @@ async def test_a_connection_is_kept_shown_and_changed(opened: TestEnvironment) -
             "22023: connections to POSTGRES need the op",
         ),
         ("CREATE CONNECTION c TO KAFKA (HOST 'x')", "22023: connections to KAFKA have no option"),
-        ("CREATE CONNECTION c TO MYSQL (HOST 'x')", "0A000: connections to MYSQL are not supported"),
+        (
+            "CREATE CONNECTION c TO MYSQL (HOST 'x')",
+            "0A000: connections to MYSQL are not supported",
+        ),
         (
             "CREATE CONNECTION c TO AWS (SECRET ACCESS KEY 'x')",
             '22023: the option "secret access k',
