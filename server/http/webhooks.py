@@ -53,9 +53,10 @@ class WebhookEndpoint:
         path = request.path_params
         name = path["database"], path["schema"], path["name"]
         try:
-            with long_lived(request):
-                async with asyncio.timeout(LONGEST_S):
-                    body = await _body(request)
+            async with asyncio.timeout(LONGEST_S):
+                # Anybody may begin a request: its connection is limited until its body is there.
+                body = await _body(request)
+                with long_lived(request):
                     await sessions.client.receive(name, _headers(request), body)
         except ClientDisconnect:
             return Response(status_code=400)
