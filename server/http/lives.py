@@ -3,7 +3,7 @@
 A connection that has no session is held to `most` in number and `seconds` in time, so that nobody
 keeps others out by opening connections. Beyond the number, one that has had its answer and is kept
 for a next request makes room for a new one. A connection that has a session is counted among the
-sessions, and may live as long as these.
+sessions, and may live as long as these. A WebSocket that has no session may send little.
 """
 
 import asyncio
@@ -12,6 +12,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+MOST_EARLY_BYTES = 1 << 20  # that a WebSocket may send before it has a session
 
 
 class Lives:
@@ -47,6 +49,10 @@ class Lives:
         """Let a connection live on: it has a session."""
         if (end := self._ends.pop(transport, None)) is not None:
             end.cancel()
+
+    def is_limited(self, transport: asyncio.Transport) -> bool:
+        """Return whether a connection has no session."""
+        return transport in self._ends
 
     def resume(self, transport: asyncio.Transport) -> None:
         """Limit a connection whose session has ended."""
@@ -92,10 +98,21 @@ def protocols(lives: Lives) -> tuple[type[H11Protocol], type[WebSocketsSansIOPro
     class WebSocket(WebSocketsSansIOProtocol):
         """A connection that has become a WebSocket."""
 
+        _early_bytes = 0
+
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             """Go on with a connection that has been counted."""
             self.app_state = _with_transport(self.app_state, transport)
             super().connection_made(transport)
+
+        def data_received(self, data: bytes) -> None:
+            """Take bytes, or abort a connection that sends many before it has a session."""
+            if lives.is_limited(self.transport):
+                self._early_bytes += len(data)
+                if self._early_bytes > MOST_EARLY_BYTES:
+                    self.transport.abort()
+                    return
+            super().data_received(data)
 
         def connection_lost(self, exc: Exception | None) -> None:
             """Forget the connection."""

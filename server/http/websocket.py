@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from foreshore.adapter.client import Completed, EmptyQuery, Execution, Rows
-from foreshore.errors import DatabaseError, InvalidAuthorization, ProtocolViolation
+from foreshore.errors import DatabaseError, InvalidAuthorization, ProtocolViolation, QueryCanceled
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected, Ending
@@ -90,6 +90,9 @@ class _Conversation:
         self._is_notified = False
         self._opened: Opened | None = None
         self._waiting_bytes = 0
+        self._taken = 0  # messages that were taken and whose answers are not complete
+        self._is_running = False  # a request's statements
+        self._cancels_next = False  # a cancel request came before its request ran
         self._sent = 0
         self._batches = False
 
@@ -102,15 +105,24 @@ class _Conversation:
                 return
             text: str | None = received.get("text")
             data: bytes = received["bytes"] if text is None else text.encode()
-            if self._opened is not None and _is_cancel(data):
-                session = self._opened.session
-                self._sessions.client.cancel(session.pid, session.secret)
+            if (self._opened is not None or self._taken) and _is_cancel(data):
+                self._cancel()
                 continue
+            self._taken += 1
             self._waiting_bytes += len(data)
             if self._requests.qsize() >= WAITING or self._waiting_bytes > WAITING_BYTES:
                 self._ending.end(ProtocolViolation("too many requests wait for the running one"))
                 return
             self._requests.put_nowait(data)
+
+    def _cancel(self) -> None:
+        """Cancel what runs, else the next of the requests that have come before."""
+        if self._opened is not None and self._is_running:
+            session = self._opened.session
+            self._sessions.client.cancel(session.pid, session.secret)
+            return
+        starts = self._opened is None  # the first message is no request
+        self._cancels_next = self._taken > starts
 
     async def _next(self) -> bytes:
         """Return the next request; waits for it, and sends notifications meanwhile."""
@@ -142,6 +154,7 @@ class _Conversation:
             guest = await self._sessions.admit(socket, claim, database)
             async with self._sessions.open(guest, options, self._ending) as opened:
                 self._opened = opened
+                self._taken -= 1
                 with long_lived(socket):
                     await self._serve(opened)
 
@@ -161,6 +174,9 @@ class _Conversation:
                 if request.options:
                     raise ProtocolViolation("options belong to the first message")
                 if not request.cancel:  # nothing runs that could be cancelled
+                    if self._cancels_next:
+                        raise QueryCanceled
+                    self._is_running = True
                     async with aclosing(executions(session, request)) as found:
                         async for execution in found:
                             await self._result(execution)
@@ -168,6 +184,9 @@ class _Conversation:
                 raise
             except Exception as error:
                 await self._failed(error)
+            finally:
+                self._is_running = self._cancels_next = False
+                self._taken -= 1
 
     async def _result(self, execution: Execution) -> None:
         match execution:

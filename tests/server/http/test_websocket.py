@@ -138,6 +138,40 @@ def test_subscription_streams_until_it_is_cancelled(tmp_path: Path) -> None:
     over_environment(tmp_path, go)
 
 
+def test_cancel_counts_for_a_request_that_does_not_run_yet(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        socket = await opened(http)
+        await received(socket)
+        for first in (False, True):
+            if first:  # with the first message, before there is a session
+                socket = await opened(http)
+            await send(socket, {"query": "SELECT pg_sleep(600)"})
+            await send(socket, {"cancel": True})
+            if first:
+                await received(socket)
+            found = await received(socket)
+            assert [payload["code"] for type, payload in found if type == "Error"] == ["57014"]
+            assert ("Row", [1]) in await asked(socket, "SELECT 1")
+            await socket.close()
+
+    over_environment(tmp_path, go)
+
+
+def test_client_without_a_session_may_send_little(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        socket = await connect(f"ws://127.0.0.1:{http.port}/api/sql/ws", proxy=None)
+        with pytest.raises(ConnectionClosed):
+            await socket.send(json.dumps({"password": "x" * (2 << 20)}))
+            await socket.recv()
+        assert socket.close_code == 1006  # aborted, and not answered
+        socket = await opened(http)
+        await received(socket)
+        assert ("Row", [2 << 20]) in await asked(socket, f"SELECT length('{'x' * (2 << 20)}')")
+        await socket.close()
+
+    over_environment(tmp_path, go)
+
+
 def test_disconnect_ends_running_statement(tmp_path: Path) -> None:
     async def go(http: Http) -> None:
         socket = await opened(http)
@@ -207,12 +241,13 @@ def test_pages_of_other_origins_are_refused(tmp_path: Path) -> None:
 def test_silent_and_greedy_clients_are_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket, "LOGIN_S", 0.2)
     monkeypatch.setattr(websocket, "WAITING", 3)
 
     async def go(http: Http) -> None:
-        silent = await connect(f"ws://127.0.0.1:{http.port}/api/experimental/sql", proxy=None)
-        assert (await received(silent, "Error"))[0][1]["code"] == "08P01"
+        with monkeypatch.context() as patched:  # of the silent one alone
+            patched.setattr(websocket, "LOGIN_S", 0.2)
+            silent = await connect(f"ws://127.0.0.1:{http.port}/api/experimental/sql", proxy=None)
+            assert (await received(silent, "Error"))[0][1]["code"] == "08P01"
         greedy = await opened(http)
         await received(greedy)
         for _ in range(6):
