@@ -51,6 +51,7 @@ class Compilation:
 
     def close(self) -> None:
         """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        process = self._process  # another thread may be in `finish`
+        if process is not None:
+            process.kill()
+            process.wait()

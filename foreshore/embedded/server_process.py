@@ -100,7 +100,7 @@ class ServerProcess:
     def _let_go(self) -> None:
         """Close the copy of the pipe that a child of this process has by a fork."""
         if self._process.stdin is not None and not self._process.stdin.closed:
-            os.close(self._process.stdin.fileno())
+            self._process.stdin.close()  # the object too: its number may get another meaning
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
