@@ -1,6 +1,8 @@
 """POST /api/webhook/DATABASE/SCHEMA/NAME: rows for a webhook, from a program without a session.
 
-Who may send is decided by the condition of the webhook (CHECK). 200 says that the rows are durable.
+Who may send is decided by the condition of the webhook (CHECK). Pages of other origins may not, as
+a visitor's browser would send for them from within a private network. 200 says that the rows are
+durable.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ from foreshore.adapter.client import TooManyRequests
 from foreshore.errors import (
     DatabaseError,
     InsufficientPrivilege,
+    InvalidAuthorization,
     ProtocolViolation,
     Unavailable,
     UndefinedTable,
@@ -32,6 +35,7 @@ _STATUS: tuple[tuple[type[DatabaseError], int], ...] = (
     (TooLarge, 413),
     (UndefinedTable, 404),
     (InsufficientPrivilege, 403),
+    (InvalidAuthorization, 403),
     (TooManyRequests, 429),
     (Unavailable, 503),
     (UserError, 400),
@@ -53,6 +57,7 @@ class WebhookEndpoint:
         path = request.path_params
         name = path["database"], path["schema"], path["name"]
         try:
+            sessions.origins.check(request)
             async with asyncio.timeout(LONGEST_S):
                 # Anybody may begin a request: its connection is limited until its body is there.
                 body = await _body(request)

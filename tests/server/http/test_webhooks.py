@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from foreshore.adapter.sources import webhooks
+from foreshore.server.http.origins import Origins
 from tests.adapter.harness import TestEnvironment, in_environment
 from tests.server.http.serving import Http, over, over_environment
 
@@ -94,6 +95,17 @@ def test_a_check_decides_who_may_send(tmp_path: Path) -> None:
         assert await posted(http, "body", x_sign=sign) == 200
 
     over_environment(tmp_path, go)
+
+
+def test_pages_of_other_origins_may_not_send(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        await http.ran("CREATE SOURCE w FROM WEBHOOK BODY FORMAT TEXT")
+        assert await posted(http, "a", origin="http://evil.example") == 403
+        assert await posted(http, "b", origin=http.url) == 200
+        assert await posted(http, "c", origin="https://app.example") == 200
+        assert await http.rows("SELECT body FROM w ORDER BY 1") == [["b"], ["c"]]
+
+    over_environment(tmp_path, go, origins=Origins(["https://app.example"]))
 
 
 def test_what_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
