@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pyarrow as pa
 
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, Unavailable
 from foreshore.sources.files import FilesSource
 from foreshore.sources.outputs import ERRORS, OWN_ROWS
 from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
@@ -92,6 +92,8 @@ class FilesConnector:
                 if size >= BATCH_BYTES:
                     yield _batch(tables, wrong, {key: -read})
                     tables, wrong, size = [], [], 0
+        except Unavailable:
+            raise  # the store is away: the file is read again from what was committed of it
         except DatabaseError as error:
             wrong.append(Unreadable(key, read, error.message))
         yield _batch(tables, wrong, {key: stamp})
