@@ -26,7 +26,15 @@ _OFFSET = Struct("<I")
 _SIGNED = Struct("<i")
 _SHORT = Struct("<H")
 _LONG = Struct("<q")
-_BODY_LENGTH = 3  # the number of this field in the table `Message` of Arrow's format
+_PLACE = Struct("<qq")
+
+# The numbers of fields in tables of Arrow's format.
+_HEADER, _BODY_LENGTH = 2, 3  # of Message
+_DATA = 1  # of DictionaryBatch
+_BUFFERS, _COMPRESSION = 2, 3  # of RecordBatch
+
+MOST_ROWS = 1 << 24  # of one batch: rows of NULL take no bytes
+MOST_BUFFERS = 1 << 16  # of one compressed batch
 
 
 class StreamError(ValueError):
@@ -72,7 +80,11 @@ class ArrowStream:
             try:
                 batch = self._read(message)
                 if batch is not None:
+                    if batch.num_rows > MOST_ROWS:
+                        raise StreamError(f"an Arrow batch has more than {MOST_ROWS} rows")
                     batch.validate(full=True)
+            except StreamError:
+                raise
             except (pa.ArrowException, OSError, ValueError) as wrong:
                 raise StreamError(f"invalid Arrow message: {wrong}") from None
             if batch is not None:
@@ -116,6 +128,8 @@ class ArrowStream:
             if _has_dictionaries(self.schema):
                 self._head = message
             return None
+        if kind in ("dictionary", "record batch"):
+            _check_size(message, self._max_message, is_dictionary=kind == "dictionary")
         if kind == "dictionary" and self._head is not None:
             self._head += message
             if len(self._head) > self._max_message:
@@ -145,13 +159,53 @@ def _body_length(data: bytes, begin: int, end: int) -> int:
         fields = table - _SIGNED.unpack_from(data, table)[0]
         if not (begin <= table < end and begin <= fields < end):
             raise StreamError("invalid Arrow message: an offset beyond its metadata")
-        entry = 4 + 2 * _BODY_LENGTH
-        if _SHORT.unpack_from(data, fields)[0] <= entry:
-            return 0
-        offset = _SHORT.unpack_from(data, fields + entry)[0]
-        length: int = _LONG.unpack_from(data, table + offset)[0] if offset else 0
+        place = _field(data, table, _BODY_LENGTH)
+        length: int = _LONG.unpack_from(data, place)[0] if place else 0
     except error:
         raise StreamError("invalid Arrow message: its metadata is cut off") from None
     if length < 0:
         raise StreamError("invalid Arrow message: its body has a negative length")
     return length
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Return where a field of a table is, 0 if the table does not have it."""
+    fields = table - _SIGNED.unpack_from(data, table)[0]
+    entry = 4 + 2 * number
+    if _SHORT.unpack_from(data, fields)[0] <= entry:
+        return 0
+    offset: int = _SHORT.unpack_from(data, fields + entry)[0]
+    return table + offset if offset else 0
+
+
+def _target(data: bytes, place: int) -> int:
+    """Return where the table or vector is that a field at a place refers to."""
+    found: int = place + _OFFSET.unpack_from(data, place)[0]
+    return found
+
+
+def _check_size(message: bytes, most: int, *, is_dictionary: bool) -> None:
+    """Raise StreamError if the buffers of a message have more than `most` bytes uncompressed.
+
+    Arrow has verified the metadata, and later refuses a buffer that has another size than it says.
+    """
+    body = _PREFIX.size + _PREFIX.unpack_from(message)[1]
+    size = 0
+    try:
+        batch = _target(message, _field(message, _target(message, _PREFIX.size), _HEADER))
+        if is_dictionary:
+            batch = _target(message, _field(message, batch, _DATA))
+        if not _field(message, batch, _COMPRESSION):
+            return
+        buffers = _target(message, _field(message, batch, _BUFFERS))
+        count = _OFFSET.unpack_from(message, buffers)[0]
+        if count > MOST_BUFFERS:
+            raise StreamError(f"a compressed Arrow message has more than {MOST_BUFFERS} buffers")
+        for number in range(count):
+            at, length = _PLACE.unpack_from(message, buffers + 4 + number * _PLACE.size)
+            if length and at >= 0:
+                size += max(_LONG.unpack_from(message, body + at)[0], 0)
+    except error:
+        raise StreamError("invalid Arrow message: its metadata is cut off") from None
+    if size > most:
+        raise StreamError(f"an Arrow message has more than {most} bytes when it is decompressed")

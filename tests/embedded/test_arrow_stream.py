@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.arrow_stream import ArrowStream, StreamError
+from foreshore.arrow_stream import MOST_ROWS, ArrowStream, StreamError
 from tests.effort import examples
 
 TABLE = pa.table({"a": pa.array([1, 2, None]), "b": pa.array(["x", None, "y" * 100])})
@@ -60,3 +60,32 @@ def test_changed_bytes_are_an_error_or_valid_rows(data: st.DataObject) -> None:
         assert stream.schema is None
         return
     found.validate(full=True)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("is_dictionary", [False, True])
+def test_compressed_messages_are_limited_by_their_contents(codec: str, is_dictionary: bool) -> None:
+    column = pa.array(["x" * (1 << 20)])
+    table = pa.table({"a": column.dictionary_encode() if is_dictionary else column})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)
+    ) as writer:
+        writer.write_table(table)
+    data = sink.getvalue().to_pybytes()
+    assert len(data) < 1 << 17
+    stream = ArrowStream()
+    stream.feed(data)
+    assert pa.Table.from_batches(stream.batches()).equals(table)
+    limited = ArrowStream(1 << 18)
+    limited.feed(data)
+    with pytest.raises(StreamError, match="when it is decompressed"):
+        list(limited.batches())
+
+
+def test_rows_of_null_are_limited_by_their_number() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.nulls(MOST_ROWS + 1)], ["a"])
+    stream = ArrowStream()
+    stream.feed((batch.schema.serialize().to_pybytes()) + batch.serialize().to_pybytes())
+    with pytest.raises(StreamError, match="more than 16777216 rows"):
+        list(stream.batches())
