@@ -183,7 +183,8 @@ class Wal:
     def _raise_fence_and_read(self, state: LogState) -> list[tuple[SegmentInfo, Contents]]:
         self._fence = Fence(self._directory / FENCE, self.epoch)
         for path in unlisted_segments(self._directory, state.segments, self.epoch):
-            check_unlisted(path, state.segments)
+            with suppress(FileNotFoundError):  # a later owner of the log has removed it
+                check_unlisted(path, state.segments)
         found = []
         for info in state.segments:
             path = self._directory / segment_name(info.number, info.epoch)
