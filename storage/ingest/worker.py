@@ -22,11 +22,12 @@ from foreshore.storage.ingest.messages import (
     Done,
     Refused,
     Request,
+    SourceState,
     StartSource,
     StopSource,
     Validate,
 )
-from foreshore.storage.ingest.source import Send, Source
+from foreshore.storage.ingest.source import Send, Source, error_text
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Worker:
                 self.stop()  # the environment names all of its sources again
             case StartSource(id=id):
                 self._stop(id)
-                self._sources[id] = Source(command, self._kind(command.spec), send)
+                self._start(command, send)
             case StopSource(id=id):
                 self._stop(id)
             case Committed(id=id, run=run):
@@ -67,6 +68,17 @@ class Worker:
         """Stop all sources."""
         for id in list(self._sources):
             self._stop(id)
+
+    def _start(self, start: StartSource, send: Send) -> None:
+        """Run a source; one that cannot even begin must not end those beside it."""
+        try:
+            self._sources[start.id] = Source(start, self._kind(start.spec), send)
+        except DatabaseError as error:
+            logger.warning("a source stalls: %s", error, extra={"source": start.id})
+            send(SourceState(start.id, "stalled", error_text(error)))
+        except Exception as error:
+            logger.exception("a source cannot begin", extra={"source": start.id})
+            send(SourceState(start.id, "stalled", f"internal error: {error}"))
 
     def _stop(self, id: GlobalId) -> None:
         if (source := self._sources.pop(id, None)) is not None:

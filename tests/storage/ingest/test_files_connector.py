@@ -31,7 +31,9 @@ class Store(MemoryBlob):
 class NothingRead:
     """A source that has read nothing yet."""
 
-    position: Position = {}
+    @property
+    def position(self) -> Position:
+        return {}
 
     def contents(self, reference: str) -> AsyncIterator[pa.Table]:
         raise AssertionError("files need no contents")
