@@ -17,19 +17,40 @@ from foreshore.arrow_stream import ArrowStream
 from foreshore.embedded.address import Address
 from foreshore.embedded.errors import NotReceived, translated
 from foreshore.embedded.frames import Frame, stream_of
-from foreshore.embedded.literals import qualified_name, quoted_name, with_parameters
+from foreshore.embedded.literals import (
+    qualified_name,
+    quoted_name,
+    with_parameters,
+    words_and_parentheses,
+)
 from foreshore.embedded.result import Result, concatenated
 
 QUEUED = 16  # parts of a stream that wait for its reader
 
 # Statements whose rows COPY can send; others are SHOW, EXPLAIN, FETCH, and those without rows.
-_QUERY = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+(?:select|values|table|with)\b", re.I | re.S)
+_QUERY = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+(select|values|table|with)\b", re.I | re.S)
+_CHANGES = frozenset(("insert", "update", "delete", "merge"))
+_VERBS = _CHANGES | {"select", "values", "table"}
 _OPEN = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+\(", re.S)
 
 
 def is_query(text: str) -> bool:
-    """Whether a statement begins as one does that COPY takes."""
-    return _QUERY.match(text) is not None or _OPEN.match(text) is not None
+    """Whether a statement is a query, which COPY takes; INSERT and its like may begin by WITH too."""
+    if _OPEN.match(text) is not None:
+        return True
+    found = _QUERY.match(text)
+    return found is not None and (found[1].lower() != "with" or not _changes(text, found.end()))
+
+
+def _changes(text: str, start: int) -> bool:
+    """Whether a statement whose WITH ends at `start` changes rows."""
+    depth = 0
+    for token in words_and_parentheses(text[start:]):
+        if token in "()":
+            depth += 1 if token == "(" else -1
+        elif depth == 0 and token.lower() in _VERBS:
+            return token.lower() in _CHANGES
+    return False
 
 
 class Connection:

@@ -11,7 +11,7 @@ import datetime
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +26,8 @@ _TOKENS = re.compile(
     | \$\$.*?\$\$                        # texts between dollars
     | --[^\n]*+                          # a comment
     | /\*.*?\*/
-    | [A-Za-z_][\w$]*+                   # a word, which may have a dollar
+    | (?P<word>[A-Za-z_][\w$]*+)         # which may have a dollar
+    | (?P<parenthesis>[()])
     | \$(?P<number>\d++)
     """,
     re.VERBOSE | re.DOTALL,
@@ -62,6 +63,13 @@ def with_parameters(text: str, values: Sequence[Any]) -> str:
             hint="Parameters are written $1, $2, and so on.",
         )
     return found
+
+
+def words_and_parentheses(text: str) -> Iterator[str]:
+    """Yield the words and parentheses of a statement, not those in texts, names and comments."""
+    for match in _TOKENS.finditer(text):
+        if (found := match["word"] or match["parenthesis"]) is not None:
+            yield found
 
 
 def literal(value: Any) -> str:

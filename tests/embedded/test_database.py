@@ -74,6 +74,15 @@ def test_statements_without_rows_and_those_of_few(db: Database, name: str) -> No
     assert len(db.sql(f"EXPLAIN SELECT * FROM {name}")) >= 1
 
 
+def test_with_stands_before_changes_too(db: Database, name: str) -> None:
+    db.execute(f"CREATE TABLE {name} (a text)")
+    values = "WITH q (a) AS (VALUES ('select'), ($1))"
+    assert db.sql(f"{values} INSERT INTO {name} TABLE q", ["(x"]).status == "INSERT 0 2"
+    changed = db.sql(f"{values} DELETE FROM {name} USING q WHERE {name}.a = q.a RETURNING 1", ["x"])
+    assert changed.fetchall() == [(1,)]
+    assert db.sql(f"{values} SELECT q.a FROM q, {name}", ["(x"]).arrow().num_rows == 2
+
+
 def test_error_has_the_fields_of_the_server(db: Database) -> None:
     with pytest.raises(DatabaseError, match='column "nope" does not exist') as raised:
         db.sql("SELECT nope")
