@@ -35,7 +35,7 @@ _OPEN = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+\(", re.S)
 
 
 def is_query(text: str) -> bool:
-    """Whether a statement is a query, which COPY takes; INSERT and its like may begin by WITH too."""
+    """Whether a statement is a query, which COPY takes; INSERT may begin by WITH as well."""
     if _OPEN.match(text) is not None:
         return True
     found = _QUERY.match(text)
