@@ -27,6 +27,8 @@ FRONTIERS = "foreshore.frontiers"
 TIME_COLUMN, DIFF_COLUMN = "mz_timestamp", "mz_diff"  # of ENVELOPE APPEND
 _LAST = "__last"
 _STYLE = OutputStyle()
+# An exporter whose connection was lost unnoticed must not hold up the next one for ever.
+_LIMITS = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'"
 _RESUME = f"""
 INSERT INTO {FRONTIERS} AS f VALUES ($1, 1, NULL)
 ON CONFLICT (sink) DO UPDATE SET epoch = f.epoch + 1
@@ -51,6 +53,7 @@ class PostgresExporter:
         """Connect, raise the epoch, and return the frontier."""
         self._connection = await connect(access_of(self._export))
         try:
+            await self._connection.execute(_LIMITS)
             row = await self._connection.fetchrow(_RESUME, self._export.name)
         except asyncpg.PostgresError as error:
             raise as_ours(error) from error
