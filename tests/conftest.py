@@ -108,6 +108,13 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def publisher_url() -> Iterator[str]:
+    """The address of a live PostgreSQL 15 whose tables can be replicated."""
+    with postgres("wal_level=logical") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def objects() -> Iterator[ObjectStore]:
     """An S3 that all tests of a run share; each takes a prefix of its own."""
     with object_store() as running:

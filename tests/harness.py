@@ -285,9 +285,12 @@ def object_store() -> Iterator[ObjectStore]:
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[str]:
-    """Run a PostgreSQL 15 of its own, with its default durability; yields its address."""
-    with initialised_postgres() as folder, running_postgres(folder) as url:
+def postgres(*settings: str) -> Iterator[str]:
+    """Run a PostgreSQL 15 of its own, with its default durability; yields its address.
+
+    `settings` are such as `wal_level=logical`.
+    """
+    with initialised_postgres() as folder, running_postgres(folder, settings=settings) as url:
         yield url
 
 
@@ -322,16 +325,22 @@ def initialised_postgres() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def running_postgres(folder: Path, end: signal.Signals = signal.SIGINT) -> Iterator[str]:
+def running_postgres(
+    folder: Path,
+    end: signal.Signals = signal.SIGINT,
+    settings: tuple[str, ...] = (),
+    port: int | None = None,
+) -> Iterator[str]:
     """Run the PostgreSQL of such a folder for the length of a block; yields its address.
 
     `end` is how it is told to stop: SIGQUIT makes it end as in a crash.
     """
-    port = free_port()
+    port = port or free_port()
     process = subprocess.Popen(
         [
             *(program("postgres"), "-D", str(folder / "data"), "-p", str(port)),
             *("-h", "127.0.0.1", "-k", str(folder)),
+            *(word for each in settings for word in ("-c", each)),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

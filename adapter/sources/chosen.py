@@ -3,7 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from foreshore.errors import DuplicateTable, InvalidParameterValue, UndefinedTable
+from foreshore.errors import (
+    DuplicateTable,
+    InvalidParameterValue,
+    ObjectNotInPrerequisiteState,
+    UndefinedTable,
+)
 from foreshore.item_view import Name
 from foreshore.sources.outputs import ERRORS, OWN_ROWS, PROGRESS, Output
 from foreshore.sources.spec import SourceSpec, is_pushed, known_outputs
@@ -43,7 +48,7 @@ def chosen(
 ) -> tuple[Part, ...]:
     """Return the tables asked for, of a source called `name`.
 
-    Raises if they do not exist there, or two would have the same name.
+    Raises if they do not exist there, cannot be read, or two would have the same name.
     """
     references = [each for each in outputs if each != OWN_ROWS]
     if asked is None:
@@ -60,6 +65,9 @@ def chosen(
         ]
     else:
         parts = [Part(_beside(name, each), each) for each in _wanted(references, asked)]
+    for part in parts:
+        if obstacle := outputs[part.reference].obstacle:
+            raise ObjectNotInPrerequisiteState(obstacle, hint=outputs[part.reference].hint or None)
     return _distinct(parts)
 
 

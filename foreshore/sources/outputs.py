@@ -26,12 +26,15 @@ class Output(msgspec.Struct, frozen=True):
     """The columns of an output, and those by which its rows are unique.
 
     `details` are for the connector, which gets them back in each start: what it has to know of the
-    output as it was when its relation was made.
+    output as it was when its relation was made. `obstacle` says why it cannot be read, and `hint`
+    what helps.
     """
 
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     details: str = ""
+    obstacle: str = ""
+    hint: str = ""
 
 
 def without_nulls(key: tuple[str, ...] = (), /, **types: str) -> Output:

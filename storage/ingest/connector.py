@@ -44,7 +44,7 @@ class Durable(Protocol):
     def contents(self, reference: str) -> AsyncIterator[pa.Table]:
         """Yield the rows of an output's relation, with `__diff`, as of `position`.
 
-        Only before the first batch. Raises OSError if they cannot be read.
+        Only while all batches before are durable. Raises OSError if they cannot be read.
         """
         ...
 

@@ -16,6 +16,7 @@ class Unreadable(NamedTuple):
     offset: int
     error: str
     data: bytes | None = None
+    output: str | None = None  # the reference of the output that it was for
 
 
 def error_rows(found: Sequence[Unreadable]) -> pa.Table:
@@ -25,7 +26,7 @@ def error_rows(found: Sequence[Unreadable]) -> pa.Table:
         {
             "part": pa.array([each.part for each in found], pa.string()),
             "offset": pa.array([each.offset for each in found], pa.int64()),
-            "output": pa.array([None] * size, pa.string()),
+            "output": pa.array([each.output for each in found], pa.string()),
             "error": pa.array([each.error for each in found], pa.string()),
             "data": pa.array([each.data for each in found], pa.binary()),
             "read_at": pa.array([now] * size, pa.timestamp("us", "UTC")),

@@ -53,5 +53,6 @@ def _imported(module: str) -> Any:
             raise
         raise FeatureNotSupported(
             f'the Python package "{error.name}" is not installed',
-            hint="Kafka and schema registries need pip install 'foreshore[kafka]'.",
+            hint="PostgreSQL needs pip install 'foreshore[postgres]'; Kafka and schema registries"
+            " need 'foreshore[kafka]'.",
         ) from None

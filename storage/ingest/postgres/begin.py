@@ -1,0 +1,93 @@
+"""How a source begins: at its position, or with all rows. All of this blocks.
+
+It begins with all rows at its first start, when a table was added, and when the slot has lost
+something. Then a new slot is created, whose snapshot has the rows at the place where it begins.
+"""
+
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+import psycopg
+import pyarrow as pa
+
+from foreshore.sources.postgres import PostgresSource
+from foreshore.storage.ingest.connector import Position
+from foreshore.storage.ingest.errors import Unreadable
+from foreshore.storage.ingest.messages import Access
+from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
+from foreshore.storage.ingest.postgres.slot import (
+    LSN,
+    SYSTEM,
+    can_go_on,
+    create_slot,
+    drop_slot,
+    release,
+    system_of,
+)
+from foreshore.storage.ingest.postgres.snapshot import Snapshot
+from foreshore.storage.ingest.postgres.wire import ReplicationSession, failure, open_session
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A session whose slot is ready at the position, perhaps with all rows at that place."""
+
+    session: ReplicationSession
+    position: Position
+    rows: Mapping[str, pa.Table] | None  # None: those that are here are right
+    stopped: tuple[Unreadable, ...] = ()
+
+
+def begin(
+    spec: PostgresSource,
+    tables: Mapping[str, TableLayout],
+    access: Access,
+    position: Position,
+    stopping: threading.Event,
+) -> Begun:
+    """Return how the source begins; raises DatabaseError."""
+    session = ReplicationSession(access)
+    try:
+        system, end = system_of(session)
+        with closing(open_session(access)) as connection:
+            if (
+                position.get(SYSTEM) == system
+                and LSN in position
+                and position[LSN] <= end
+                and all(each.part in position for each in tables.values())
+                and can_go_on(connection, spec.slot, position)
+            ):
+                release(connection, spec.slot)
+                return Begun(session, position, None)
+            drop_slot(connection, spec.slot)
+        start = create_slot(session, spec.slot)
+        rows, stopped = {}, []
+        with closing(Snapshot(access, start.snapshot, stopping)) as snapshot:
+            for reference, table in tables.items():
+                try:
+                    rows[reference] = snapshot.rows(table)
+                except Misfit as error:
+                    found = Unreadable(table.part, start.lsn, str(error), output=reference)
+                    stopped.append(found)
+        out = {each.part for each in stopped}
+        moved = {LSN: start.lsn, SYSTEM: system}
+        for table in tables.values():
+            moved[table.part] = -start.lsn if table.part in out else start.lsn
+        return Begun(session, moved, rows, tuple(stopped))
+    except psycopg.Error as error:
+        session.close()
+        raise failure(error) from error
+    except BaseException:
+        session.close()
+        raise
+
+
+def dispose(spec: PostgresSource, access: Access) -> None:
+    """Drop the slot of a source; raises DatabaseError."""
+    try:
+        with closing(open_session(access)) as connection:
+            drop_slot(connection, spec.slot)
+    except psycopg.Error as error:
+        raise failure(error) from error

@@ -1,0 +1,268 @@
+"""Messages of pgoutput (protocol 1) to updates by tables.
+
+Transactions come whole, in the order of their commits. A `Gatherer` adds up those that come
+together. Rows are gathered as texts, and become typed columns many at a time.
+"""
+
+import struct
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from foreshore.errors import ProtocolViolation
+from foreshore.spill import Spill
+from foreshore.storage.ingest.errors import Unreadable
+from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
+
+MOST_ROWS = 1 << 14  # that are gathered as texts
+MOST_TEXT_BYTES = 8 << 20
+_RELATION, _COLUMN = struct.Struct(">I"), struct.Struct(">Ii")
+_COMMIT, _SIZE, _COUNT = struct.Struct(">xQQQ"), struct.Struct(">i"), struct.Struct(">H")
+
+Row: TypeAlias = "list[bytes | None]"
+_UNCHANGED = b"unchanged"  # told by identity: a value that was not sent, as it is the old one
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What some whole transactions change, the last of which ends at `lsn`.
+
+    Tables of `emptied` have lost all rows from before these transactions.
+    """
+
+    lsn: int
+    rows: Mapping[str, pa.Table]
+    emptied: tuple[str, ...]
+    stopped: tuple[Unreadable, ...]
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table, and its rows since the last `Changes`."""
+
+    layout: TableLayout
+    places: tuple[int, ...] = ()  # of its columns among those that are sent
+    rows: list[Row] = field(default_factory=list)
+    diffs: list[int] = field(default_factory=list)
+    text_bytes: int = 0
+    typed: Spill | None = None
+    is_emptied: bool = False
+
+    def add(self, row: Row, diff: int) -> None:
+        self.rows.append(row)
+        self.diffs.append(diff)
+
+    def convert(self) -> None:
+        """Make typed columns of the texts; raises Misfit."""
+        if not self.rows:
+            return
+        columns = list(zip(*self.rows, strict=True))
+        try:
+            texts = [pa.array(columns[i], pa.binary()).cast(pa.string()) for i in self.places]
+        except pa.ArrowInvalid as error:
+            raise Misfit(f'table "{self.layout.reference}": {error}') from error
+        diffs = pa.array(self.diffs, pa.int64())
+        self.rows, self.diffs, self.text_bytes = [], [], 0
+        if self.typed is None:
+            self.typed = Spill(Path(tempfile.gettempdir()))
+        self.typed.add(self.layout.typed(texts, diffs))
+
+    def empty(self) -> None:
+        self.rows, self.diffs, self.text_bytes, self.typed = [], [], 0, None
+        self.is_emptied = True
+
+    def taken(self) -> pa.Table | None:
+        """Return the rows, and begin anew; raises Misfit."""
+        self.convert()
+        spill, self.typed, self.is_emptied = self.typed, None, False
+        if spill is None:
+            return None
+        spill.flush()
+        return pa.concat_tables(spill.tables)
+
+
+class Gatherer:
+    """Decodes messages, and gathers what they change; for one thread."""
+
+    def __init__(self, layouts: Iterable[TableLayout], lsn: int) -> None:
+        self._layouts = {each.reference: each for each in layouts}
+        self._references = {each.details.oid: each.reference for each in self._layouts.values()}
+        self._tables: dict[int, _Table] = {}  # by the numbers in messages
+        self._stopped: list[Unreadable] = []
+        self._lsn = lsn  # the end of the last transaction
+        self.is_within = False  # a transaction
+        self.text_bytes = 0  # of messages since the last `Changes`
+        self.transactions = 0
+
+    def message(self, data: bytes) -> None:
+        """Take the next message; raises ProtocolViolation."""
+        match data[:1]:
+            case b"I":
+                self._insert(data)
+            case b"U":
+                self._update(data)
+            case b"D":
+                self._delete(data)
+            case b"B":
+                self.is_within = True
+            case b"C":
+                _, self._lsn, _ = _COMMIT.unpack_from(data, 1)
+                self.is_within = False
+                self.transactions += 1
+            case b"R":
+                self._relation(data)
+            case b"T":
+                self._truncate(data)
+            case b"O" | b"Y" | b"M":
+                return  # origins, types and messages of users say nothing about rows
+            case kind:
+                raise ProtocolViolation(f"a message of pgoutput of the unknown kind {kind!r}")
+        self.text_bytes += len(data)
+
+    @property
+    def lsn(self) -> int:
+        """Return where the last transaction ends, or up to where there is none."""
+        return self._lsn
+
+    def skip_to(self, lsn: int) -> None:
+        """Note that there is no transaction before `lsn` that was not taken."""
+        self._lsn = max(self._lsn, lsn)
+
+    def take(self) -> Changes:
+        """Return what was gathered; only between transactions."""
+        assert not self.is_within
+        rows: dict[str, pa.Table] = {}
+        emptied = []
+        for id, table in list(self._tables.items()):
+            if table.is_emptied:
+                emptied.append(table.layout.reference)
+            try:
+                if (taken := table.taken()) is not None:
+                    rows[table.layout.reference] = taken
+            except Misfit as error:
+                self._stop(id, str(error))
+        stopped = tuple(self._stopped)
+        out = {each.output for each in stopped}
+        self._stopped, self.text_bytes, self.transactions = [], 0, 0
+        return Changes(self._lsn, rows, tuple(each for each in emptied if each not in out), stopped)
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def _relation(self, data: bytes) -> None:
+        (id,) = _RELATION.unpack_from(data, 1)
+        schema, name, rest = data[5:].split(b"\0", 2)
+        reference = f"{schema.decode() or 'pg_catalog'}.{name.decode()}"
+        known = self._references.get(id)
+        if known is not None and known != reference and known in self._layouts:
+            self._stop_reference(known, f'table "{known}" was renamed to "{reference}"')
+        layout = self._layouts.get(reference)
+        if layout is None:
+            self._tables.pop(id, None)
+            return
+        if layout.details.oid != id:
+            self._stop_reference(reference, f'table "{reference}" was created anew')
+            return
+        (count,) = _COUNT.unpack_from(rest, 1)
+        at, types = 3, {}
+        for _ in range(count):
+            end = rest.index(b"\0", at + 1)
+            types[rest[at + 1 : end].decode()] = _COLUMN.unpack_from(rest, end + 1)
+            at = end + 9
+        table = self._tables.get(id) or _Table(layout)
+        try:
+            layout.check(types)
+            table.convert()  # what was sent in other places
+        except Misfit as error:
+            self._stop_reference(reference, str(error))
+            return
+        order = list(types)
+        table.places = tuple(order.index(each) for each in layout.names)
+        self._tables[id] = table
+
+    def _insert(self, data: bytes) -> None:
+        if (table := self._table(data)) is not None:
+            row, _ = _row(data, 6)
+            self._add(data, table, (row, 1))
+
+    def _update(self, data: bytes) -> None:
+        table = self._table(data)
+        if table is None:
+            return
+        if data[5:6] != b"O":
+            self._lacks_old_rows(table)
+            return
+        old, at = _row(data, 6)
+        new, _ = _row(data, at + 1)
+        for i, value in enumerate(new):
+            if value is _UNCHANGED:
+                new[i] = old[i]
+        self._add(data, table, (old, -1), (new, 1))
+
+    def _delete(self, data: bytes) -> None:
+        table = self._table(data)
+        if table is None:
+            return
+        if data[5:6] != b"O":
+            self._lacks_old_rows(table)
+            return
+        row, _ = _row(data, 6)
+        self._add(data, table, (row, -1))
+
+    def _truncate(self, data: bytes) -> None:
+        count, _ = struct.unpack_from(">IB", data, 1)
+        for id in struct.unpack_from(f">{count}I", data, 6):
+            if (table := self._tables.get(id)) is not None:
+                table.empty()
+
+    def _table(self, data: bytes) -> _Table | None:
+        (id,) = _RELATION.unpack_from(data, 1)
+        return self._tables.get(id)
+
+    def _add(self, data: bytes, table: _Table, *rows: tuple[Row, int]) -> None:
+        for row, diff in rows:
+            table.add(row, diff)
+        table.text_bytes += len(data)
+        if len(table.rows) >= MOST_ROWS or table.text_bytes >= MOST_TEXT_BYTES:
+            try:
+                table.convert()
+            except Misfit as error:
+                self._stop_reference(table.layout.reference, str(error))
+
+    # --- tables that stop ----------------------------------------------------------------------
+
+    def _lacks_old_rows(self, table: _Table) -> None:
+        reference = table.layout.reference
+        self._stop_reference(reference, f'table "{reference}" has no REPLICA IDENTITY FULL')
+
+    def _stop_reference(self, reference: str, why: str) -> None:
+        layout = self._layouts.pop(reference, None)
+        if layout is None:
+            return
+        self._tables = {i: t for i, t in self._tables.items() if t.layout is not layout}
+        self._stopped.append(Unreadable(layout.part, self._lsn, why, output=reference))
+
+    def _stop(self, id: int, why: str) -> None:
+        self._stop_reference(self._tables[id].layout.reference, why)
+
+
+def _row(data: bytes, at: int) -> tuple[Row, int]:
+    """Return the values of the row at `at`, and where it ends."""
+    (count,) = _COUNT.unpack_from(data, at)
+    at += 2
+    row: Row = []
+    unpack = _SIZE.unpack_from
+    for _ in range(count):
+        kind = data[at]
+        if kind == 116:  # t: a text
+            (size,) = unpack(data, at + 1)
+            at += 5
+            row.append(data[at : at + size])
+            at += size
+        else:  # u: a large value that was not changed; n: NULL
+            row.append(_UNCHANGED if kind == 117 else None)
+            at += 1
+    return row, at

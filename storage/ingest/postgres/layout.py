@@ -1,0 +1,80 @@
+"""Tables of a server as they were when their relations were made, and values as they send them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+
+from foreshore.errors import DatabaseError
+from foreshore.ids import GlobalId
+from foreshore.parse_columns import parse_column
+from foreshore.storage.ingest.messages import OutputRelation
+from foreshore.types import RelationDesc
+from foreshore.update import DIFF_FIELD
+
+Types = Mapping[str, tuple[int, int]]  # the type's oid and modifier, by the names of columns
+
+
+class Details(msgspec.Struct, frozen=True):
+    """The details of an output: its oid, and its columns with their types, (0, 0) as text."""
+
+    oid: int
+    columns: tuple[tuple[str, int, int], ...]
+
+
+class Misfit(Exception):
+    """A table no longer fits its relation, which therefore stops to follow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """A table, and the relation that follows it."""
+
+    reference: str
+    id: GlobalId
+    desc: RelationDesc
+    details: Details
+
+    @property
+    def part(self) -> str:
+        """Return the part of the position that says since when it is followed."""
+        return f"{self.reference} ({self.id})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of its columns in the server."""
+        return tuple(each[0] for each in self.details.columns)
+
+    def check(self, present: Types) -> None:
+        """Raise Misfit unless the columns are there with their types; others may be there too."""
+        for name, *type in self.details.columns:
+            if name not in present:
+                raise Misfit(f'column "{name}" of "{self.reference}" was dropped or renamed')
+            if type != [0, 0] and tuple(type) != present[name]:
+                raise Misfit(f'column "{name}" of "{self.reference}" has another type')
+
+    def typed(self, texts: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
+        """Return texts by columns as updates; raises Misfit."""
+        columns = []
+        for name, each, column in zip(self.names, texts, self.desc.columns, strict=True):
+            try:
+                values = parse_column(each, column.type, "UTC")
+            except (DatabaseError, pa.ArrowInvalid) as error:
+                raise Misfit(f'column "{name}" of "{self.reference}": {error}') from error
+            if values.null_count and not column.nullable:
+                raise Misfit(f'column "{name}" of "{self.reference}" has NULLs')
+            columns.append(values)
+        schema = self.desc.stored_schema().append(DIFF_FIELD)
+        return pa.Table.from_arrays([*columns, diffs], schema=schema)
+
+
+def layouts(outputs: Mapping[str, OutputRelation]) -> dict[str, TableLayout]:
+    """Return the tables of a source by their references."""
+    return {
+        reference: TableLayout(
+            reference, each.id, each.desc, msgspec.json.decode(each.details, type=Details)
+        )
+        for reference, each in outputs.items()
+        if each.details
+    }

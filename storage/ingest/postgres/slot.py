@@ -1,0 +1,86 @@
+"""The replication slot of a source. All of this blocks.
+
+The server confirms no more of a slot than is durable here. A slot that has more confirmed than our
+position is therefore not the one that the position is of, or somebody else has read it.
+"""
+
+import time
+from typing import NamedTuple
+
+import psycopg
+from psycopg import pq
+
+from foreshore.errors import ObjectInUse
+from foreshore.storage.ingest.connector import Position
+from foreshore.storage.ingest.postgres.wire import ReplicationSession
+
+LSN = "lsn"  # the part of the position that says up to where the log was read
+SYSTEM = "system"  # that which identifies the server
+
+RELEASE_SECONDS = 10.0
+
+
+class NewSlot(NamedTuple):
+    """A slot that was just created: where it begins, and the snapshot at that place."""
+
+    lsn: int
+    snapshot: str
+
+
+def lsn_of(text: str) -> int:
+    """Return a place in the log, in bytes."""
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def lsn_text(lsn: int) -> str:
+    """Return a place in the log as the server writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def system_of(session: ReplicationSession) -> tuple[int, int]:
+    """Return what identifies the server, and up to where its log is."""
+    system, _, end, *_ = session.command("IDENTIFY_SYSTEM", pq.ExecStatus.TUPLES_OK)
+    return int(system) & (2**63 - 1), lsn_of(end)
+
+
+def create_slot(session: ReplicationSession, name: str) -> NewSlot:
+    """Create a slot; its snapshot lasts until the next command of the session."""
+    command = f'CREATE_REPLICATION_SLOT "{name}" LOGICAL pgoutput EXPORT_SNAPSHOT'
+    _, start, snapshot, *_ = session.command(command, pq.ExecStatus.TUPLES_OK)
+    return NewSlot(lsn_of(start), snapshot)
+
+
+def can_go_on(
+    connection: psycopg.Connection[tuple[object, ...]], name: str, position: Position
+) -> bool:
+    """Return whether the slot still has all that follows the position."""
+    row = connection.execute(
+        "SELECT confirmed_flush_lsn::text, wal_status FROM pg_replication_slots"
+        " WHERE slot_name = %s AND database = current_database()",
+        (name,),
+    ).fetchone()
+    if row is None or row[0] is None or row[1] == "lost":
+        return False
+    return lsn_of(str(row[0])) <= position[LSN]
+
+
+def release(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    """End whoever reads a slot, such as a process of ours that was killed; raises ObjectInUse."""
+    ends = time.monotonic() + RELEASE_SECONDS
+    query = "SELECT active_pid, pg_terminate_backend(active_pid) FROM pg_replication_slots"
+    while connection.execute(
+        f"{query} WHERE slot_name = %s AND active_pid IS NOT NULL", (name,)
+    ).fetchall():
+        if time.monotonic() > ends:
+            raise ObjectInUse(f'the replication slot "{name}" is in use')
+        time.sleep(0.05)
+
+
+def drop_slot(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    """Drop a slot if it exists."""
+    release(connection, name)
+    connection.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+        (name,),
+    )

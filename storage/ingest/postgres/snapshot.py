@@ -1,0 +1,127 @@
+"""The rows of tables at one place in the log. All of this blocks.
+
+Rows come as CSV with all values in quotes, so that a NULL is what has none, and are parsed in bulk.
+Beyond some size they wait in a temporary file.
+"""
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv
+from psycopg import sql
+
+from foreshore.errors import ConnectionFailure
+from foreshore.spill import Spill
+from foreshore.storage.ingest.messages import Access
+from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout, Types
+from foreshore.storage.ingest.postgres.wire import failure, open_session
+
+PIECE_BYTES = 4 << 20  # that are parsed together
+_NULL = "\\N"
+_COLUMNS = """
+SELECT c.relkind::text, a.attname, a.atttypid::int8, a.atttypmod
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE n.nspname = %s AND c.relname = %s
+"""
+
+
+class Snapshot:
+    """A transaction that sees the rows at the place where a slot begins."""
+
+    def __init__(self, access: Access, name: str, stopping: threading.Event) -> None:
+        """Begin; raises DatabaseError."""
+        self._connection = open_session(access)
+        self._stopping = stopping
+        try:
+            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            self._connection.execute(
+                sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name))
+            )
+        except psycopg.Error as error:
+            self._connection.close()
+            raise failure(error) from error
+
+    def close(self) -> None:
+        """End the transaction."""
+        self._connection.close()
+
+    def rows(self, table: TableLayout) -> pa.Table:
+        """Return all rows of a table, with `__diff`; raises Misfit or DatabaseError."""
+        spill = Spill(Path(tempfile.gettempdir()))
+        try:
+            for texts in self._texts(table):
+                diffs = pa.repeat(pa.scalar(1, pa.int64()), texts.num_rows)
+                columns = [each.combine_chunks() for each in texts.columns]
+                spill.add(table.typed(columns, diffs))
+        except psycopg.Error as error:
+            raise failure(error) from error
+        spill.flush()
+        if not spill.tables:
+            empty = [pa.array([], pa.string()) for _ in table.names]
+            return table.typed(empty, pa.array([], pa.int64()))
+        return pa.concat_tables(spill.tables)
+
+    def _texts(self, table: TableLayout) -> Iterator[pa.Table]:
+        pieces: list[bytes] = []
+        size = 0
+        with (
+            closing(self._connection.cursor()) as cursor,
+            cursor.copy(self._copy(table)) as copy,
+        ):
+            for row in copy:
+                pieces.append(bytes(row))
+                size += len(row)
+                if size >= PIECE_BYTES:
+                    if self._stopping.is_set():
+                        raise ConnectionFailure("the source was stopped")
+                    yield _parsed(b"".join(pieces), len(table.names))
+                    pieces, size = [], 0
+        if pieces:
+            yield _parsed(b"".join(pieces), len(table.names))
+
+    def _copy(self, table: TableLayout) -> sql.Composed:
+        schema, name = split_reference(table.reference)
+        found = self._connection.execute(_COLUMNS, (schema, name)).fetchall()
+        if not found:
+            raise Misfit(f'table "{table.reference}" does not exist')
+        present: Types = {str(each[1]): (int(str(each[2])), int(str(each[3]))) for each in found}
+        table.check(present)
+        return sql.SQL(
+            "COPY (SELECT {columns} FROM {only}{table}) TO STDOUT"
+            " WITH (FORMAT csv, FORCE_QUOTE *, NULL {null})"
+        ).format(
+            columns=sql.SQL(", ").join(map(sql.Identifier, table.names)),
+            only=sql.SQL("" if found[0][0] == "p" else "ONLY "),
+            table=sql.Identifier(schema, name),
+            null=sql.Literal(_NULL),
+        )
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """Return the schema and the name of a table."""
+    schema, _, name = reference.partition(".")
+    return schema, name
+
+
+def _parsed(data: bytes, width: int) -> pa.Table:
+    """Return whole rows as columns of texts."""
+    names = [str(i) for i in range(width)]
+    return pyarrow.csv.read_csv(
+        pa.py_buffer(data),
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=names, use_threads=False, block_size=len(data) + 1
+        ),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[_NULL],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )

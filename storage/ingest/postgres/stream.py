@@ -1,0 +1,147 @@
+"""The stream of a replication slot, on a thread of its own.
+
+What comes while the consumer is busy is handed over together. The server always learns what is
+durable here, and that we are alive, also while the consumer lets us wait.
+"""
+
+import select
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+import psycopg
+from psycopg import pq
+
+from foreshore.errors import ConnectionFailure
+from foreshore.storage.ingest.postgres.changes import Changes, Gatherer
+from foreshore.storage.ingest.postgres.slot import lsn_text
+from foreshore.storage.ingest.postgres.wire import ReplicationSession, failure
+
+BATCH_BYTES = 16 << 20  # of messages, beyond which no transaction is added to a batch
+PASS_BYTES = 1 << 20  # of messages that are read before anything else is looked at
+STATUS_SECONDS = 5.0  # between two status updates without news
+NEWS_SECONDS = 0.2  # between two with news
+IDLE_SECONDS = 10.0  # after which the position moves although nothing of ours has changed
+WAIT_SECONDS = 0.05
+ROOM = 2  # batches that the consumer has not taken
+EPOCH_SECONDS = 946_684_800  # from 1970 to 2000
+_DATA, _KEEPALIVE = struct.Struct(">cQQq"), struct.Struct(">cQq?")
+_STATUS = struct.Struct(">cQQQq?")
+
+
+class Stream:
+    """Follows a slot; `follow` is for a thread, the rest may be called by another."""
+
+    def __init__(
+        self,
+        session: ReplicationSession,
+        gatherer: Gatherer,
+        emit: Callable[[Changes], None],
+        stopping: threading.Event,
+    ) -> None:
+        self._session, self._gatherer, self._emit = session, gatherer, emit
+        self._stopping = stopping
+        self._room = threading.Semaphore(ROOM)
+        self.durable = 0  # the end of what is durable here; 0 if that is not known yet
+        self.wanted = 0  # up to where somebody wants the position to move
+        self._told = self._emitted = 0
+        self._received = self._idle_end = gatherer.lsn
+        self._emitted_at = self._told_at = time.monotonic()
+        self._is_asked = False
+
+    def taken(self) -> None:
+        """Note that the consumer has taken one of what was emitted, and is ready for more."""
+        self._room.release()
+
+    def follow(self, slot: str, publication: str) -> None:
+        """Emit changes until it is to stop; raises DatabaseError. Closes the session."""
+        names = '"' + publication.replace('"', '""') + '"'
+        command = (
+            f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(self._gatherer.lsn)}'
+            f" (proto_version '1', publication_names '{names.replace(chr(39), chr(39) * 2)}')"
+        )
+        try:
+            self._session.command(command, pq.ExecStatus.COPY_BOTH)
+            while not self._stopping.is_set():
+                is_idle = self._is_full() or self._read()
+                self._hand_over()
+                self._tell()
+                if is_idle:
+                    self._wait()
+        except psycopg.Error as error:
+            raise failure(error) from error
+        finally:
+            self._session.close()
+
+    def _is_full(self) -> bool:
+        return not self._gatherer.is_within and self._gatherer.text_bytes >= BATCH_BYTES
+
+    def _wait(self) -> None:
+        if self._is_full():
+            time.sleep(WAIT_SECONDS / 5)
+            return
+        has_some = self._gatherer.transactions and not self._gatherer.is_within
+        select.select(
+            [self._session.pgconn.socket], [], [], WAIT_SECONDS / 5 if has_some else WAIT_SECONDS
+        )
+
+    def _read(self) -> bool:
+        """Take messages; returns whether there are no more at present."""
+        pgconn, gatherer = self._session.pgconn, self._gatherer
+        pgconn.consume_input()
+        size = 0
+        while size < PASS_BYTES and not self._is_full():
+            count, data = pgconn.get_copy_data(1)
+            if count == 0:
+                return True
+            if count < 0:
+                result = pgconn.get_result()
+                message = result.get_error_message() if result is not None else ""
+                raise ConnectionFailure(f"the PostgreSQL server has ended: {message}")
+            message = bytes(data)
+            size += len(message)
+            if message[:1] == b"w":
+                _, start, _, _ = _DATA.unpack_from(message)
+                self._received = max(self._received, start)
+                gatherer.message(message[_DATA.size :])
+            else:
+                _, end, _, is_asked = _KEEPALIVE.unpack_from(message)
+                self._received = max(self._received, end)
+                self._is_asked |= is_asked
+                if not gatherer.is_within:
+                    self._idle_end = max(self._idle_end, end)
+        return False
+
+    def _hand_over(self) -> None:
+        """Emit what was gathered, if the consumer is ready."""
+        gatherer = self._gatherer
+        if gatherer.is_within:
+            return
+        now = time.monotonic()
+        if not gatherer.transactions:
+            is_wanted = gatherer.lsn < self.wanted <= self._idle_end
+            is_late = now - self._emitted_at > IDLE_SECONDS
+            if self._idle_end <= gatherer.lsn or not (is_wanted or is_late):
+                return
+        if not self._room.acquire(blocking=False):
+            return
+        if not gatherer.transactions:
+            gatherer.skip_to(self._idle_end)
+        self._emit(gatherer.take())
+        self._emitted_at = now
+
+    def _tell(self) -> None:
+        """Send a status update if it is time for one."""
+        now = time.monotonic()
+        durable = self.durable
+        is_wanted = self._gatherer.lsn < self.wanted
+        pause = NEWS_SECONDS if durable > self._told or is_wanted else STATUS_SECONDS
+        if not self._is_asked and now - self._told_at < pause:
+            return
+        micros = int((time.time() - EPOCH_SECONDS) * 1_000_000)
+        received = max(self._received, durable)
+        status = _STATUS.pack(b"r", received, durable, durable, micros, is_wanted)
+        self._session.pgconn.put_copy_data(status)
+        self._session.pgconn.flush()
+        self._told, self._told_at, self._is_asked = durable, now, False

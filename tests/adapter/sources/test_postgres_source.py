@@ -1,0 +1,193 @@
+"""Tables of a PostgreSQL server are followed: all rows, then each transaction, whole."""
+
+import asyncio
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.adapter.harness import TestEnvironment
+from tests.adapter.sources.publisher import drop_slots, options_of
+
+TABLES = """
+DROP PUBLICATION IF EXISTS p;
+DROP SCHEMA IF EXISTS up CASCADE;
+CREATE SCHEMA up;
+CREATE TABLE up.a (id int PRIMARY KEY, v bigint NOT NULL, t text, n numeric(10, 2), z timestamptz);
+CREATE TABLE up.b (id int PRIMARY KEY, v bigint NOT NULL);
+ALTER TABLE up.a REPLICA IDENTITY FULL;
+ALTER TABLE up.b REPLICA IDENTITY FULL;
+CREATE PUBLICATION p FOR TABLE up.a, up.b;
+INSERT INTO up.a SELECT i, 100, 'x', i / 4.0, '2024-01-02 03:04:05+00' FROM generate_series(1, 20) i;
+INSERT INTO up.a VALUES (100, 0, E'a"b\\n\\\\N\\t', NULL, NULL), (101, 0, NULL, 1, NULL);
+INSERT INTO up.a VALUES (102, 0, '\\N', NULL, NULL), (103, 0, '', NULL, NULL);
+INSERT INTO up.b SELECT i, 0 FROM generate_series(1, 20) i;
+"""
+SOURCE = "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES"
+SUM = "SELECT (SELECT sum(v) FROM a) + (SELECT sum(v) FROM b)"
+A = "SELECT id, v, t, n FROM {} ORDER BY id"
+B = "SELECT id, v FROM {} ORDER BY id"
+STATUS = "SELECT status, error FROM mz_internal.mz_source_statuses WHERE name = 's'"
+
+Upstream = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def upstream(publisher_url: str) -> Iterator[Upstream]:
+    with psycopg.connect(publisher_url, autocommit=True) as connection:
+        connection.execute(TABLES)
+        yield connection
+    drop_slots(publisher_url)
+
+
+@pytest.fixture
+def env(
+    runner: asyncio.Runner, own_env: TestEnvironment, upstream: Upstream, publisher_url: str
+) -> TestEnvironment:
+    runner.run(own_env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({options_of(publisher_url)})"))
+    return own_env
+
+
+async def until(env: TestEnvironment, query: str, expected: str) -> None:
+    """Wait until a query has an answer."""
+    found = ""
+    for _ in range(500):
+        found = await env.query("a", query)
+        if found.rpartition("\n")[0] == expected:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{found} instead of {expected}; {await env.query('a', STATUS)}")
+
+
+def rows_of(upstream: Upstream, query: str) -> str:
+    found = upstream.execute(query.encode()).fetchall()
+    return "\n".join("|".join("NULL" if v is None else str(v) for v in row) for row in found)
+
+
+async def equal(env: TestEnvironment, upstream: Upstream) -> None:
+    """Wait until both tables have the rows that they have upstream."""
+    await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    await until(env, B.format("b"), rows_of(upstream, B.format("up.b")))
+
+
+async def test_transactions_are_whole_at_each_time(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    for turn in range(60):
+        with upstream.transaction():
+            upstream.execute("UPDATE up.a SET v = v - 1 WHERE id = %s", (turn % 20 + 1,))
+            upstream.execute("UPDATE up.b SET v = v + 1 WHERE id = %s", (turn % 7 + 1,))
+            upstream.execute("INSERT INTO up.b VALUES (%s, 5)", (1000 + turn,))
+            upstream.execute("UPDATE up.a SET v = v - 5 WHERE id = %s", (turn % 3 + 1,))
+            if turn % 2:
+                upstream.execute("DELETE FROM up.b WHERE id = %s", (1000 + turn,))
+                upstream.execute("UPDATE up.a SET v = v + 5 WHERE id = 4")
+        assert (await env.query("a", SUM)).splitlines()[0] == "2000", turn
+        if turn in (10, 11, 25, 40):
+            env.ingest.last.kill()
+        if turn == 30:
+            await env.reopen()
+    await equal(env, upstream)
+
+
+async def test_a_large_value_that_is_not_changed_is_kept(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    upstream.execute("ALTER TABLE up.a ALTER t SET STORAGE EXTERNAL")
+    upstream.execute("UPDATE up.a SET t = repeat('long', 5000) WHERE id = 1")
+    await env.ran("a", SOURCE)
+    upstream.execute("UPDATE up.a SET v = 7 WHERE id = 1")
+    upstream.execute("UPDATE up.a SET t = NULL WHERE id = 2")
+    await equal(env, upstream)
+
+
+async def test_truncate_removes_all_rows(env: TestEnvironment, upstream: Upstream) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("INSERT INTO up.b VALUES (50, 1)")
+    with upstream.transaction():
+        upstream.execute("INSERT INTO up.b VALUES (51, 1)")
+        upstream.execute("TRUNCATE up.b")
+        upstream.execute("INSERT INTO up.b VALUES (52, 1)")
+    upstream.execute("INSERT INTO up.b VALUES (53, 1)")
+    await until(env, B.format("b"), "52|1\n53|1")
+    await equal(env, upstream)
+
+
+async def test_a_lost_slot_leads_to_the_difference(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    slots = "SELECT slot_name, active_pid FROM pg_replication_slots"
+    ((slot, pid),) = upstream.execute(slots).fetchall()
+    await env.close()
+    await asyncio.to_thread(upstream.execute, "SELECT pg_terminate_backend(%s)", (pid,))
+    while upstream.execute(slots).fetchall()[0][1] is not None:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    upstream.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+    upstream.execute("UPDATE up.a SET v = 3 WHERE id < 5")
+    upstream.execute("DELETE FROM up.b WHERE id = 9")
+    await env.open()
+    await equal(env, upstream)
+    committed = "SELECT updates_committed FROM mz_internal.mz_source_statistics"
+    assert (await env.query("a", committed)).splitlines()[0] == "9"  # since the start
+    upstream.execute("INSERT INTO up.b VALUES (70, 70)")
+    await equal(env, upstream)
+
+
+async def test_a_table_that_fits_no_more_stops_alone(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("ALTER TABLE up.b ADD extra text")
+    upstream.execute("INSERT INTO up.b VALUES (60, 1, 'unseen')")
+    await equal(env, upstream)
+    upstream.execute("ALTER TABLE up.b ALTER v TYPE text")
+    upstream.execute("INSERT INTO up.b VALUES (61, 'none')")
+    upstream.execute("INSERT INTO up.a VALUES (61, 1)")
+    errors = "SELECT output, error FROM s_errors"
+    await until(env, errors, 'up.b|column "v" of "up.b" has another type')
+    await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    await env.reopen()
+    upstream.execute("INSERT INTO up.a VALUES (62, 1)")
+    await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    await until(env, "SELECT count(*), max(id) FROM b", "21|60")
+
+
+async def test_a_dropped_source_leaves_no_slot(env: TestEnvironment, upstream: Upstream) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    count = "SELECT count(*) FROM pg_replication_slots"
+    assert rows_of(upstream, count) == "1"
+    await env.ran("a", "DROP SOURCE s CASCADE")
+    for _ in range(500):
+        if rows_of(upstream, count) == "0":
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the slot is left")
+
+
+async def test_a_table_may_be_added(env: TestEnvironment, upstream: Upstream) -> None:
+    await env.ran("a", SOURCE.replace("FOR ALL TABLES", "FOR TABLES (a)"))
+    upstream.execute("INSERT INTO up.a VALUES (30, 1)")
+    await env.ran("a", "ALTER SOURCE s ADD TABLE b")
+    upstream.execute("INSERT INTO up.b VALUES (30, 1)")
+    await equal(env, upstream)
+
+
+async def test_a_recent_read_waits_for_what_is_there(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    await env.ran("a", "SET real_time_recency = on")
+    for i in range(5):
+        upstream.execute("INSERT INTO up.b VALUES (%s, 1)", (200 + i,))
+        found = await env.query("a", "SELECT max(id) FROM b")
+        assert found.splitlines()[0] == str(200 + i)
+    upstream.execute("CREATE TABLE up.unrelated ()")
+    assert (await env.query("a", "SELECT max(id) FROM b")).splitlines()[0] == "204"
