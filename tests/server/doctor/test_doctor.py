@@ -147,7 +147,7 @@ def test_running_server_and_damaged_data(tmp_path: Path) -> None:
     )
     assert server.stop() == 0
     (segment, *_) = sorted(
-        each for each in (server.data_dir / "log").iterdir() if each.stat().st_size > 64
+        each for each in (server.data_dir / "log").glob("*.log") if each.stat().st_size > 64
     )
     content = bytearray(segment.read_bytes())
     content[len(content) // 3] ^= 0xFF
