@@ -16,7 +16,7 @@ def options_of(url: str) -> str:
 
 
 def drop_slots(url: str) -> None:
-    """Drop all replication slots, as a server has room for ten."""
+    """Drop the slots of tests before, as a server has room for ten; their sources have ended."""
     active = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active"
     with psycopg.connect(url, autocommit=True) as connection:
         while connection.execute(active).fetchall():

@@ -1,6 +1,5 @@
 """CREATE SOURCE asks the external system for its tables, and keeps what it has found."""
 
-from collections.abc import Iterator
 from urllib.parse import urlparse
 
 import psycopg
@@ -27,14 +26,14 @@ DROPPED = (
 
 
 @pytest.fixture
-def upstream(publisher_url: str) -> Iterator[str]:
-    """Yield the options of a connection to a server with a publication."""
+def upstream(publisher_url: str) -> str:
+    """Return the options of a connection to a server with a publication."""
+    drop_slots(publisher_url)
     with psycopg.connect(publisher_url, autocommit=True) as connection:
         for statement in DROPPED:
             connection.execute(statement)
         connection.execute(TABLES)
-    yield options_of(publisher_url)
-    drop_slots(publisher_url)
+    return options_of(publisher_url)
 
 
 async def test_tables_have_the_columns_that_they_have_upstream(

@@ -1,6 +1,8 @@
 """Tables of a PostgreSQL server are followed: all rows, then each transaction, whole."""
 
 import asyncio
+import signal
+import subprocess
 from collections.abc import Iterator
 
 import psycopg
@@ -8,6 +10,7 @@ import pytest
 
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.publisher import drop_slots, options_of
+from tests.harness import free_port, initialised_postgres, program, running_postgres
 
 TABLES = """
 DROP PUBLICATION IF EXISTS p;
@@ -34,10 +37,10 @@ Upstream = psycopg.Connection[tuple[object, ...]]
 
 @pytest.fixture
 def upstream(publisher_url: str) -> Iterator[Upstream]:
+    drop_slots(publisher_url)
     with psycopg.connect(publisher_url, autocommit=True) as connection:
         connection.execute(TABLES)
         yield connection
-    drop_slots(publisher_url)
 
 
 @pytest.fixture
@@ -191,3 +194,59 @@ async def test_a_recent_read_waits_for_what_is_there(
         assert found.splitlines()[0] == str(200 + i)
     upstream.execute("CREATE TABLE up.unrelated ()")
     assert (await env.query("a", "SELECT max(id) FROM b")).splitlines()[0] == "204"
+
+
+@pytest.mark.full
+async def test_crashes_of_either_side_lose_and_repeat_nothing(
+    own_env: TestEnvironment,
+) -> None:
+    env, port, ends = own_env, free_port(), signal.SIGQUIT
+    settings = ("wal_level=logical",)
+    with initialised_postgres() as folder:
+        with running_postgres(folder, ends, settings, port) as url:
+            bench = [program("pgbench"), "-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
+            await asyncio.to_thread(
+                subprocess.run, [*bench, "-i", "-q", "postgres"], check=True, capture_output=True
+            )
+            with psycopg.connect(url, autocommit=True) as connection:
+                for name in BENCH:
+                    connection.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL".encode())
+                connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+            await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({options_of(url)})", SOURCE)
+            await until(env, "SELECT count(*) FROM pgbench_accounts", "100000")
+        for turn in range(6):
+            with running_postgres(folder, ends, settings, port):
+                load = subprocess.Popen(  # noqa: ASYNC220
+                    [*bench, "-n", "-c", "4", "-T", "3", "postgres"],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+                for _ in range(5):
+                    await asyncio.sleep(0.5)
+                    assert (await env.query("a", BALANCED)).splitlines()[0] == "t|t|t"
+                    if turn % 2:
+                        env.ingest.last.kill()
+                if turn == 3:
+                    await env.reopen()
+            load.wait()  # after the server was ended by SIGQUIT, meanwhile
+        with (
+            running_postgres(folder, ends, settings, port) as url,
+            psycopg.connect(url, autocommit=True) as connection,
+        ):
+            for query in COUNTED:
+                await until(env, query, rows_of(connection, query))
+            assert (await env.query("a", "SELECT count(*) > 100 FROM pgbench_history"))[0] == "t"
+
+
+BENCH = ("pgbench_accounts", "pgbench_branches", "pgbench_tellers", "pgbench_history")
+BALANCED = """
+WITH b AS (SELECT sum(bbalance) AS s FROM pgbench_branches)
+SELECT s = (SELECT sum(abalance) FROM pgbench_accounts), s = (SELECT sum(tbalance) FROM pgbench_tellers),
+    s = (SELECT coalesce(sum(delta), 0) FROM pgbench_history) FROM b
+"""
+COUNTED = (
+    "SELECT count(*), sum(aid::bigint * abalance) FROM pgbench_accounts",
+    "SELECT count(*), sum(bbalance) FROM pgbench_branches",
+    "SELECT count(*), sum(tid::bigint * tbalance) FROM pgbench_tellers",
+    "SELECT count(*), sum(delta::bigint * aid), sum(tid) FROM pgbench_history",
+)
