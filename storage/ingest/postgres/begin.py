@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import psycopg
 import pyarrow as pa
 
+from foreshore.errors import UndefinedObject
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.ingest.connector import Position
 from foreshore.storage.ingest.errors import Unreadable
@@ -45,15 +46,18 @@ def begin(
     tables: Mapping[str, TableLayout],
     access: Access,
     position: Position,
+    anew: bool,
     stopping: threading.Event,
 ) -> Begun:
-    """Return how the source begins; raises DatabaseError."""
+    """Return how the source begins, with all rows if `anew`; raises DatabaseError."""
     session = ReplicationSession(access)
     try:
         system, end = system_of(session)
         with closing(open_session(access)) as connection:
+            _check_publication(connection, spec.publication)
             if (
-                position.get(SYSTEM) == system
+                not anew
+                and position.get(SYSTEM) == system
                 and LSN in position
                 and position[LSN] <= end
                 and all(each.part in position for each in tables.values())
@@ -82,6 +86,13 @@ def begin(
     except BaseException:
         session.close()
         raise
+
+
+def _check_publication(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    """Raise UndefinedObject unless there is such a publication."""
+    known = "SELECT 1 FROM pg_publication WHERE pubname = %s"
+    if connection.execute(known, (name,)).fetchone() is None:
+        raise UndefinedObject(f'publication "{name}" does not exist')
 
 
 def dispose(spec: PostgresSource, access: Access) -> None:

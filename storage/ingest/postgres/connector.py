@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.errors import ConnectionFailure
+from foreshore.errors import ConnectionFailure, DatabaseError, UndefinedObject
 from foreshore.sources.outputs import ERRORS
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.consolidate import consolidate
@@ -42,6 +42,7 @@ class PostgresConnector:
         self._spec, self._access = spec, accesses[spec.connection]
         self._tables = layouts(outputs)
         self._stream: Stream | None = None
+        self._is_lost = False  # whether the slot can give no more
         self._moved = asyncio.Event()  # what is durable
 
     async def run(self, durable: Durable) -> AsyncIterator[Batch]:
@@ -50,12 +51,13 @@ class PostgresConnector:
         thread = ThreadPoolExecutor(1, thread_name_prefix="postgres")
         stopping = threading.Event()
         spec, access, tables = self._spec, self._access, self._tables
-        before = dict(durable.position)
+        before, anew = dict(durable.position), self._is_lost
         try:
             starting = loop.run_in_executor(
-                thread, lambda: begin(spec, tables, access, before, stopping)
+                thread, lambda: begin(spec, tables, access, before, anew, stopping)
             )
             begun = await starting
+            self._is_lost = False
             if begun.rows is None:
                 yield REACHED
             else:
@@ -86,6 +88,10 @@ class PostgresConnector:
                 yield await self._batch(changes, durable)
                 last = changes.lsn
                 stream.taken()
+        except DatabaseError as error:
+            # There was no publication when something was changed: the slot cannot get beyond that.
+            self._is_lost |= error.sqlstate == UndefinedObject.sqlstate
+            raise
         finally:
             self._stream = None
             stopping.set()

@@ -16,7 +16,7 @@ from psycopg import pq
 from foreshore.errors import ConnectionFailure
 from foreshore.storage.ingest.postgres.changes import Changes, Gatherer
 from foreshore.storage.ingest.postgres.slot import lsn_text
-from foreshore.storage.ingest.postgres.wire import ReplicationSession, failure
+from foreshore.storage.ingest.postgres.wire import ReplicationSession, failure, refusal
 
 BATCH_BYTES = 16 << 20  # of messages, beyond which no transaction is added to a batch
 PASS_BYTES = 1 << 20  # of messages that are read before anything else is looked at
@@ -97,8 +97,9 @@ class Stream:
                 return True
             if count < 0:
                 result = pgconn.get_result()
-                message = result.get_error_message() if result is not None else ""
-                raise ConnectionFailure(f"the PostgreSQL server has ended: {message}")
+                if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+                    raise refusal(result)
+                raise ConnectionFailure("the PostgreSQL server has ended the replication")
             message = bytes(data)
             size += len(message)
             if message[:1] == b"w":

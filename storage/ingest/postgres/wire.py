@@ -57,6 +57,16 @@ def open_session(access: Access) -> psycopg.Connection[tuple[object, ...]]:
             raise _unreachable(access, str(error)) from error
 
 
+def refusal(result: pq.abc.PGresult) -> DatabaseError:
+    """Return the error of a result."""
+    code = result.error_field(pq.DiagnosticField.SQLSTATE)
+    message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
+    return DatabaseError(
+        message.decode() if message else result.get_error_message() or "the connection was lost",
+        sqlstate=code.decode() if code else ConnectionFailure.sqlstate,
+    )
+
+
 class ReplicationSession:
     """A connection that takes replication commands."""
 
@@ -73,10 +83,7 @@ class ReplicationSession:
         """Run a command and return the first row of its result, if any; raises DatabaseError."""
         result = self.pgconn.exec_(text.encode())
         if result.status != expected:
-            code = result.error_field(pq.DiagnosticField.SQLSTATE)
-            raise DatabaseError(
-                result.get_error_message(), sqlstate=code.decode() if code else "08006"
-            )
+            raise refusal(result)
         if not result.ntuples:
             return ()
         return tuple((result.get_value(0, i) or b"").decode() for i in range(result.nfields))

@@ -250,3 +250,34 @@ COUNTED = (
     "SELECT count(*), sum(tid::bigint * tbalance) FROM pgbench_tellers",
     "SELECT count(*), sum(delta::bigint * aid), sum(tid) FROM pgbench_history",
 )
+
+
+async def test_a_source_stalls_with_the_reason_and_recovers(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("DROP PUBLICATION p")
+    upstream.execute("INSERT INTO up.b VALUES (90, 1)")
+    await until(env, STATUS, 'stalled|publication "p" does not exist')
+    upstream.execute("CREATE PUBLICATION p FOR TABLE up.a, up.b")
+    await env.ran("a", "ALTER CONNECTION pg SET (DATABASE = 'absent')")
+    await until(env, f"SELECT error LIKE '%absent%not exist%' FROM ({STATUS}) AS s", "t")
+    await env.ran("a", "ALTER CONNECTION pg SET (DATABASE = 'postgres')")
+    upstream.execute("INSERT INTO up.b VALUES (91, 1)")
+    await until(env, "SELECT max(id) FROM b", "91")
+
+
+async def test_a_table_that_has_stopped_is_made_anew(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("ALTER TABLE up.b RENAME v TO w")
+    upstream.execute("UPDATE up.b SET w = 8 WHERE id = 8")
+    await until(env, "SELECT count(*) FROM s_errors", "1")
+    await env.ran("a", "ALTER SOURCE s DROP TABLE b", "ALTER SOURCE s ADD TABLE b")
+    upstream.execute("UPDATE up.b SET w = 9 WHERE id = 9")
+    await until(
+        env, "SELECT id, w FROM b ORDER BY id", rows_of(upstream, "SELECT * FROM up.b ORDER BY id")
+    )
