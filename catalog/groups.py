@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from foreshore.catalog.item import Item, Object
 from foreshore.layered_map import LayeredMap
-from foreshore.sinks.spec import connection_of
+from foreshore.sinks.spec import connections_of as connections_of_target
 from foreshore.sources.spec import connections_of, secrets_of
 
 Group: TypeAlias = tuple[str, str]  # a kind of group, and what its objects have in common
@@ -35,7 +35,7 @@ def groups_of(each: Object) -> Iterator[Group]:
         for used in (*connections_of(each.feed.spec), *secrets_of(each.feed.spec)):
             yield using(used)
     if each.sink:
-        yield using(connection_of(each.sink.target))
+        yield from map(using, connections_of_target(each.sink.target))
     if each.row_security:
         yield SECURED
     for key in each.foreign_keys or ():

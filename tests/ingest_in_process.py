@@ -8,7 +8,7 @@ from typing import Any
 
 from foreshore.processes.launch import Launched
 from foreshore.processes.transport import Connection
-from foreshore.storage.ingest.main import Serving
+from foreshore.storage.external.process import Serving
 from foreshore.storage.ingest.messages import Command, Response
 from foreshore.storage.ingest.worker import Worker
 

@@ -10,7 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from foreshore.activity import TableActivity
-from foreshore.adapter.introspection.sink_rows import sink_statistics, sink_statuses
+from foreshore.adapter.introspection.sink_rows import (
+    sink_statistics,
+    sink_status_history,
+    sink_statuses,
+)
 from foreshore.adapter.introspection.source_rows import (
     source_statistics,
     source_status_history,
@@ -371,6 +375,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_source_status_history": source_status_history,
     "mz_source_statistics": source_statistics,
     "mz_sink_statuses": sink_statuses,
+    "mz_sink_status_history": sink_status_history,
     "mz_sink_statistics": sink_statistics,
     "pg_hba_file_rules": _connection_rules,
     "pg_stat_activity": _activity,

@@ -24,6 +24,17 @@ def sink_statuses(context: StatementContext) -> Iterator[Row]:
             }
 
 
+def sink_status_history(context: StatementContext) -> Iterator[Row]:
+    """Yield the last states of sinks since the server started, also of dropped ones."""
+    for change in tuple(context.coordinator.exports.controller.states.history):
+        yield {
+            "occurred_at": change.at * 1000,
+            "sink_id": change.id,
+            "status": change.state,
+            "error": change.error,
+        }
+
+
 def sink_statistics(context: StatementContext) -> Iterator[Row]:
     """Yield how much each sink has written since the server started."""
     for id, status in context.coordinator.exports.controller.statuses().items():

@@ -26,7 +26,7 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
 
 def source_status_history(context: StatementContext) -> Iterator[Row]:
     """Yield the last states of sources since the server started, also of dropped ones."""
-    for change in tuple(context.coordinator.ingestion.controller.history):
+    for change in tuple(context.coordinator.ingestion.controller.states.history):
         yield {
             "occurred_at": change.at * 1000,
             "source_id": change.id,

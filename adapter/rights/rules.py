@@ -19,7 +19,7 @@ from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
-from foreshore.sinks.spec import connection_of
+from foreshore.sinks.spec import connections_of as connections_of_target
 from foreshore.sources.files import FilesSource
 from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import connections_of, secrets_of
@@ -97,7 +97,7 @@ def _validate(check: Checker, plan: plans.ValidateConnection) -> None:
 
 def _sink(check: Checker, plan: plans.CreateSink) -> None:
     check.create_in(plan.subscription.name)
-    _use(check, [connection_of(plan.spec.target)])
+    _use(check, connections_of_target(plan.spec.target))
     check.create_on_cluster(plan.cluster)
 
 

@@ -24,10 +24,10 @@ from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, Undefi
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
-from foreshore.sinks.spec import SinkSpec, connection_of
+from foreshore.sinks.spec import SinkSpec, connections_of
 from foreshore.storage.export.controller import ExportController, SinkDescription
 from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
-from foreshore.storage.ingest.request import answer_to
+from foreshore.storage.external.request import answer_to
 from foreshore.storage.listen import ListenEvent
 from foreshore.types import RelationDesc
 from foreshore.update import Timestamp, at_time
@@ -81,7 +81,7 @@ class SinkExports:
     async def check(self, spec: SinkSpec, desc: RelationDesc) -> None:
         """Raise DatabaseError if a sink could not write these columns to its target."""
         coordinator = self._coordinator
-        given = accesses(coordinator.state, coordinator.secrets, [connection_of(spec.target)])
+        given = accesses(coordinator.state, coordinator.secrets, connections_of(spec.target))
         export = Export(self._name("new"), spec, desc, given)
         await answer_to(self._launcher, CheckSink(export), Answer)
 
@@ -111,7 +111,7 @@ class SinkExports:
         coordinator = self._coordinator
         desc, given, obstacle = coordinator.catalog.planned[item.id].desc, {}, None
         try:
-            given = accesses(coordinator.state, coordinator.secrets, [connection_of(spec.target)])
+            given = accesses(coordinator.state, coordinator.secrets, connections_of(spec.target))
         except DatabaseError as error:
             obstacle = error.message
         export = Export(self._name(item.id), spec, desc, given)

@@ -7,7 +7,7 @@ from foreshore.catalog.secret_values import Secrets
 from foreshore.catalog.state import State
 from foreshore.connection_spec import ConnectionSpec
 from foreshore.errors import InvalidParameterValue
-from foreshore.storage.ingest.messages import Access, Accesses
+from foreshore.storage.external.access import Access, Accesses
 
 
 def accesses(state: State, secrets: Secrets, connections: Iterable[str]) -> Accesses:

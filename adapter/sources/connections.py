@@ -21,7 +21,7 @@ from foreshore.errors import (
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, ValidateConnection
 from foreshore.sql.rewrite.full_names import dotted
-from foreshore.storage.ingest.messages import Access
+from foreshore.storage.external.access import Access
 
 
 def create_connection(context: StatementContext, plan: CreateConnection) -> Completed:

@@ -22,6 +22,8 @@ from foreshore.sources.files import PLACES, FilesSource
 from foreshore.sources.outputs import PROGRESS
 from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import SourceSpec, connections_of, is_pushed, known_outputs
+from foreshore.storage.external.access import Access, Accesses
+from foreshore.storage.external.request import answer_to
 from foreshore.storage.ingest.controller import (
     IngestController,
     Progressed,
@@ -29,15 +31,13 @@ from foreshore.storage.ingest.controller import (
     Stopped,
 )
 from foreshore.storage.ingest.messages import (
-    Access,
-    Accesses,
+    Answer,
     Discover,
     Discovered,
     Dispose,
     OutputRelation,
     Validate,
 )
-from foreshore.storage.ingest.request import answer_to
 from foreshore.update import DIFF, DIFF_FIELD
 
 if TYPE_CHECKING:
@@ -102,13 +102,13 @@ class Ingestion:
         if (known := known_outputs(spec)) is not None:
             return Discovered(spec, dict(known))
         given = self._accesses(spec)
-        found = await answer_to(self._launcher, Discover(spec, given))
+        found = await answer_to(self._launcher, Discover(spec, given), Answer)
         assert isinstance(found, Discovered), found
         return found
 
     async def validate(self, access: Access) -> None:
         """Reach an external system; raises DatabaseError if that fails."""
-        await answer_to(self._launcher, Validate(access))
+        await answer_to(self._launcher, Validate(access), Answer)
 
     async def equip(self) -> None:
         """Run anew the sources that get something else now, such as secrets or allowed places."""
@@ -191,7 +191,7 @@ class Ingestion:
         description = stopped.description
         request = Dispose(description.spec, dict(stopped.position), description.accesses)
         try:
-            await answer_to(self._launcher, request)
+            await answer_to(self._launcher, request, Answer)
         except DatabaseError as error:
             logger.warning(
                 "something of a dropped source is left in its external system: %s",

@@ -119,6 +119,7 @@ def relations() -> Iterator[Declaration]:
         "mz_source_status_history": live("mz_source_status_history"),
         "mz_source_statistics": live("mz_source_statistics"),
         "mz_sink_statuses": live("mz_sink_statuses"),
+        "mz_sink_status_history": live("mz_sink_status_history"),
         "mz_sink_statistics": live("mz_sink_statistics"),
     }
     number = FIRST_OID

@@ -22,7 +22,7 @@ from foreshore.catalog.item import (
     Secret,
 )
 from foreshore.ids import is_temporary
-from foreshore.sinks.spec import connection_of
+from foreshore.sinks.spec import connections_of
 from foreshore.sinks.spec import kind_of as kind_of_target
 from foreshore.sources.outputs import PROGRESS
 from foreshore.sources.spec import Feed, kind_of
@@ -208,7 +208,7 @@ def sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 **_common(item),
                 "schema_id": item.schema,
                 "type": kind_of_target(item.sink.target),
-                "connection_id": connection_of(item.sink.target),
+                "connection_id": next(iter(connections_of(item.sink.target)), None),
                 "envelope_type": item.sink.envelope,
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,

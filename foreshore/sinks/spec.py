@@ -28,9 +28,11 @@ class SinkSpec(msgspec.Struct, frozen=True):
     with_snapshot: bool = True  # whether it begins with what the relation has
 
 
-def connection_of(target: Target) -> str:
-    """Return the id of the connection that a target uses."""
-    return target.connection
+def connections_of(target: Target) -> tuple[str, ...]:
+    """Return the ids of the connections that a target uses, that to its system first."""
+    match target:
+        case PostgresTarget(connection=connection):
+            return (connection,)
 
 
 def kind_of(target: Target) -> str:

@@ -18,6 +18,9 @@ class PostgresTargetSyntax(Syntax):
     at: int
 
 
+TargetSyntax: TypeAlias = PostgresTargetSyntax
+
+
 class SinkKey(Syntax):
     """KEY (column, ...) [NOT ENFORCED]."""
 
@@ -32,7 +35,7 @@ class CreateSinkStatement(Syntax):
     name: TableRef
     cluster: str | None
     relation: TableRef
-    target: PostgresTargetSyntax
+    target: TargetSyntax
     key: SinkKey | None
     envelope: SinkEnvelope | None
     options: tuple[SourceOption, ...]

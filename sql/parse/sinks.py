@@ -23,7 +23,7 @@ class SinkParser(SourceParser):
             name, cluster, relation, target, key, envelope, options, if_not_exists, at
         )
 
-    def _target(self) -> ast.PostgresTargetSyntax:
+    def _target(self) -> ast.TargetSyntax:
         """Parse where it writes: each kind of external system has its own form."""
         at = self.token.start
         if self.accept("postgres"):

@@ -8,7 +8,7 @@ one interval of a sink is on its way.
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,7 +17,6 @@ from foreshore.clock import Clock
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
-from foreshore.processes.link import Link
 from foreshore.processes.transport import Connection, Tables
 from foreshore.storage.export.messages import (
     Changes,
@@ -29,6 +28,8 @@ from foreshore.storage.export.messages import (
     StartSink,
     StopSink,
 )
+from foreshore.storage.external.processes import ClusterProcesses
+from foreshore.storage.external.states import States, Status
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
@@ -72,14 +73,9 @@ class Exports(Protocol):
 
 
 @dataclass(slots=True)
-class SinkStatus:
-    """The state of a sink, its time in milliseconds, and the amounts written so far."""
+class SinkStatus(Status):
+    """The state of a sink, and what was written by it."""
 
-    state: str = "starting"
-    error: str | None = None
-    since: int = 0
-    updates: int = 0
-    bytes: int = 0
     commits: int = 0
 
 
@@ -92,121 +88,77 @@ class _Sink:
     confirmed: asyncio.Future[Timestamp] | None = None  # of the interval on its way
 
 
-@dataclass(slots=True)
-class _Process:
-    sinks: dict[GlobalId, _Sink] = field(default_factory=dict)
-    connection: Connection[Response] | None = None
-    task: asyncio.Task[None] | None = None
-
-
 class ExportController:
     """Runs the sinks of one environment; owned by the event loop."""
 
     def __init__(self, launcher: Launcher, exports: Exports, clock: Clock) -> None:
-        self._launcher = launcher
         self._exports = exports
         self._clock = clock
-        self._processes: dict[str, _Process] = {}
-        self._cluster_of: dict[GlobalId, str] = {}
+        self.states = States(clock)
+        self._processes: ClusterProcesses[_Sink] = ClusterProcesses(
+            launcher, self, Response, "export process"
+        )
 
     # --- what runs -----------------------------------------------------------------------------
 
     def start(self, description: SinkDescription) -> None:
         """Run a sink."""
-        id, cluster = description.id, description.cluster
-        assert id not in self._cluster_of, id
         sink = _Sink(description, SinkStatus(since=self._clock.now()))
-        self._cluster_of[id] = cluster
-        process = self._processes.get(cluster)
-        if process is None:
-            process = self._processes[cluster] = _Process()
-            link: Link[Response] = Link(
-                cluster,
-                self._launcher,
-                Response,
-                lambda connection: self._connected(process, connection),
-                self._deliver,
-                lambda: self._lost(process),
-                kind="export process",
-            )
-            process.task = asyncio.get_running_loop().create_task(link.run())
-        process.sinks[id] = sink
-        self._send_start(process, sink)
+        self._processes.add(description.id, description.cluster, sink)
 
     def description(self, id: GlobalId) -> SinkDescription | None:
         """Return what runs under an id; None if nothing does."""
-        cluster = self._cluster_of.get(id)
-        return None if cluster is None else self._processes[cluster].sinks[id].description
+        sink = self._processes.get(id)
+        return None if sink is None else sink.description
 
     async def stop(self, id: GlobalId) -> SinkDescription | None:
         """Stop a sink, and return what it was; None if it does not run."""
-        cluster = self._cluster_of.pop(id, None)
-        if cluster is None:
+        sink = self._processes.get(id)
+        if sink is None:
             return None
-        process = self._processes[cluster]
-        sink = process.sinks.pop(id)
         sending = self._end_run(sink)
-        if process.connection is not None:
-            process.connection.send(StopSink(id))
-        if not process.sinks:
-            del self._processes[cluster]
-            assert process.task is not None
-            process.task.cancel()
-            await asyncio.gather(process.task, return_exceptions=True)
+        await self._processes.remove(id, StopSink(id))
         if sending is not None:
             await asyncio.wait([sending])
         return sink.description
 
     async def close(self) -> None:
         """End all processes."""
-        for id in list(self._cluster_of):
+        for id in self._processes.jobs():
             await self.stop(id)
 
     def statuses(self) -> dict[GlobalId, SinkStatus]:
         """Return what each sink is doing."""
-        return {
-            id: sink.status
-            for process in self._processes.values()
-            for id, sink in process.sinks.items()
-        }
+        return {id: sink.status for id, sink in self._processes.jobs().items()}
 
     # --- the process ---------------------------------------------------------------------------
 
-    def _connected(self, process: _Process, connection: Connection[Response]) -> None:
-        process.connection = connection
-        for sink in process.sinks.values():
-            self._send_start(process, sink)
-
-    def _lost(self, process: _Process) -> None:
-        process.connection = None
-        for sink in process.sinks.values():
-            self._end_run(sink)
-            self._set_state(sink, "starting", None)
-
-    def _send_start(self, process: _Process, sink: _Sink) -> None:
-        description = sink.description
+    def connected(self, job: _Sink, connection: Connection[Response]) -> None:
+        """Let a new process write a sink."""
+        description = job.description
         if description.obstacle is not None:
-            self._set_state(sink, "stalled", description.obstacle)
-        elif process.connection is not None:
-            process.connection.send(StartSink(description.id, description.export))
+            self._set_state(job, "stalled", description.obstacle)
+        else:
+            connection.send(StartSink(description.id, description.export))
 
-    def _deliver(self, response: Response, tables: Tables) -> None:
-        cluster = self._cluster_of.get(response.id)
-        if cluster is None:
-            return  # it was stopped meanwhile
-        process = self._processes[cluster]
-        sink = process.sinks[response.id]
+    def lost(self, job: _Sink) -> None:
+        """Note that the process of a sink has ended."""
+        self._end_run(job)
+        self._set_state(job, "starting", None)
+
+    def deliver(self, job: _Sink, response: Response, tables: Tables) -> None:
+        """Take what a process has written or asks for."""
         match response:
             case SinkState(state=state, error=error):
-                self._set_state(sink, state, error)
+                self._set_state(job, state, error)
             case Resumes(run=run):
-                self._end_run(sink)
-                sink.run = run
-                sending = self._send_changes(process, sink, response)
-                sink.sending = asyncio.get_running_loop().create_task(sending)
+                self._end_run(job)
+                job.run = run
+                sending = self._send_changes(job, response)
+                job.sending = asyncio.get_running_loop().create_task(sending)
             case Exported(run=run, upper=upper):
-                confirmed = sink.confirmed
-                if run == sink.run and confirmed is not None and not confirmed.done():
+                confirmed = job.confirmed
+                if run == job.run and confirmed is not None and not confirmed.done():
                     confirmed.set_result(upper)
 
     def _end_run(self, sink: _Sink) -> asyncio.Task[None] | None:
@@ -217,15 +169,14 @@ class ExportController:
         return sending
 
     def _set_state(self, sink: _Sink, state: str, error: str | None) -> None:
-        status = sink.status
-        if (status.state, status.error) != (state, error):
-            status.state, status.error, status.since = state, error, self._clock.now()
+        self.states.set(sink.description.id, sink.status, state, error)
 
     # --- changes -------------------------------------------------------------------------------
 
-    async def _send_changes(self, process: _Process, sink: _Sink, resumes: Resumes) -> None:
+    async def _send_changes(self, sink: _Sink, resumes: Resumes) -> None:
         """Send one interval after another, each when the one before is confirmed."""
-        id, connection = sink.description.id, process.connection
+        id = sink.description.id
+        connection = self._processes.connection(id)
         assert connection is not None
         loop, least = asyncio.get_running_loop(), sink.description.export.spec.commit_ms / 1000
         try:
@@ -241,10 +192,10 @@ class ExportController:
                 sink.status.commits += 1
                 await asyncio.sleep(began + least - loop.time())
         except DatabaseError as error:
-            self._stall(process, sink, error.message)
+            self._stall(sink, error.message)
             logger.warning("a sink stalls: %s", error, extra={"sink": id})
         except Exception:
-            self._stall(process, sink, "internal error")
+            self._stall(sink, "internal error")
             logger.exception("a sink has failed", extra={"sink": id})
 
     async def _send_interval(
@@ -259,13 +210,14 @@ class ExportController:
             await connection.drained()
         connection.send(Changes(id, run, lower, upper, complete=True))
 
-    def _stall(self, process: _Process, sink: _Sink, error: str) -> None:
+    def _stall(self, sink: _Sink, error: str) -> None:
         """Note a failure here; the sink is started again after a while."""
         self._set_state(sink, "stalled", error)
         id = sink.description.id
 
         def start_again() -> None:
-            if process.sinks.get(id) is sink:
-                self._send_start(process, sink)
+            connection = self._processes.connection(id)
+            if connection is not None and self._processes.get(id) is sink:
+                self.connected(sink, connection)
 
         asyncio.get_running_loop().call_later(STALLED_SECONDS, start_again)

@@ -4,7 +4,7 @@ import click
 
 from foreshore.storage.export.messages import Command
 from foreshore.storage.export.worker import Worker
-from foreshore.storage.ingest.main import run
+from foreshore.storage.external.process import run
 
 
 @click.command()

@@ -7,7 +7,8 @@ import msgspec
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello, Message
 from foreshore.sinks.spec import SinkSpec
-from foreshore.storage.ingest.messages import Accesses, Done, Refused
+from foreshore.storage.external.access import Accesses
+from foreshore.storage.external.answers import Done, Refused
 from foreshore.types import RelationDesc
 from foreshore.update import Timestamp
 

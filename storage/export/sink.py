@@ -19,12 +19,8 @@ from foreshore.storage.export.messages import (
     SinkState,
     StartSink,
 )
-from foreshore.storage.ingest.source import (
-    FIRST_WAIT_SECONDS,
-    LONGEST_WAIT_SECONDS,
-    Send,
-    error_text,
-)
+from foreshore.storage.external.process import Send
+from foreshore.storage.external.retries import error_text, waits
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +43,7 @@ class Sink:
             self._arrived.put_nowait((changes, tables))
 
     async def _run(self) -> None:
-        wait = FIRST_WAIT_SECONDS
+        pauses = waits()
         while True:
             self._run_number += 1
             self._arrived = asyncio.Queue()
@@ -61,9 +57,8 @@ class Sink:
                 logger.exception("a sink has failed", extra={"sink": self._id})
                 self._send(SinkState(self._id, "stalled", f"internal error: {error}"))
             if self._written:
-                wait = FIRST_WAIT_SECONDS
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+                pauses = waits()
+            await asyncio.sleep(next(pauses))
 
     async def _write(self) -> None:
         """Write what arrives, until something fails."""

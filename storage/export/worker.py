@@ -1,10 +1,7 @@
 """What an export process does: the sinks that the environment names, and its requests."""
 
-import asyncio
-import logging
 from collections.abc import Callable
 
-from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello
 from foreshore.processes.transport import Tables
@@ -22,10 +19,8 @@ from foreshore.storage.export.messages import (
     StopSink,
 )
 from foreshore.storage.export.sink import Sink
-from foreshore.storage.ingest.messages import Done, Refused
-from foreshore.storage.ingest.source import Send
-
-logger = logging.getLogger(__name__)
+from foreshore.storage.external.answers import Answering, Done
+from foreshore.storage.external.process import Send
 
 
 class Worker:
@@ -34,7 +29,7 @@ class Worker:
     def __init__(self, kind: Callable[[Target], SinkKind] = kind_of) -> None:
         self._kind = kind
         self._sinks: dict[GlobalId, Sink] = {}
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering = Answering()
 
     def deliver(self, command: Command, tables: Tables, send: Send) -> None:
         """Obey a command."""
@@ -50,9 +45,7 @@ class Worker:
                 if id in self._sinks:
                     self._sinks[id].received(command, tables)
             case _:
-                task = asyncio.get_running_loop().create_task(self._answer(command, send))
-                self._answering.add(task)
-                task.add_done_callback(self._answering.discard)
+                self._answering.begin(self._answer_to(command), send)
 
     def stop(self) -> None:
         """Stop all sinks."""
@@ -63,20 +56,11 @@ class Worker:
         if (sink := self._sinks.pop(id, None)) is not None:
             sink.task.cancel()
 
-    async def _answer(self, request: Request, send: Send) -> None:
+    async def _answer_to(self, request: Request) -> Answer:
         kind = self._kind(request.export.spec.target)
-        answer: Answer = Done()
-        try:
-            match request:
-                case CheckSink(export=export):
-                    await kind.check(export)
-                case DisposeSink(export=export):
-                    await kind.dispose(export)
-        except DatabaseError as error:
-            answer = Refused(error.message, error.sqlstate, error.detail, error.hint)
-        except OSError as error:
-            answer = Refused(str(error), "08006")
-        except Exception as error:
-            logger.exception("a request has failed")
-            answer = Refused(f"internal error: {error}", "XX000")
-        send(answer)
+        match request:
+            case CheckSink(export=export):
+                await kind.check(export)
+            case DisposeSink(export=export):
+                await kind.dispose(export)
+        return Done()

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
+from foreshore.storage.external.access import Accesses
+from foreshore.storage.ingest.messages import Discovered, OutputRelation
 
 Position: TypeAlias = Mapping[str, int]  # the next offset of each part that was read
 

@@ -7,7 +7,6 @@ queue, as it may have only a few batches on their way.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,11 +17,12 @@ from foreshore.clock import Clock
 from foreshore.errors import DatabaseError, FeatureNotSupported, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
-from foreshore.processes.link import Link
 from foreshore.processes.transport import Connection, Tables
 from foreshore.sources.spec import SourceSpec
+from foreshore.storage.external.access import Accesses
+from foreshore.storage.external.processes import ClusterProcesses
+from foreshore.storage.external.states import States, Status
 from foreshore.storage.ingest.messages import (
-    Accesses,
     AskContents,
     AskFurthest,
     Committed,
@@ -39,7 +39,6 @@ from foreshore.storage.ingest.messages import (
 logger = logging.getLogger(__name__)
 
 DISK_FULL_SECONDS = 1.0  # between two tries to commit
-MOST_HISTORY = 10_000  # changes of states of all sources that are kept
 STALLED_SECONDS = 1.0  # after a failed commit, until the source is read again
 
 
@@ -91,26 +90,11 @@ class Read(Protocol):
 
 
 @dataclass(slots=True)
-class SourceStatus:
-    """The state of a source, its time in milliseconds, and the amounts written so far."""
+class SourceStatus(Status):
+    """The state of a source, and what was committed of it."""
 
-    state: str = "starting"
-    error: str | None = None
-    since: int = 0
-    updates: int = 0
-    bytes: int = 0
     batches: int = 0
     committed_at: int = 0  # the time of the last commit in milliseconds; 0: none yet
-
-
-@dataclass(frozen=True, slots=True)
-class StatusChange:
-    """The state that a source had from a time on, in milliseconds."""
-
-    id: GlobalId
-    at: int
-    state: str
-    error: str | None
 
 
 @dataclass(slots=True)
@@ -134,26 +118,17 @@ class _Source:
                 each.set_result(None)
 
 
-@dataclass(slots=True)
-class _Process:
-    """The process of a cluster."""
-
-    sources: dict[GlobalId, _Source] = field(default_factory=dict)
-    connection: Connection[Response] | None = None
-    task: asyncio.Task[None] | None = None
-
-
 class IngestController:
     """Runs the sources of one environment; owned by the event loop."""
 
     def __init__(self, launcher: Launcher, commit: Commit, read: Read, clock: Clock) -> None:
-        self._launcher = launcher
         self._commit = commit
         self._read = read
         self._clock = clock
-        self.history: deque[StatusChange] = deque(maxlen=MOST_HISTORY)
-        self._processes: dict[str, _Process] = {}
-        self._cluster_of: dict[GlobalId, str] = {}
+        self.states = States(clock)
+        self._processes: ClusterProcesses[_Source] = ClusterProcesses(
+            launcher, self, Response, "ingestion process"
+        )
         self._requests = 0
         self._runs = 0
 
@@ -161,57 +136,32 @@ class IngestController:
 
     def start(self, description: SourceDescription, position: Mapping[str, int]) -> None:
         """Run a source from `position`, which is durable."""
-        id, cluster = description.id, description.cluster
-        assert id not in self._cluster_of, id
         source = _Source(description, dict(position), SourceStatus(since=self._clock.now()))
-        self._cluster_of[id] = cluster
-        process = self._processes.get(cluster)
-        if process is None:
-            process = self._processes[cluster] = _Process()
-            link: Link[Response] = Link(
-                cluster,
-                self._launcher,
-                Response,
-                lambda connection: self._connected(process, connection),
-                self._deliver,
-                lambda: self._lost(process),
-                kind="ingestion process",
-            )
-            process.task = asyncio.get_running_loop().create_task(link.run())
-        process.sources[id] = source
-        self._send_start(process, source)
+        self._processes.add(description.id, description.cluster, source)
 
     def description(self, id: GlobalId) -> SourceDescription | None:
         """Return what runs under an id; None if nothing does."""
-        cluster = self._cluster_of.get(id)
-        return None if cluster is None else self._processes[cluster].sources[id].description
+        source = self._processes.get(id)
+        return None if source is None else source.description
 
     async def stop(self, id: GlobalId) -> Stopped | None:
         """Stop a source, and return its durable position; None if it does not run."""
-        cluster = self._cluster_of.pop(id, None)
-        if cluster is None:
+        source = self._processes.get(id)
+        if source is None:
             return None
-        process = self._processes[cluster]
-        source = process.sources.pop(id)
         source.ends = True
         source.notify()
         source.waiting.clear()
         if source.reading is not None:
             source.reading.cancel()
-        if process.connection is not None:
-            process.connection.send(StopSource(id))
-        if not process.sources:
-            del self._processes[cluster]
-            assert process.task is not None
-            process.task.cancel()
-            await asyncio.gather(process.task, return_exceptions=True)
+        await self._processes.remove(id, StopSource(id))
         if source.committing is not None:  # else the position would not be known
             await asyncio.wait([source.committing])
         return Stopped(source.description, source.position)
 
     async def close(self) -> None:
         """End all processes."""
-        for id in list(self._cluster_of):
+        for id in self._processes.jobs():
             await self.stop(id)
 
     async def caught_up(self, id: GlobalId) -> None:
@@ -219,16 +169,14 @@ class IngestController:
 
         At once if it does not run. Raises FeatureNotSupported if the source cannot say.
         """
-        while (cluster := self._cluster_of.get(id)) is not None:
-            process = self._processes[cluster]
-            source = process.sources[id]
+        while (source := self._processes.get(id)) is not None:
             connection = source.started_by
             if source.status.state == "finished":
                 if source.committing is None:
                     return
                 await self._changed(source)
                 continue
-            if connection is None or connection is not process.connection:
+            if connection is None or connection is not self._processes.connection(id):
                 await self._changed(source)
                 continue
             self._requests += 1
@@ -259,70 +207,61 @@ class IngestController:
 
     def statuses(self) -> Mapping[GlobalId, SourceStatus]:
         """Return what each source is doing."""
-        return {
-            id: source.status
-            for process in self._processes.values()
-            for id, source in process.sources.items()
-        }
+        return {id: source.status for id, source in self._processes.jobs().items()}
 
     # --- the process ---------------------------------------------------------------------------
 
-    def _connected(self, process: _Process, connection: Connection[Response]) -> None:
-        process.connection = connection
-        for source in process.sources.values():
-            self._send_start(process, source)
+    def connected(self, job: _Source, connection: Connection[Response]) -> None:
+        """Let a new process read a source."""
+        self._send_start(job)
 
-    def _lost(self, process: _Process) -> None:
-        process.connection = None
-        for source in process.sources.values():
-            source.started_by = None
-            source.notify()
-            source.waiting.clear()  # it is read again
-            self._set_state(source, "starting", None)
+    def lost(self, job: _Source) -> None:
+        """Note that the process of a source has ended."""
+        job.started_by = None
+        job.notify()
+        job.waiting.clear()  # it is read again
+        self._set_state(job, "starting", None)
 
-    def _send_start(self, process: _Process, source: _Source) -> None:
+    def _send_start(self, source: _Source) -> None:
         """Let the process read a source from its durable position."""
-        if process.connection is None or source.committing is not None or source.ends:
-            return  # when there is a process, and the commit has ended
         each = source.description
+        connection = self._processes.connection(each.id)
+        if connection is None or source.committing is not None or source.ends:
+            return  # when there is a process, and the commit has ended
         if each.obstacle is not None:
             self._set_state(source, "stalled", each.obstacle)
             return
-        source.started_by = process.connection
+        source.started_by = connection
         self._runs += 1
         source.run = self._runs
         position, outputs = dict(source.position), dict(each.outputs)
         start = StartSource(each.id, source.run, each.spec, position, outputs, each.accesses)
-        process.connection.send(start)
+        connection.send(start)
         source.notify()
 
-    def _deliver(self, response: Response, tables: Tables) -> None:
-        cluster = self._cluster_of.get(response.id)
-        if cluster is None:
-            return  # it was stopped meanwhile
-        process = self._processes[cluster]
-        source = process.sources[response.id]
+    def deliver(self, job: _Source, response: Response, tables: Tables) -> None:
+        """Take what a process has read or asks for."""
         match response:
             case SourceState(state=state, error=error):
-                self._set_state(source, state, error)
+                self._set_state(job, state, error)
             case Furthest():
-                if response.request in source.furthest:
-                    source.furthest[response.request] = response
-                    source.notify()
-            case AskContents(run=run) | Ingested(run=run) if run != source.run:
+                if response.request in job.furthest:
+                    job.furthest[response.request] = response
+                    job.notify()
+            case AskContents(run=run) | Ingested(run=run) if run != job.run:
                 pass  # it was started anew meanwhile
             case AskContents():
-                asked = self._send_contents(process, source, response)
-                source.reading = asyncio.get_running_loop().create_task(asked)
+                asked = self._send_contents(job, response)
+                job.reading = asyncio.get_running_loop().create_task(asked)
             case Ingested():
-                source.waiting.append((response, tables))
-                if source.committing is None:
-                    committing = self._commit_waiting(process, source)
-                    source.committing = asyncio.get_running_loop().create_task(committing)
+                job.waiting.append((response, tables))
+                if job.committing is None:
+                    committing = self._commit_waiting(job)
+                    job.committing = asyncio.get_running_loop().create_task(committing)
 
-    async def _send_contents(self, process: _Process, source: _Source, asked: AskContents) -> None:
+    async def _send_contents(self, source: _Source, asked: AskContents) -> None:
         """Send the rows of a relation to the process that asked for them."""
-        connection = process.connection
+        connection = source.started_by
         assert connection is not None
         id, run, request = asked.id, asked.run, asked.request
         try:
@@ -336,14 +275,11 @@ class IngestController:
             source.reading = None
 
     def _set_state(self, source: _Source, state: str, error: str | None) -> None:
-        status = source.status
-        if (status.state, status.error) != (state, error):
-            status.state, status.error, status.since = state, error, self._clock.now()
-            self.history.append(StatusChange(source.description.id, status.since, state, error))
+        self.states.set(source.description.id, source.status, state, error)
 
     # --- commits -------------------------------------------------------------------------------
 
-    async def _commit_waiting(self, process: _Process, source: _Source) -> None:
+    async def _commit_waiting(self, source: _Source) -> None:
         """Commit what waits, until nothing does."""
         id = source.description.id
         try:
@@ -370,19 +306,19 @@ class IngestController:
             source.waiting.clear()
             source.started_by, source.run = None, 0
         except DatabaseError as error:
-            self._stall(process, source, error.message)
+            self._stall(source, error.message)
             if not source.ends:
                 logger.warning("a source stalls: %s", error, extra={"source": id})
         except Exception:
-            self._stall(process, source, "internal error")
+            self._stall(source, "internal error")
             logger.exception("a source has failed", extra={"source": id})
         finally:
             source.committing = None
             source.notify()
             if source.started_by is None and source.status.state != "stalled":
-                self._send_start(process, source)
+                self._send_start(source)
 
-    def _stall(self, process: _Process, source: _Source, error: str) -> None:
+    def _stall(self, source: _Source, error: str) -> None:
         """Note that a commit has failed; the source is read again from there after a while."""
         source.waiting.clear()
         source.started_by, source.run = None, 0
@@ -390,7 +326,7 @@ class IngestController:
 
         def start_again() -> None:
             if source.started_by is None:
-                self._send_start(process, source)
+                self._send_start(source)
 
         asyncio.get_running_loop().call_later(STALLED_SECONDS, start_again)
 

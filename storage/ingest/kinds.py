@@ -14,8 +14,8 @@ from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import SourceSpec
+from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.connector import Kind
-from foreshore.storage.ingest.messages import Access
 
 _KINDS = {
     LoadGenerator: "foreshore.storage.ingest.generators.kind",
@@ -25,9 +25,9 @@ _KINDS = {
     KafkaSource: "foreshore.storage.ingest.kafka.kind",
 }
 _VALIDATIONS: dict[ConnectionKind, str] = {
-    "postgres": "foreshore.storage.ingest.postgres.access",
-    "kafka": "foreshore.storage.ingest.kafka.access",
-    "confluent schema registry": "foreshore.storage.ingest.formats.registry",
+    "postgres": "foreshore.storage.external.postgres",
+    "kafka": "foreshore.storage.external.kafka",
+    "confluent schema registry": "foreshore.storage.external.schema_registry",
 }
 
 

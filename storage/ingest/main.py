@@ -1,54 +1,10 @@
 """An ingestion process: `python -m foreshore.storage.ingest.main --listen unix:PATH --lifeline`."""
 
-import asyncio
-import os
-import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
-
 import click
-import uvloop
 
-from foreshore import logs
-from foreshore.processes.lifeline import standard_input_ends
-from foreshore.processes.socket_path import short_path
-from foreshore.processes.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection, Tables
+from foreshore.storage.external.process import run
 from foreshore.storage.ingest.messages import Command
-from foreshore.storage.ingest.source import Send
 from foreshore.storage.ingest.worker import Worker
-
-
-class Serving(Protocol):
-    """What a process does for the environment."""
-
-    def deliver(self, command: Any, tables: Tables, send: Send) -> None:
-        """Obey a command."""
-        ...
-
-    def stop(self) -> None:
-        """Stop all that runs, as the environment is away."""
-        ...
-
-
-async def serve(
-    address: str, worker: Callable[[], Serving], commands: Any, secret: str, scratch: Path
-) -> None:
-    """Listen at a socket, `unix:PATH`, until standard input ends."""
-    path, serving = address.removeprefix("unix:"), worker()
-    loop = asyncio.get_running_loop()
-
-    def deliver(connection: Connection[Any], command: Any, tables: Tables) -> None:
-        serving.deliver(command, tables, connection.send)
-
-    def connection() -> Connection[Any]:
-        return Connection(commands, deliver, lambda _: serving.stop(), secret, scratch)
-
-    with short_path(path) as short:
-        await loop.create_unix_server(connection, short)
-    await standard_input_ends()
-    shutil.rmtree(scratch, ignore_errors=True)  # its owner may have been killed
-    os._exit(0)  # threads of connectors must not keep the process alive
 
 
 @click.command()
@@ -57,15 +13,6 @@ async def serve(
 def main(address: str, lifeline: bool) -> None:
     """Run the sources of a cluster."""
     run(address, Worker, Command, "ingest")
-
-
-def run(address: str, worker: Callable[[], Serving], commands: Any, name: str) -> None:
-    """Run a process that is called `name` in logs, until standard input ends."""
-    logs.configure(name)
-    secret = os.environ.pop(SECRET_VARIABLE)
-    scratch = Path(os.environ[SCRATCH_VARIABLE])
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(address, worker, commands, secret, scratch))
 
 
 if __name__ == "__main__":

@@ -3,32 +3,19 @@
 A process runs the sources of a cluster, or is started for a single `Request`, which it answers.
 """
 
-from typing import Literal as OneOf
 from typing import TypeAlias
 
 import msgspec
 
-from foreshore.connection_spec import ConnectionKind
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello, Message
 from foreshore.sources.outputs import Output
 from foreshore.sources.spec import SourceSpec
+from foreshore.storage.external.access import Access, Accesses
+from foreshore.storage.external.answers import Done, Refused
 from foreshore.types import RelationDesc
 
 WINDOW = 4  # batches of a source that are on their way before one is committed
-
-
-class Access(msgspec.Struct, frozen=True):
-    """How to reach an external system: a connection with the values of its secrets."""
-
-    kind: ConnectionKind | OneOf["files"]  # files: the places of the server
-    options: dict[str, str]
-
-    def __repr__(self) -> str:
-        return f"Access({self.kind!r}, ...)"  # logs must not have secrets
-
-
-Accesses: TypeAlias = dict[str, Access]  # by the ids of connections
 
 
 class OutputRelation(msgspec.Struct, frozen=True):
@@ -155,19 +142,6 @@ class Discovered(Message, frozen=True):
 
     spec: SourceSpec
     outputs: dict[str, Output]
-
-
-class Done(Message, frozen=True):
-    """A request was carried out."""
-
-
-class Refused(Message, frozen=True):
-    """A request could not be carried out: the fields of an error."""
-
-    error: str
-    sqlstate: str
-    detail: str | None = None
-    hint: str | None = None
 
 
 Request: TypeAlias = Discover | Dispose | Validate

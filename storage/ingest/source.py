@@ -7,13 +7,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Protocol
 
 import pyarrow as pa
 
 from foreshore.errors import DatabaseError
-from foreshore.processes.messages import Message
 from foreshore.processes.transport import Tables
+from foreshore.storage.external.process import Send
+from foreshore.storage.external.retries import error_text, waits
 from foreshore.storage.ingest.connector import Batch, Kind, Measurable, Position
 from foreshore.storage.ingest.messages import (
     WINDOW,
@@ -26,17 +26,6 @@ from foreshore.storage.ingest.messages import (
 )
 
 logger = logging.getLogger(__name__)
-
-LONGEST_WAIT_SECONDS = 30.0
-FIRST_WAIT_SECONDS = 0.5
-
-
-class Send(Protocol):
-    """Sends a message with tables to the environment."""
-
-    def __call__(self, message: Message, tables: tuple[pa.Table, ...] = ()) -> None:
-        """Send it."""
-        ...
 
 
 class Source:
@@ -114,7 +103,7 @@ class Source:
             del self._asked[request]
 
     async def _run(self) -> None:
-        wait = FIRST_WAIT_SECONDS
+        pauses = waits()
         while True:
             before = self.position
             try:
@@ -129,9 +118,8 @@ class Source:
                 self._send(SourceState(self._id, "stalled", f"internal error: {error}"))
             await self._settled()
             if self.position != before:
-                wait = FIRST_WAIT_SECONDS  # it got on meanwhile
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+                pauses = waits()  # it got on meanwhile
+            await asyncio.sleep(next(pauses))
 
     async def _read(self) -> None:
         """Read from the durable position on until there can be nothing more."""
@@ -166,10 +154,3 @@ class Source:
         while self._sent:
             self._room.clear()
             await self._room.wait()
-
-
-def error_text(error: OSError | DatabaseError) -> str:
-    """Return an error with its hint, in one line."""
-    if isinstance(error, DatabaseError) and error.hint:
-        return f"{error.message} ({error.hint})"
-    return str(error) or type(error).__name__

@@ -1,6 +1,5 @@
 """What an ingestion process does: the sources that the environment names, and its requests."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +8,9 @@ from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello
 from foreshore.processes.transport import Tables
+from foreshore.storage.external.answers import Answering, Done
+from foreshore.storage.external.process import Send
+from foreshore.storage.external.retries import error_text
 from foreshore.storage.ingest.connector import Kind
 from foreshore.storage.ingest.kinds import kind_of, validate
 from foreshore.storage.ingest.messages import (
@@ -19,15 +21,13 @@ from foreshore.storage.ingest.messages import (
     Contents,
     Discover,
     Dispose,
-    Done,
-    Refused,
     Request,
     SourceState,
     StartSource,
     StopSource,
     Validate,
 )
-from foreshore.storage.ingest.source import Send, Source, error_text
+from foreshore.storage.ingest.source import Source
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Worker:
     def __init__(self, kind: Callable[[Any], Kind] = kind_of) -> None:
         self._kind = kind
         self._sources: dict[GlobalId, Source] = {}
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering = Answering()
 
     def deliver(self, command: Command, tables: Tables, send: Send) -> None:
         """Obey a command."""
@@ -60,9 +60,7 @@ class Worker:
                 if id in self._sources:
                     self._sources[id].received(command, tables)
             case _:
-                task = asyncio.get_running_loop().create_task(self._answer(command, send))
-                self._answering.add(task)
-                task.add_done_callback(self._answering.discard)
+                self._answering.begin(self._answer_to(command), send)
 
     def stop(self) -> None:
         """Stop all sources."""
@@ -83,18 +81,6 @@ class Worker:
     def _stop(self, id: GlobalId) -> None:
         if (source := self._sources.pop(id, None)) is not None:
             source.task.cancel()
-
-    async def _answer(self, request: Request, send: Send) -> None:
-        try:
-            answer = await self._answer_to(request)
-        except DatabaseError as error:
-            answer = Refused(error.message, error.sqlstate, error.detail, error.hint)
-        except OSError as error:
-            answer = Refused(str(error), "08001")
-        except Exception as error:
-            logger.exception("a request has failed")
-            answer = Refused(f"internal error: {error}", "XX000")
-        send(answer)
 
     async def _answer_to(self, request: Request) -> Answer:
         match request:

@@ -18,8 +18,8 @@ from foreshore.errors import ConnectionFailure, DatabaseError, ObjectNotInPrereq
 from foreshore.output_style import OutputStyle
 from foreshore.sinks.spec import PostgresTarget
 from foreshore.storage.export.messages import Export
-from foreshore.storage.ingest.messages import Access
-from foreshore.storage.ingest.postgres.access import connect
+from foreshore.storage.external.access import Access
+from foreshore.storage.external.postgres import connect
 from foreshore.text_columns import text_column
 from foreshore.update import DIFF, TIME, Timestamp
 

@@ -18,7 +18,7 @@ from foreshore.storage.export.postgres.exporter import (
     quoted,
     target_of,
 )
-from foreshore.storage.ingest.postgres.access import connected
+from foreshore.storage.external.postgres import connected
 from foreshore.types import written_type
 
 _SETUP = f"""

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from foreshore.errors import UndefinedFile
 from foreshore.sources.files import PLACES, FilesSource
 from foreshore.sources.outputs import OWN_ROWS, Output
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.files.columns import columns_of
 from foreshore.storage.ingest.files.connector import FilesConnector
 from foreshore.storage.ingest.files.delta import DeltaConnector
-from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
+from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.lake.places import CopyPlaces, Location
 
 

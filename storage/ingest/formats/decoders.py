@@ -13,12 +13,12 @@ from foreshore.sources.formats import (
     ProtobufFormat,
     TextFormat,
 )
+from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.ingest.formats.changes import ChangeDecoder, PayloadDecoder
 from foreshore.storage.ingest.formats.decoder import Decoder
 from foreshore.storage.ingest.formats.json_documents import JsonbDecoder, MembersDecoder
 from foreshore.storage.ingest.formats.plain import BytesDecoder, CsvDecoder, TextDecoder
 from foreshore.storage.ingest.formats.schemas import Resolved
-from foreshore.storage.ingest.messages import Access, Accesses
 from foreshore.types import SqlType
 
 
@@ -66,7 +66,7 @@ def decoder_of(
 
 def _writer(access: Access) -> Callable[[int], Any]:
     """Return what asks a registry for the Avro schema of an id, in a thread without a loop."""
-    from foreshore.storage.ingest.formats.registry import Registry
+    from foreshore.storage.external.schema_registry import Registry
 
     async def found(id: int) -> Any:
         async with Registry(access) as registry:

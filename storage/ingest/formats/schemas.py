@@ -20,7 +20,7 @@ from foreshore.sources.formats import (
     TextFormat,
 )
 from foreshore.sources.outputs import Column
-from foreshore.storage.ingest.messages import Accesses
+from foreshore.storage.external.access import Accesses
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ async def _avro(format: AvroFormat, asked: Asked, accesses: Accesses) -> Resolve
     from foreshore.storage.ingest.formats.avro import columns_of
 
     if format.registry is not None:
-        from foreshore.storage.ingest.formats.registry import Registry
+        from foreshore.storage.external.schema_registry import Registry
 
         async with Registry(accesses[format.registry]) as registry:
             document = (await registry.latest(asked.subject, "AVRO")).document()
@@ -91,7 +91,7 @@ async def _protobuf(format: ProtobufFormat, asked: Asked, accesses: Accesses) ->
 
     files = {"schema.proto": format.schema or ""}
     if format.registry is not None:
-        from foreshore.storage.ingest.formats.registry import Registry
+        from foreshore.storage.external.schema_registry import Registry
 
         async with Registry(accesses[format.registry]) as registry:
             files = (await registry.latest(asked.subject, "PROTOBUF")).files()

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from foreshore.sources.generators import OUTPUTS, LoadGenerator
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.generators.clock import ClockConnector
 from foreshore.storage.ingest.generators.connector import GeneratorConnector
-from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
+from foreshore.storage.ingest.messages import Discovered, OutputRelation
 
 
 class GeneratorKind:

@@ -12,10 +12,11 @@ from typing import TypeVar
 from foreshore.errors import ConnectionFailure
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import OWN_ROWS
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
 from foreshore.storage.ingest.kafka.reader import TopicReader
 from foreshore.storage.ingest.kafka.rows import RowMaker
-from foreshore.storage.ingest.messages import Accesses, OutputRelation
+from foreshore.storage.ingest.messages import OutputRelation
 
 T = TypeVar("T")
 START_SECONDS = 10.0  # for which a question about the ends waits for the reader

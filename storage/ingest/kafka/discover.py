@@ -5,10 +5,10 @@ import asyncio
 from foreshore.sources.formats import TextFormat
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import OWN_ROWS, Output
+from foreshore.storage.external.access import Access, Accesses
+from foreshore.storage.external.kafka import Client
 from foreshore.storage.ingest.formats.schemas import Asked, resolved
-from foreshore.storage.ingest.kafka.access import Client
 from foreshore.storage.ingest.kafka.layout import laid_out
-from foreshore.storage.ingest.messages import Access, Accesses
 
 
 async def outputs_of(spec: KafkaSource, accesses: Accesses) -> dict[str, Output]:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import OWN_ROWS
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.kafka.connector import KafkaConnector
 from foreshore.storage.ingest.kafka.discover import outputs_of
-from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
+from foreshore.storage.ingest.messages import Discovered, OutputRelation
 
 
 class KafkaKind:

@@ -7,9 +7,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.sources.kafka import KafkaSource
+from foreshore.storage.external.access import Access
+from foreshore.storage.external.kafka import ANSWER_SECONDS, Client
 from foreshore.storage.ingest.connector import Position
-from foreshore.storage.ingest.kafka.access import ANSWER_SECONDS, Client
-from foreshore.storage.ingest.messages import Access
 
 MOST_BYTES = 16_000_000  # of the values of a batch, or a single message
 MOST_MESSAGES = 100_000  # of a batch

@@ -14,12 +14,13 @@ from confluent_kafka import Message
 from foreshore.json_text import canonical_json
 from foreshore.sources.kafka import Include, KafkaSource
 from foreshore.sources.outputs import ERRORS, OWN_ROWS
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Batch
 from foreshore.storage.ingest.formats.decoder import Decoded
 from foreshore.storage.ingest.formats.decoders import decoder_of
 from foreshore.storage.ingest.kafka.layout import Layout
 from foreshore.storage.ingest.kafka.upsert import KeyedRows, keys_of
-from foreshore.storage.ingest.messages import Accesses, OutputRelation
+from foreshore.storage.ingest.messages import OutputRelation
 from foreshore.types import SqlType
 from foreshore.update import DIFF, DIFF_FIELD
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from foreshore.errors import UndefinedObject
 from foreshore.sources.postgres import PostgresSource
+from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.connector import Position
 from foreshore.storage.ingest.errors import Unreadable
-from foreshore.storage.ingest.messages import Access
 from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
 from foreshore.storage.ingest.postgres.slot import (
     LSN,

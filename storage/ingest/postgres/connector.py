@@ -19,9 +19,10 @@ from foreshore.errors import ConnectionFailure, DatabaseError, UndefinedObject
 from foreshore.sources.outputs import ERRORS
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.consolidate import consolidate
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
 from foreshore.storage.ingest.errors import error_rows
-from foreshore.storage.ingest.messages import Accesses, OutputRelation
+from foreshore.storage.ingest.messages import OutputRelation
 from foreshore.storage.ingest.postgres.begin import Begun, begin
 from foreshore.storage.ingest.postgres.changes import Changes, Gatherer
 from foreshore.storage.ingest.postgres.layout import TableLayout, layouts

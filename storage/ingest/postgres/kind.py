@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import msgspec
 
 from foreshore.sources.postgres import PostgresSource
+from foreshore.storage.external.access import Accesses
+from foreshore.storage.external.postgres import connected
 from foreshore.storage.ingest.connector import Connector, Position
-from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
-from foreshore.storage.ingest.postgres.access import connected
+from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.postgres.begin import dispose
 from foreshore.storage.ingest.postgres.connector import PostgresConnector
 from foreshore.storage.ingest.postgres.discover import check_log, outputs_of

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from foreshore.errors import ConnectionFailure
 from foreshore.spill import Spill
-from foreshore.storage.ingest.messages import Access
+from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout, Types
 from foreshore.storage.ingest.postgres.wire import failure, open_session
 

@@ -14,8 +14,8 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from foreshore.errors import ConnectionFailure, DatabaseError
-from foreshore.storage.ingest.messages import Access
-from foreshore.storage.ingest.postgres.access import CONNECT_SECONDS
+from foreshore.storage.external.access import Access
+from foreshore.storage.external.postgres import CONNECT_SECONDS
 
 # How values are written, whatever the server's configuration or the role's.
 _SETTINGS = {

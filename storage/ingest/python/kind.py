@@ -8,8 +8,9 @@ from typing import Any
 from foreshore.errors import InvalidParameterValue
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.python import PythonSource
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Connector, Position
-from foreshore.storage.ingest.messages import Accesses, Discovered, OutputRelation
+from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.python.connector import PythonConnector
 
 

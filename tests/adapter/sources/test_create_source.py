@@ -100,15 +100,14 @@ async def test_what_an_earlier_start_has_sent_counts_for_nothing(own_env: TestEn
     await env.ran("a", f"CREATE SOURCE s FROM {FAST[:-1]}, UP TO 7)")
     await counted(env, 7)
     controller = env.environment.coordinator.ingestion.controller
-    (process,) = controller._processes.values()
-    (source,) = process.sources.values()
+    (source,) = controller._processes.jobs().values()
     id = source.description.id
     (output,) = (each.id for each in source.description.outputs.values())
     row = pa.table({"counter": pa.array([8], pa.int64()), DIFF: pa.array([1], pa.int64())})
 
     async def send(run: int) -> None:
         message = Ingested(id, run, (output,), {"ticks": 7}, {"ticks": 8})
-        controller._deliver(message, (row,))
+        controller.deliver(source, message, (row,))
         if source.committing is not None:
             await asyncio.wait([source.committing])
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from foreshore.storage.external.kafka import Client
 from foreshore.storage.ingest.kafka import reader as readers
 from foreshore.storage.ingest.kafka import upsert
-from foreshore.storage.ingest.kafka.access import Client
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.test_kafka import STATUS, created, until
 from tests.kafka import MockKafka
@@ -119,7 +119,7 @@ async def test_a_missing_package_is_told(
     own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await own_env.ran("a", "CREATE CONNECTION k TO KAFKA (BROKER '127.0.0.1:1')")
-    monkeypatch.delitem(sys.modules, "foreshore.storage.ingest.kafka.access")
+    monkeypatch.delitem(sys.modules, "foreshore.storage.external.kafka")
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     found = await own_env.query("a", "VALIDATE CONNECTION k")
     assert '0A000: the Python package "confluent_kafka" is not installed' in found

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from foreshore.sources.postgres import PostgresSource
-from foreshore.storage.ingest.messages import Access
+from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.postgres.kind import KIND
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.publisher import drop_slots, options_of

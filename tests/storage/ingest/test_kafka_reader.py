@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, TopicPartition
 from foreshore.errors import ConnectionFailure, ObjectNotInPrerequisiteState
 from foreshore.sources.formats import TextFormat
 from foreshore.sources.kafka import KafkaSource
+from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.kafka.reader import TopicReader
-from foreshore.storage.ingest.messages import Access
 
 EOF = KafkaError._PARTITION_EOF
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from foreshore.errors import InvalidParameterValue, UndefinedColumn, WrongObjectType
-from foreshore.sinks.spec import SinkSpec
+from foreshore.sinks.spec import SinkSpec, Target
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
 from foreshore.sql.bind.definitions.sources.options import (
@@ -34,7 +34,7 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
                 f'"{item.name.item}" is not a table, source or materialized view',
                 hint="Create a materialized view of it.",
             )
-    target = bind_postgres_target(planning, statement.target)
+    target = _bind_target(planning, statement.target)
     options = parsed_options("CREATE SINK", statement.options, _OPTIONS)
     envelope = statement.envelope or "upsert"
     key = _key(statement, item.desc, envelope)
@@ -45,6 +45,13 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
         ),
     )
     return CreateSink(subscription, SinkSpec(target, envelope, key, **options), statement.cluster)
+
+
+def _bind_target(planning: Planning, target: ast.TargetSyntax) -> Target:
+    """Return where a sink writes; each kind of external system has a file of its own."""
+    match target:
+        case ast.PostgresTargetSyntax():
+            return bind_postgres_target(planning, target)
 
 
 def _key(

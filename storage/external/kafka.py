@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ClusterMetadata, TopicMetadata
 
 from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
-from foreshore.storage.ingest.messages import Access
+from foreshore.storage.external.access import Access
 
 ANSWER_SECONDS = 10.0
 TRY_SECONDS = 1.0  # after which a client is asked whether no broker can be reached

@@ -8,8 +8,8 @@ import httpx
 import msgspec
 
 from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
-from foreshore.storage.ingest.messages import Access
-from foreshore.storage.ingest.tls import certificates
+from foreshore.storage.external.access import Access
+from foreshore.storage.external.tls import certificates
 
 SECONDS = 10.0
 _NOT_FOUND = 404

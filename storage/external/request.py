@@ -1,4 +1,4 @@
-"""Requests: what an ingestion process of its own finds out or does, once."""
+"""Requests: what a process of its own finds out or does, once."""
 
 import asyncio
 from typing import Any
@@ -7,12 +7,12 @@ from foreshore.errors import ConnectionFailure, DatabaseError
 from foreshore.processes.launch import Launcher
 from foreshore.processes.messages import Hello, Message
 from foreshore.processes.transport import Connection
-from foreshore.storage.ingest.messages import Answer, Refused
+from foreshore.storage.external.answers import Refused
 
 LONGEST_SECONDS = 30.0
 
 
-async def answer_to(launcher: Launcher, request: Message, answers: Any = Answer) -> Any:
+async def answer_to(launcher: Launcher, request: Message, answers: Any) -> Any:
     """Return the answer of a process that is started for it, one of `answers`.
 
     Raises DatabaseError if it is refused, or does not come within LONGEST_SECONDS.
@@ -25,7 +25,7 @@ async def answer_to(launcher: Launcher, request: Message, answers: Any = Answer)
 
     def lost() -> None:
         if not answer.done():
-            answer.set_exception(ConnectionFailure("the ingestion process has ended"))
+            answer.set_exception(ConnectionFailure("the process that asks has ended"))
 
     try:
         async with asyncio.timeout(LONGEST_SECONDS), launcher.start() as process:
@@ -46,7 +46,7 @@ async def answer_to(launcher: Launcher, request: Message, answers: Any = Answer)
             f"the external system has not answered within {LONGEST_SECONDS:.0f} seconds"
         ) from None
     except OSError as error:
-        raise ConnectionFailure(f"no ingestion process: {error}") from error
+        raise ConnectionFailure(f"no process: {error}") from error
     if isinstance(found, Refused):
         raise DatabaseError(
             found.error, sqlstate=found.sqlstate, detail=found.detail, hint=found.hint

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from foreshore.errors import ConnectionFailure
-from foreshore.storage.ingest.messages import Access
+from foreshore.storage.external.access import Access
 
 CONNECT_SECONDS = 10.0
 

@@ -1,0 +1,53 @@
+"""What a process answers to a request."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from foreshore.errors import DatabaseError
+from foreshore.processes.messages import Message
+from foreshore.storage.external.process import Send
+
+logger = logging.getLogger(__name__)
+
+
+class Done(Message, frozen=True):
+    """A request was carried out."""
+
+
+class Refused(Message, frozen=True):
+    """A request could not be carried out: the fields of an error."""
+
+    error: str
+    sqlstate: str
+    detail: str | None = None
+    hint: str | None = None
+
+
+async def answered(work: Awaitable[Message]) -> Message:
+    """Return what `work` does, or Refused with its error."""
+    try:
+        return await work
+    except DatabaseError as error:
+        return Refused(error.message, error.sqlstate, error.detail, error.hint)
+    except OSError as error:
+        return Refused(str(error), "08001")
+    except Exception as error:
+        logger.exception("a request has failed")
+        return Refused(f"internal error: {error}", "XX000")
+
+
+class Answering:
+    """Answers requests beside each other."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Awaitable[Message], send: Send) -> None:
+        """Send what `work` returns, or Refused, when it is there."""
+        task = asyncio.get_running_loop().create_task(self._answer(work, send))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, work: Awaitable[Message], send: Send) -> None:
+        send(await answered(work))

@@ -1,0 +1,44 @@
+"""The states of sources and sinks, and how they changed."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from foreshore.clock import Clock
+from foreshore.ids import GlobalId
+
+MOST_HISTORY = 10_000  # changes of all sources or sinks that are kept
+
+
+@dataclass(slots=True)
+class Status:
+    """The state of a source or sink, its time in milliseconds, and the amounts so far."""
+
+    state: str = "starting"
+    error: str | None = None
+    since: int = 0
+    updates: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """The state that a source or sink had from a time on, in milliseconds."""
+
+    id: GlobalId
+    at: int
+    state: str
+    error: str | None
+
+
+class States:
+    """Sets states, and keeps the history."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.history: deque[StatusChange] = deque(maxlen=MOST_HISTORY)
+
+    def set(self, id: GlobalId, status: Status, state: str, error: str | None) -> None:
+        """Note a state, if it is another one."""
+        if (status.state, status.error) != (state, error):
+            status.state, status.error, status.since = state, error, self._clock.now()
+            self.history.append(StatusChange(id, status.since, state, error))
