@@ -20,11 +20,11 @@ from foreshore.adapter.rights.roles import require_visible
 from foreshore.adapter.write.violations import Viewer
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
-from foreshore.errors import InternalError, ReadOnlySqlTransaction
+from foreshore.errors import ActiveSqlTransaction, InternalError, ReadOnlySqlTransaction
 from foreshore.expr.scalars import Replace
 from foreshore.ids import GlobalId, temporary_schema
 from foreshore.isolation import Isolation, isolation_of
-from foreshore.settings import BOUNDED_STALENESS, VERSION, milliseconds, split_names
+from foreshore.settings import BOUNDED_STALENESS, VERSION, boolean, milliseconds, split_names
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.types import Datum
 from foreshore.update import Timestamp
@@ -189,6 +189,18 @@ class StatementContext(Struct, frozen=True, eq=False):
         """Raise if the transaction is read-only."""
         if self.read_only:
             raise ReadOnlySqlTransaction(f"cannot execute {what} in a read-only transaction")
+
+    def check_stays_read_only(self, name: str, values: tuple[str, ...] | None) -> None:
+        """Raise if setting a variable would let a transaction write that was to read only.
+
+        It may be set before the transaction's first query; None is the default.
+        """
+        if name.lower() != "transaction_read_only" or not self.transaction.settled:
+            return
+        was_read_only = self.variables[name.lower()] == "on"
+        value = "off" if values is None else boolean(name, "".join(values))
+        if was_read_only and value == "off":
+            raise ActiveSqlTransaction("transaction read-write mode must be set before any query")
 
     def catalog_change(self) -> "CatalogTransaction":
         """Return the transaction's change of the catalog, a new one if there is none."""

@@ -148,6 +148,7 @@ def set_variable(
             )
         if name == "database" and state.database(value) is None:
             session.notice(f'database "{value}" does not exist')
+    context.check_stays_read_only(name, plan.values)
     _set(session, plan.name, plan.values, local=plan.local)
     return Completed("SET")
 
@@ -173,6 +174,7 @@ def reset_variable(
     if plan.name is None:
         session.variables.reset_all()
     else:
+        context.check_stays_read_only(plan.name, None)
         _set(session, plan.name, None)
     return Completed("RESET")
 

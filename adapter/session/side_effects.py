@@ -126,6 +126,7 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
         raise DataError("SET requires parameter name", sqlstate="22004")
     values = None if value is None else (str(value),)
     require_settable(context.role, str(name))
+    context.check_stays_read_only(str(name), values)
     if str(name).lower() in OF_ROLES:
         context.roles.set(str(name), values, local=local is True)
     else:
