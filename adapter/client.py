@@ -102,6 +102,28 @@ class Notice:
 # --- results of a statement -----------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRelation:
+    """A relation that a statement names; `name` has its schema, with quotes where needed.
+
+    The kind is "table", "view" or "materialized view"; an index counts on any cluster.
+    """
+
+    name: str
+    kind: str
+    is_indexed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a prepared statement reads, and what else it does."""
+
+    is_query: bool  # whether it is a query and nothing else
+    relations: Sequence[ReadRelation]  # that it names; not the system's
+    reads_system: bool  # whether it reads relations of the system
+    acts: Sequence[str]  # the functions it calls that change something outside of its result
+
+
 class RanTogether(NamedTuple):
     """The tags of the executions that ran together, the first ones.
 
@@ -370,6 +392,9 @@ class Session(Protocol):
 
         As long as it is the same, a copy of the result can be carried on from an earlier time.
         """
+
+    def reading(self, statement: str) -> Reading:
+        """Return what a prepared statement reads."""
 
     async def bind(
         self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]

@@ -31,12 +31,14 @@ from foreshore.adapter.client import (
     Execution,
     Notice,
     RanTogether,
+    Reading,
 )
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.read.result import Outcome, Selected, check_returned, taken
 from foreshore.adapter.rights.authorize import authorize
+from foreshore.adapter.rights.reading import reading_of
 from foreshore.adapter.rights.roles import SessionRoles
 from foreshore.adapter.session.activity import Activity, Interrupts
 from foreshore.adapter.session.at_hand import StatementsAtHand
@@ -400,6 +402,10 @@ class Session:
     def meaning(self, statement: str) -> str:
         """Return a digest that differs once a prepared query stands for something else."""
         return meaning_of(self.planner.state, self.role.id, self.statements.named(statement))
+
+    def reading(self, statement: str) -> Reading:
+        """Return what a prepared statement reads."""
+        return reading_of(self.planner.state, self.statements.named(statement))
 
     async def bind(
         self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]

@@ -84,10 +84,10 @@ class Exchange:
         except TimeoutError:
             self.abort()
 
-    async def answer(self, data: bytes) -> None:
+    async def answer(self, data: bytes, *, status: int = 200) -> None:
         """Send a whole answer of JSON."""
         await self._sessions.leased()
-        await self._begin(200, "application/json", {"content-length": str(len(data))})
+        await self._begin(status, "application/json", {"content-length": str(len(data))})
         await self.write(data, more=False)
 
     async def refuse(self, error: Exception) -> None:

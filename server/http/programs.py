@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from foreshore.server.http.mcp.endpoint import McpEndpoint
+from foreshore.server.http.mcp.tools import BOTH
 from foreshore.server.http.messages import as_json
 from foreshore.server.http.openapi import document
 from foreshore.server.http.sessions import Sessions
@@ -17,6 +19,7 @@ from foreshore.server.http.websocket import SocketEndpoint
 
 WEBHOOK = "/api/webhook/{database}/{schema}/{name}"
 SCRIPT = Path(__file__).parent / "static" / "foreshore.js"
+POSTED = ["POST", "OPTIONS"]
 _PUBLIC = {"cache-control": "no-cache", "access-control-allow-origin": "*"}
 
 
@@ -32,8 +35,9 @@ def routes(sessions: Callable[[], Sessions | None]) -> list[BaseRoute]:
 
     socket = SocketEndpoint(sessions)
     return [
-        Route("/api/sql", SqlEndpoint(sessions), methods=["POST", "OPTIONS"]),
+        Route("/api/sql", SqlEndpoint(sessions), methods=POSTED),
         Route("/api/subscribe", SubscribeEndpoint(sessions), methods=["GET", "OPTIONS"]),
+        *(Route(f"/api/mcp/{each}", McpEndpoint(sessions, each), methods=POSTED) for each in BOTH),
         WebSocketRoute("/api/sql/ws", socket),
         WebSocketRoute("/api/experimental/sql", socket),
         Route("/api/openapi.json", openapi),

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from foreshore import blocking
-from foreshore.adapter.client import CopyIn, CopyOut, Execution, Session
+from foreshore.adapter.client import CopyIn, CopyOut, Execution, Portal, Session, Statement
 from foreshore.errors import FeatureNotSupported
 from foreshore.garbage import collection_paused
 from foreshore.server.http.requests import ExtendedQuery, SqlRequest
@@ -41,11 +41,15 @@ async def _extended(session: Session, queries: Sequence[ExtendedQuery]) -> Async
 
 async def begin(session: Session, query: ExtendedQuery, *, last: bool) -> Execution:
     """Run one statement with its parameters; `last` if its implicit transaction ends with it."""
-    statement = await session.parse("", query.query, ())
-    args = await _arguments(session, query.params, statement.parameters)
-    portal = await session.bind("", "", args, ())
+    portal = await bind(session, await session.parse("", query.query, ()), query.params)
     last = last and portal.changes and session.transaction_status == "I"
     return await session.execute("", 0, last=last)
+
+
+async def bind(session: Session, statement: Statement, params: Sequence[str | None]) -> Portal:
+    """Bind the unnamed statement to the texts of its parameters."""
+    args = await _arguments(session, params, statement.parameters)
+    return await session.bind("", "", args, ())
 
 
 async def _arguments(

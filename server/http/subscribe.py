@@ -13,24 +13,21 @@ The rows wait where they are until the client reads: a slow client costs no memo
 """
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable
 
-import numpy as np
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from foreshore.adapter.client import HistoryGone, Rows
-from foreshore.errors import DatabaseError, InvalidParameterValue, ProtocolViolation
+from foreshore.errors import ProtocolViolation
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.encodings import ENCODINGS
 from foreshore.server.http.ending import Disconnected
 from foreshore.server.http.exchange import Exchange, long_lived
+from foreshore.server.http.live_query import HEAD, Token, by_time, subscription, token_of
 from foreshore.server.http.messages import as_json, error_fields
 from foreshore.server.http.requests import ExtendedQuery, check_text, options_of, params_of
 from foreshore.server.http.sessions import (
@@ -42,16 +39,12 @@ from foreshore.server.http.sessions import (
     not_ready,
 )
 from foreshore.server.http.sql import send_error
-from foreshore.server.http.statements import begin
 from foreshore.server.http.values import RowsAsJson, columns_of
 from foreshore.types import RelationDesc
 
 KEEP_ALIVE_S = 15  # a comment follows if nothing was sent for so long
 IDLE_S = 1  # between two events of progress without changes
 RETRY_MS = 1000  # after which a browser connects again
-HEAD = 2  # columns before the number of copies: the time, and whether all before it was sent
-NEWEST = 2**63 - 1
-_TOKEN = re.compile(r"([0-9]{1,19})(?:-([0-9a-f]{1,64}))?")
 
 
 class SubscribeEndpoint:
@@ -107,25 +100,10 @@ def _query_of(request: Request) -> ExtendedQuery:
     return ExtendedQuery(text, params)
 
 
-class Token(NamedTuple):
-    """How far a client has come: the time of its copy, and what the query meant then.
-
-    Without a meaning the client answers for it that it is the same.
-    """
-
-    time: int
-    meaning: str | None
-
-
 def _token(request: Request) -> Token | None:
     """Return after what the client wants changes; None: all rows first."""
     text = request.headers.get("last-event-id") or request.query_params.get("after")
-    if not text:
-        return None
-    found = _TOKEN.fullmatch(text)
-    if found is None or int(found[1]) > NEWEST:
-        raise InvalidParameterValue(f'invalid resume token "{text[:40]}"')
-    return Token(int(found[1]), found[2])
+    return token_of(text) if text else None
 
 
 class _Stream:
@@ -180,18 +158,8 @@ class _Stream:
 
     async def _begin(self, token: Token | None) -> Rows:
         """Return the rows of the subscription, all of them or the changes after the token."""
-        options = "PROGRESS" if token is None else "PROGRESS, SNAPSHOT = false"
-        as_of = "" if token is None else f" AS OF {token.time}"
-        sql = f"SUBSCRIBE ({self._query.query}\n) WITH ({options}){as_of}"
-        query = ExtendedQuery(sql, self._query.params)
-        try:
-            execution = await begin(self._session, query, last=False)
-        except DatabaseError as error:
-            if error.position is not None:  # as the client has written the text
-                error.position = max(1, error.position - len("SUBSCRIBE ("))
-            raise
-        if not isinstance(execution, Rows):
-            raise ProtocolViolation("the query returns no rows")
+        after = None if token is None else token.time
+        execution = await subscription(self._session, self._query, after)
         self._meaning = self._session.meaning("")
         return execution
 
@@ -202,7 +170,7 @@ class _Stream:
         shown = b',"desc":' + as_json(columns_of(columns))
         is_first = True
         async for batch in rows.batches:
-            for time, is_progress, part in _by_time(batch):
+            for time, is_progress, part in by_time(batch):
                 if is_first:  # the time of AS OF, before its rows
                     await self._rows(time, shown, b"")
                     is_first = False
@@ -266,17 +234,3 @@ def _error_event(error: Exception) -> bytes:
     shown = client_error(error)
     metrics.ERRORS.labels(shown.sqlstate).inc()
     return _event("error", as_json(error_fields(shown)))
-
-
-def _by_time(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:
-    """Yield the rows of each time, in order, with the time and whether they are of progress."""
-    if not batch.num_rows:
-        return
-    times = batch.column(0).to_numpy(zero_copy_only=False)
-    progressed = batch.column(1).to_numpy(zero_copy_only=False)
-    changes = (times[1:] != times[:-1]) | (progressed[1:] != progressed[:-1])
-    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
-    body = batch.select(range(HEAD, batch.num_columns))
-    for first, end in pairwise(bounds):
-        part = body.slice(first, end - first)
-        yield int(times[first]), bool(progressed[first]), part

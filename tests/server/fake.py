@@ -24,6 +24,7 @@ from foreshore.adapter.client import (
     Login,
     Notice,
     RanTogether,
+    Reading,
     Rows,
     Session,
     Startup,
@@ -245,6 +246,9 @@ class FakeSession:
 
     def meaning(self, statement: str) -> str:
         return "00"
+
+    def reading(self, statement: str) -> Reading:
+        return Reading(True, (), False, ())
 
     def output_style(self, *, names: bool) -> OutputStyle:
         return OutputStyle(self.time_zone)
