@@ -10,31 +10,22 @@ from foreshore.processes.link import Link
 from foreshore.processes.messages import Message
 from foreshore.processes.transport import Connection, Tables
 
-
-class Response(Protocol):
-    """A message about one source or sink."""
-
-    @property
-    def id(self) -> GlobalId:
-        """Return whose it is."""
-        ...
-
-
 Job = TypeVar("Job")
+Handled = TypeVar("Handled", contravariant=True)
 
 
-class Controller(Protocol[Job]):
+class Controller(Protocol[Handled]):
     """Whose processes they are; its methods are called on the event loop."""
 
-    def connected(self, job: Job, connection: Connection[Any]) -> None:
+    def connected(self, job: Handled, connection: Connection[Any]) -> None:
         """Let a new process do a job."""
         ...
 
-    def lost(self, job: Job) -> None:
+    def lost(self, job: Handled) -> None:
         """Note that the process of a job has ended; another one will come."""
         ...
 
-    def deliver(self, job: Job, response: Any, tables: Tables) -> None:
+    def deliver(self, job: Handled, response: Any, tables: Tables) -> None:
         """Take what the process says of a job."""
         ...
 
@@ -49,7 +40,8 @@ class _Process(Generic[Job]):
 class ClusterProcesses(Generic[Job]):
     """The jobs of a controller, each in the process of its cluster.
 
-    `responses` is the union of what processes send, and `kind` the word for them in the log.
+    `responses` is the union of what processes send, each with the `id` of a job, and `kind` the
+    word for them in the log.
     """
 
     def __init__(

@@ -176,7 +176,7 @@ class IngestController:
                     return
                 await self._changed(source)
                 continue
-            if connection is None or connection is not self._processes.connection(id):
+            if connection is None:
                 await self._changed(source)
                 continue
             self._requests += 1
@@ -251,7 +251,8 @@ class IngestController:
             case AskContents(run=run) | Ingested(run=run) if run != job.run:
                 pass  # it was started anew meanwhile
             case AskContents():
-                asked = self._send_contents(job, response)
+                assert job.started_by is not None, job
+                asked = self._send_contents(job, job.started_by, response)
                 job.reading = asyncio.get_running_loop().create_task(asked)
             case Ingested():
                 job.waiting.append((response, tables))
@@ -259,10 +260,10 @@ class IngestController:
                     committing = self._commit_waiting(job)
                     job.committing = asyncio.get_running_loop().create_task(committing)
 
-    async def _send_contents(self, source: _Source, asked: AskContents) -> None:
+    async def _send_contents(
+        self, source: _Source, connection: Connection[Response], asked: AskContents
+    ) -> None:
         """Send the rows of a relation to the process that asked for them."""
-        connection = source.started_by
-        assert connection is not None
         id, run, request = asked.id, asked.run, asked.request
         try:
             async for table in self._read(asked.output):
