@@ -336,8 +336,9 @@ class Environment:
         self.coordinator.ingestion.python_modules = frozenset(modules)
 
     async def equip_sources(self) -> None:
-        """Give sources the secrets and places that the environment has got since it was opened."""
+        """Give sources and sinks the secrets and places that the environment has got meanwhile."""
         await self.coordinator.ingestion.equip()
+        await self.coordinator.exports.equip()
 
     def audit_views(self, interval: float) -> None:
         """Verify a random materialized view every `interval` seconds."""

@@ -20,6 +20,7 @@ from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sinks.spec import connections_of as connections_of_target
+from foreshore.sinks.spec import is_place
 from foreshore.sources.files import FilesSource
 from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import connections_of, secrets_of
@@ -98,6 +99,8 @@ def _validate(check: Checker, plan: plans.ValidateConnection) -> None:
 def _sink(check: Checker, plan: plans.CreateSink) -> None:
     check.create_in(plan.subscription.name)
     _use(check, connections_of_target(plan.spec.target))
+    if is_place(plan.spec.target):
+        _need_files(check, "pg_write_server_files", "to")
     check.create_on_cluster(plan.cluster)
 
 

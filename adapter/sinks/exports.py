@@ -24,9 +24,11 @@ from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, Undefi
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
-from foreshore.sinks.spec import SinkSpec, connections_of
+from foreshore.sinks.spec import SinkSpec, connections_of, is_place
+from foreshore.sources.files import PLACES
 from foreshore.storage.export.controller import ExportController, SinkDescription
 from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
+from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.external.request import answer_to
 from foreshore.storage.listen import ListenEvent
 from foreshore.types import RelationDesc
@@ -80,12 +82,25 @@ class SinkExports:
 
     async def check(self, spec: SinkSpec, desc: RelationDesc) -> None:
         """Raise DatabaseError if a sink could not write these columns to its target."""
-        coordinator = self._coordinator
-        given = accesses(coordinator.state, coordinator.secrets, connections_of(spec.target))
-        export = Export(self._name("new"), spec, desc, given)
+        export = Export(self._name("new"), spec, desc, self._accesses(spec))
         await answer_to(self._launcher, CheckSink(export), Answer)
 
+    async def equip(self) -> None:
+        """Run anew the sinks that get something else now, such as secrets or allowed places."""
+        await self.follow([item for item in self._coordinator.state.all(Item) if item.sink])
+
     # --- what runs -----------------------------------------------------------------------------
+
+    def _accesses(self, spec: SinkSpec) -> Accesses:
+        """Return what a sink needs to reach its target.
+
+        Raises DatabaseError if a secret cannot be read.
+        """
+        coordinator = self._coordinator
+        given = accesses(coordinator.state, coordinator.secrets, connections_of(spec.target))
+        if is_place(spec.target):
+            given[PLACES] = Access("files", coordinator.copies.places.as_options())
+        return given
 
     def _name(self, id: str) -> str:
         """Return the name of a sink in its target, where several databases may write."""
@@ -111,7 +126,7 @@ class SinkExports:
         coordinator = self._coordinator
         desc, given, obstacle = coordinator.catalog.planned[item.id].desc, {}, None
         try:
-            given = accesses(coordinator.state, coordinator.secrets, connections_of(spec.target))
+            given = self._accesses(spec)
         except DatabaseError as error:
             obstacle = error.message
         export = Export(self._name(item.id), spec, desc, given)

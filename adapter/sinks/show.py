@@ -3,6 +3,7 @@
 from foreshore.adapter.sources.connections import full_name
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.state import State
+from foreshore.sinks.places import DeltaTarget, FilesTarget
 from foreshore.sinks.spec import PostgresTarget, SinkSpec, Target
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.rewrite.full_names import dotted
@@ -24,9 +25,26 @@ def sink_text(state: State, item: Item, spec: SinkSpec) -> str:
 
 
 def _written(state: State, target: Target) -> str:
-    connection = state.objects[target.connection]
-    assert isinstance(connection, Connection), connection
-    called = dotted(full_name(state, connection))
     match target:
-        case PostgresTarget(table=table):
+        case PostgresTarget(connection=connection, table=table):
+            called = _connection(state, connection)
             return f"POSTGRES CONNECTION {called} (TABLE = {quote_string(table)})"
+        case DeltaTarget(url=url):
+            return f"DELTA (URL = {quote_string(url)})"
+        case FilesTarget():
+            return _files(target)
+
+
+def _connection(state: State, id: str) -> str:
+    """Return the name of a connection."""
+    connection = state.objects[id]
+    assert isinstance(connection, Connection), connection
+    return dotted(full_name(state, connection))
+
+
+def _files(target: FilesTarget) -> str:
+    csv = ""
+    if target.format == "csv":
+        header, delimiter = str(target.header).lower(), quote_string(target.delimiter)
+        csv = f", HEADER = {header}, DELIMITER = {delimiter}"
+    return f"FILES (URL = {quote_string(target.url)}, FORMAT = {quote_string(target.format)}{csv})"

@@ -5,6 +5,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.sinks.places import DeltaTarget, FilesTarget
+
 Envelope: TypeAlias = OneOf["upsert", "debezium", "append"]
 
 
@@ -15,7 +17,7 @@ class PostgresTarget(msgspec.Struct, frozen=True, tag="postgres"):
     table: str  # schema.table
 
 
-Target: TypeAlias = PostgresTarget
+Target: TypeAlias = PostgresTarget | DeltaTarget | FilesTarget
 
 
 class SinkSpec(msgspec.Struct, frozen=True):
@@ -33,6 +35,8 @@ def connections_of(target: Target) -> tuple[str, ...]:
     match target:
         case PostgresTarget(connection=connection):
             return (connection,)
+        case DeltaTarget() | FilesTarget():
+            return ()
 
 
 def kind_of(target: Target) -> str:
@@ -40,3 +44,12 @@ def kind_of(target: Target) -> str:
     match target:
         case PostgresTarget():
             return "postgres"
+        case DeltaTarget():
+            return "delta"
+        case FilesTarget():
+            return "files"
+
+
+def is_place(target: Target) -> bool:
+    """Return whether a target is a place in a file system or a bucket, as COPY has them."""
+    return isinstance(target, DeltaTarget | FilesTarget)

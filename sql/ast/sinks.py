@@ -18,7 +18,15 @@ class PostgresTargetSyntax(Syntax):
     at: int
 
 
-TargetSyntax: TypeAlias = PostgresTargetSyntax
+class PlaceTargetSyntax(Syntax):
+    """DELTA (option, ...) or FILES (option, ...)."""
+
+    kind: OneOf["delta", "files"]
+    options: tuple[SourceOption, ...]
+    at: int
+
+
+TargetSyntax: TypeAlias = PostgresTargetSyntax | PlaceTargetSyntax
 
 
 class SinkKey(Syntax):

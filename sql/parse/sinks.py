@@ -29,7 +29,11 @@ class SinkParser(SourceParser):
         if self.accept("postgres"):
             self.expect("connection")
             return ast.PostgresTargetSyntax(self.table_name(), self._source_options(), at)
-        if self.at_word("kafka", "iceberg", "webhook", "files"):
+        if self.accept("delta"):
+            return ast.PlaceTargetSyntax("delta", self._source_options(), at)
+        if self.accept("files"):
+            return ast.PlaceTargetSyntax("files", self._source_options(), at)
+        if self.at_word("kafka", "iceberg", "webhook"):
             self.unsupported(f"CREATE SINK ... INTO {self.token.value.upper()}", at)
         self.fail()
 

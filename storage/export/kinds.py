@@ -3,10 +3,14 @@
 from importlib import import_module
 from typing import Any
 
+from foreshore.sinks.places import DeltaTarget
 from foreshore.sinks.spec import PostgresTarget, Target
 from foreshore.storage.export.exporter import SinkKind
 
-_KINDS = {PostgresTarget: "foreshore.storage.export.postgres.kind"}
+_KINDS: dict[type, str] = {
+    PostgresTarget: "foreshore.storage.export.postgres.kind",
+    DeltaTarget: "foreshore.storage.export.files.delta_kind",
+}
 
 
 def kind_of(target: Target) -> SinkKind:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from foreshore.errors import BadCopyFileFormat, FeatureNotSupported, UndefinedFi
 from foreshore.storage.blob import sync_directory
 
 if TYPE_CHECKING:
+    from foreshore.storage.lake.places import Location
     from foreshore.storage.lake.writing import Written
 
 LOG = "_delta_log"
@@ -55,6 +57,43 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
     except (deltalake.exceptions.DeltaError, pa.ArrowInvalid, OSError) as error:
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'Delta table "{path.name}": {said}') from None
+
+
+def opened(location: "Location") -> Any:
+    """Return a table that is there, to be written; raises DeltaError or UndefinedFile."""
+    uri, options = _reached(location)
+    deltalake = package()
+    try:
+        return deltalake.DeltaTable(uri, storage_options=options)
+    except deltalake.exceptions.TableNotFoundError:
+        raise UndefinedFile(f'"{location.url}" is no Delta table') from None
+
+
+def made(location: "Location", schema: pa.Schema) -> Any:
+    """Return the table of a place, made with a schema if it is not there; raises DeltaError."""
+    uri, options = _reached(location)
+    deltalake = package()
+    if deltalake.DeltaTable.is_deltatable(uri, storage_options=options):
+        return deltalake.DeltaTable(uri, storage_options=options)
+    return deltalake.DeltaTable.create(
+        uri, deltalake.Schema.from_arrow(schema), storage_options=options
+    )
+
+
+def _reached(location: "Location") -> tuple[str, dict[str, str] | None]:
+    """Return the place of a table and the options with which the package reaches it."""
+    if location.bucket is None:
+        if location.path.is_dir():
+            location.check_links()
+        return str(location.path), None
+    place = urlsplit(location.bucket)
+    options = dict(parse_qsl(place.query))
+    reached = {"aws_region": options.get("region", "us-east-1")}
+    if "endpoint" in options:
+        is_open = options["endpoint"].startswith("http://")
+        reached |= {"aws_endpoint": options["endpoint"], "allow_http": str(is_open).lower()}
+    key = "/".join(filter(None, (unquote(place.path).strip("/"), location.key)))
+    return f"s3://{place.netloc}/{key}", reached
 
 
 def schema_of(path: Path) -> pa.Schema:

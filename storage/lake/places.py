@@ -30,6 +30,7 @@ class Location:
     root: Path | None  # the allowed directory, None in a bucket
     key: str  # within it; no slash at its ends
     closed: Path | None = None  # the data directory, where files are not found
+    bucket: str | None = None  # the allowed place, if that is in a bucket
 
     @property
     def path(self) -> Path:
@@ -151,7 +152,7 @@ class CopyPlaces:
             if each not in self.blobs:
                 self.blobs[each] = open_blob(each, Path())
             key = wanted[len(prefix) :].strip("/")
-            return Location(url, self.blobs[each], None, key, self.data_dir)
+            return Location(url, self.blobs[each], None, key, self.data_dir, each)
         raise _refused(url)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from foreshore.errors import InvalidParameterValue, UndefinedColumn, WrongObjectType
 from foreshore.sinks.spec import SinkSpec, Target
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sinks.places import bind_place
 from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
 from foreshore.sql.bind.definitions.sources.options import (
     Parse,
@@ -52,6 +53,8 @@ def _bind_target(planning: Planning, target: ast.TargetSyntax) -> Target:
     match target:
         case ast.PostgresTargetSyntax():
             return bind_postgres_target(planning, target)
+        case ast.PlaceTargetSyntax():
+            return bind_place(target)
 
 
 def _key(

@@ -31,7 +31,8 @@ def _format(name: str, value: OptionValue) -> str:
     return str(value)
 
 
-def _character(name: str, value: OptionValue) -> str:
+def character(name: str, value: OptionValue) -> str:
+    """Return a character of one byte."""
     if not isinstance(value, str) or len(value.encode()) != 1:
         raise InvalidParameterValue(f'option "{name}" must be a single one-byte character')
     return value
@@ -40,7 +41,7 @@ def _character(name: str, value: OptionValue) -> str:
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "format": ("format", _format),
     "header": ("header", truth),
-    "delimiter": ("delimiter", _character),
+    "delimiter": ("delimiter", character),
     "follow": ("follow", truth),
     "poll interval": ("poll_ms", milliseconds),
 }
@@ -50,7 +51,7 @@ def bind_files(
     planning: Planning, reads: ast.FilesSyntax, declared: Sequence[ast.ColumnDefinition]
 ) -> FilesSource:
     """Return which files are read."""
-    options = parsed_options("FILES", tuple(map(_with_value, reads.options)), _OPTIONS)
+    options = parsed_options("FILES", tuple(map(with_format, reads.options)), _OPTIONS)
     if "format" not in options:
         raise InvalidParameterValue(
             'FILES needs the option "format"',
@@ -68,7 +69,7 @@ def bind_files(
     return FilesSource(reads.url, format, columns, **options)
 
 
-def _with_value(option: ast.SourceOption) -> ast.SourceOption:
+def with_format(option: ast.SourceOption) -> ast.SourceOption:
     """Return FORMAT word as the option `format` with that value."""
     first, _, rest = option.name.partition(" ")
     if first == "format" and rest and option.value is None:

@@ -1,0 +1,1 @@
+"""Tables of a lake, and directories of files, as targets of sinks."""

@@ -1,0 +1,141 @@
+"""Writes the changes of an interval to a Delta table, in one commit with the frontier.
+
+The frontier is the version of an application transaction of the Delta protocol (`txn`): the sink is
+the application. A commit conflicts with every other one of the same application since the table was
+read, so an exporter that was thought dead either commits before the next one has read the table, or
+not at all.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foreshore import blocking
+from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState
+from foreshore.storage.export.files.latest import latest_rows
+from foreshore.storage.export.files.place import DIFF_COLUMN, TIME_COLUMN
+from foreshore.storage.export.files.spool import spooled
+from foreshore.storage.export.messages import Export
+from foreshore.storage.lake import delta
+from foreshore.storage.lake.places import Location
+from foreshore.update import Timestamp
+
+ROWS_AT_ONCE = 1 << 16
+GONE = "__gone"  # the row of a key that is not in the relation at the end of the interval
+
+
+class DeltaExporter:
+    """Writes to one Delta table."""
+
+    def __init__(self, export: Export, location: Callable[[], Location]) -> None:
+        self._export = export
+        self._location = location
+        self._table: Any = None
+
+    async def resume(self) -> Timestamp | None:
+        """Read the table, and return the frontier."""
+        return await blocking.run(None, self._open)
+
+    async def write(
+        self, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp
+    ) -> None:
+        """Write an interval and its end in one commit."""
+        with tempfile.TemporaryDirectory(prefix="foreshore-sink-") as scratch:
+            file = Path(scratch, "updates.parquet")
+            rows = await spooled(self._export, parts, file)
+            await blocking.run(None, lambda: self._commit(file, rows, lower, upper))
+
+    async def close(self) -> None:
+        """Let go of the table."""
+        self._table = None
+
+    def _open(self) -> Timestamp | None:
+        location = self._location()
+        with errors():
+            self._table = delta.opened(location)
+            return self._frontier()
+
+    def _frontier(self) -> Timestamp | None:
+        found: int | None = self._table.transaction_version(self._export.name)
+        return found
+
+    def _commit(self, file: Path, rows: int, lower: Timestamp, upper: Timestamp) -> None:
+        with errors():
+            self._table.update_incremental()
+            if self._frontier() not in (None, lower):
+                raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+            deltalake = delta.package()
+            transaction = deltalake.Transaction(self._export.name, upper, None)
+            properties = deltalake.CommitProperties(app_transactions=[transaction])
+            if not rows:
+                self._table.create_write_transaction(
+                    [], "append", self._table.schema(), commit_properties=properties
+                )
+            elif self._export.spec.envelope == "append":
+                self._append(_appended(file), properties)
+            else:
+                self._upsert(file, properties)
+
+    def _append(self, rows: pa.RecordBatchReader, properties: Any) -> None:
+        delta.package().write_deltalake(
+            self._table, rows, mode="append", schema_mode="merge", commit_properties=properties
+        )
+
+    def _upsert(self, file: Path, properties: Any) -> None:
+        """Merge the last row of each key into the table."""
+        export = self._export
+        with latest_rows(file, export.spec.key, GONE) as rows:
+            values = {quoted(name): f"s.{quoted(name)}" for name in export.desc.names}
+            merge = self._table.merge(
+                rows,
+                self._same_key(),
+                source_alias="s",
+                target_alias="t",
+                commit_properties=properties,
+            )
+            merge = merge.when_matched_delete(f"s.{GONE}").when_matched_update(values)
+            merge.when_not_matched_insert(values, predicate=f"NOT s.{GONE}").execute()
+
+    def _same_key(self) -> str:
+        """Return when rows of the table, `t`, and of the interval, `s`, have the same key."""
+        desc = self._export.desc
+        columns = dict(zip(desc.names, desc.columns, strict=True))
+        compared = []
+        for name in self._export.spec.key:
+            equals = "IS NOT DISTINCT FROM" if columns[name].nullable else "="
+            compared.append(f"(t.{quoted(name)} {equals} s.{quoted(name)})")
+        return " AND ".join(compared)
+
+
+def _appended(file: Path) -> pa.RecordBatchReader:
+    """Return updates as rows with `mz_timestamp` and `mz_diff`."""
+    source = pq.ParquetFile(file)
+    names = [*source.schema_arrow.names[:-2], TIME_COLUMN, DIFF_COLUMN]
+    types = source.schema_arrow.types
+    schema = pa.schema(list(zip(names, types, strict=True)))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in source.iter_batches(ROWS_AT_ONCE):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier of DataFusion."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Raise errors of the package as DatabaseError."""
+    try:
+        yield
+    except delta.package().exceptions.DeltaError as error:
+        said = ": ".join(filter(None, map(str.strip, str(error).splitlines())))
+        raise DatabaseError(f"the Delta table: {said}", sqlstate="58030") from error

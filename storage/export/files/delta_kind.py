@@ -1,0 +1,62 @@
+"""Delta tables as a kind of target."""
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedColumn
+from foreshore.storage.export.exporter import Exporter
+from foreshore.storage.export.files.delta import DeltaExporter, errors
+from foreshore.storage.export.files.place import location_of, own_columns
+from foreshore.storage.export.messages import Export
+from foreshore.storage.lake import delta
+from foreshore.storage.lake.columns import check_delta, file_type
+
+
+class DeltaSinkKind:
+    """Delta tables."""
+
+    def exporter(self, export: Export) -> Exporter:
+        """Return a new exporter."""
+        return DeltaExporter(export, lambda: location_of(export))
+
+    async def check(self, export: Export) -> None:
+        """Make the table if it is not there; raises if it lacks a column."""
+        if export.spec.envelope == "debezium":
+            raise FeatureNotSupported(
+                "ENVELOPE DEBEZIUM is not for tables", hint="Use UPSERT or APPEND."
+            )
+        await blocking.run(None, lambda: _check(export))
+
+    async def dispose(self, export: Export) -> None:
+        """Do nothing: the frontier is a part of the table's history."""
+
+
+def _check(export: Export) -> None:
+    columns = own_columns(export)
+    check_delta(list(columns), list(columns.values()))
+    wanted = {name: file_type(type) for name, type in columns.items()}
+    location = location_of(export)
+    with errors():
+        table = delta.made(location, pa.schema(list(wanted.items())))
+        found = pa.schema(table.schema().to_arrow())
+    for name, type in wanted.items():
+        if name not in found.names:
+            raise UndefinedColumn(
+                f'the Delta table has no column "{name}"',
+                hint=f"It has {', '.join(found.names)}.",
+            )
+        if not _is_same(found.field(name).type, type):
+            raise DatatypeMismatch(
+                f'column "{name}" of the Delta table is of type {found.field(name).type}',
+                hint=f"The sink writes {type}.",
+            )
+
+
+def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two types are one in a Delta table; those of elements have names in Arrow."""
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return _is_same(found.value_type, wanted.value_type)
+    return bool(found == wanted)
+
+
+KIND = DeltaSinkKind()

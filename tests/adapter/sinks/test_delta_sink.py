@@ -1,0 +1,202 @@
+"""CREATE SINK ... INTO DELTA: each change once, in one commit with its frontier."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from foreshore.storage.export.files.delta import DeltaExporter
+from foreshore.storage.export.messages import Export
+from tests.adapter.harness import TestEnvironment
+
+STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
+
+
+@pytest.fixture
+def place(own_env: TestEnvironment, tmp_path: Path) -> Path:
+    """Return a new directory that COPY and sinks may write."""
+    place = tmp_path / "out"
+    place.mkdir()
+    own_env.environment.let_copy([str(place)], tmp_path / "data")
+    return place
+
+
+def rows_of(table: Path) -> list[tuple[object, ...]]:
+    """Return the rows of a Delta table, sorted as text."""
+    found = deltalake.DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    return sorted((tuple(row.values()) for row in found), key=str)
+
+
+async def until_rows(table: Path, rows: list[tuple[object, ...]]) -> None:
+    """Wait until the table has these rows."""
+    while True:
+        if await asyncio.to_thread(rows_of, table) == rows:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def test_each_change_arrives_once_over_kills_and_restarts(
+    own_env: TestEnvironment, place: Path, tmp_path: Path
+) -> None:
+    env, drawn, held = own_env, random.Random(1), dict[int, str]()
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v text, n numeric(10, 2))")
+    await env.ran("a", "INSERT INTO t VALUES (100, 'a', 1.5), (200, NULL, NULL)")
+    into = f"INTO DELTA (URL '{place}/t') WITH (COMMIT INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SINK s FROM t {into}")
+    for round in range(4):
+        for _ in range(10):
+            key = drawn.randrange(10)
+            await env.ran("a", f"DELETE FROM t WHERE k = {key}")
+            held.pop(key, None)
+            if drawn.random() < 0.7:
+                held[key] = f"r{round}"
+                await env.ran("a", f"INSERT INTO t VALUES ({key}, 'r{round}', NULL)")
+        env.export.last.kill()
+        if round == 2:
+            await env.reopen()
+            env.environment.let_copy([str(place)], tmp_path / "data")
+            await env.environment.equip_sources()
+    table = [(row[0], row[1]) for row in sorted(held.items(), key=str)]
+    while True:
+        found = [(row[0], row[1]) for row in await asyncio.to_thread(rows_of, place / "t")]
+        if found == sorted([*table, (100, "a"), (200, None)], key=str):
+            break
+        await asyncio.sleep(0.05)
+    assert (await env.query("a", STATUS)).startswith("running|NULL")
+
+
+async def test_changes_are_appended_with_their_times(own_env: TestEnvironment, place: Path) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1), (1)")
+    into = f"INTO DELTA (URL '{place}/t') ENVELOPE APPEND WITH (COMMIT INTERVAL '1 ms')"
+    await env.ran("a", f"CREATE SINK s FROM t {into}")
+    for number in range(2, 5):
+        await env.ran("a", f"INSERT INTO t VALUES ({number})")
+    await env.ran("a", "DELETE FROM t WHERE k = 1")
+    while True:
+        table = deltalake.DeltaTable(str(place / "t")).to_pyarrow_table()
+        found = table.select(["k", "mz_diff"]).to_pylist()
+        if {"k": 1, "mz_diff": -2} in found:
+            break
+        await asyncio.sleep(0.05)
+    assert sorted(row["k"] * row["mz_diff"] for row in found) == [-2, 1, 1, 2, 3, 4]
+    assert len(set(table.column("mz_timestamp").to_pylist())) == 5
+    query = "SELECT k, mz_diff FROM s2 ORDER BY mz_timestamp"
+    source = f"CREATE SOURCE s2 FROM FILES '{place}/t' (FORMAT delta, POLL INTERVAL '10 ms')"
+    await env.ran("a", source)
+    expected = ["1|1", "1|1", "2|1", "3|1", "4|1", "1|-2"]
+    while True:
+        if (await env.query("a", query)).splitlines()[:-1] == expected:
+            break
+        await asyncio.sleep(0.05)
+
+
+async def test_rows_whose_keys_have_nulls_are_replaced(
+    own_env: TestEnvironment, place: Path
+) -> None:
+    env = own_env
+    await env.ran("a", 'CREATE TABLE t (k int, j int NOT NULL, "V w" int)')
+    await env.ran("a", "INSERT INTO t VALUES (NULL, 1, 1), (NULL, 2, 2), (1, 1, 3)")
+    into = f"INTO DELTA (URL '{place}/t') KEY (k, j) NOT ENFORCED"
+    await env.ran("a", f"CREATE SINK s FROM t {into} WITH (COMMIT INTERVAL '10 ms')")
+    await until_rows(place / "t", [(1, 1, 3), (None, 1, 1), (None, 2, 2)])
+    await env.ran("a", 'UPDATE t SET "V w" = "V w" + 10 WHERE j = 1')
+    await until_rows(place / "t", [(1, 1, 13), (None, 1, 11), (None, 2, 2)])
+    await env.ran("a", "DELETE FROM t WHERE k IS NULL")
+    await until_rows(place / "t", [(1, 1, 13)])
+
+
+async def test_a_key_that_is_not_unique_stalls_the_sink(
+    own_env: TestEnvironment, place: Path
+) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int, v int)", "INSERT INTO t VALUES (1, 1), (1, 2)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t') KEY (k) NOT ENFORCED")
+    stalled = "stalled|the relation has several rows of one key (k)"
+    while True:
+        if stalled in await env.query("a", STATUS):
+            break
+        await asyncio.sleep(0.02)
+    await env.ran("a", "DELETE FROM t WHERE v = 1")
+    assert rows_of(place / "t") == []
+
+
+async def test_an_earlier_exporter_commits_nothing(own_env: TestEnvironment, place: Path) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t')")
+    await until_rows(place / "t", [(1,)])
+    (described,) = env.environment.coordinator.exports.controller.statuses()
+    running = env.environment.coordinator.exports.controller.description(described)
+    assert running is not None
+    export: Export = running.export
+    await env.environment.coordinator.exports.controller.stop(described)
+    older, newer = exporter(export), exporter(export)
+    lower = await older.resume()
+    assert lower is not None
+    assert await newer.resume() == lower
+    await newer.write(parts(2, lower), lower, lower + 10)
+    with pytest.raises(Exception, match="another exporter"):
+        await older.write(parts(3, lower), lower, lower + 20)
+    assert rows_of(place / "t") == [(1,), (2,)]
+    assert await exporter(export).resume() == lower + 10
+
+
+def exporter(export: Export) -> DeltaExporter:
+    """Return another exporter of a sink."""
+    from foreshore.storage.export.files.delta_kind import KIND
+
+    made = KIND.exporter(export)
+    assert isinstance(made, DeltaExporter)
+    return made
+
+
+async def parts(key: int, time: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Yield an interval with one row."""
+    yield pa.table(
+        {"k": pa.array([key], pa.int32()), "__time": pa.array([time]), "__diff": pa.array([1])}
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("FROM t INTO DELTA", '22023: DELTA needs the option "url"'),
+        ("FROM t INTO DELTA (URL '/etc/t')", '42501: COPY may not use "/etc/t"'),
+        ("FROM t INTO DELTA (URL 't')", "42602: relative path"),
+        ("FROM t INTO DELTA (URL '{}/t') ENVELOPE DEBEZIUM", "0A000: ENVELOPE DEBEZIUM"),
+        ("FROM u INTO DELTA (URL '{}/u') KEY (v) NOT ENFORCED", "0A000: column"),
+        ("FROM t INTO DELTA (URL '{}/other')", '42703: the Delta table has no column "k"'),
+        ("FROM w INTO DELTA (URL '{}/other') KEY (x) NOT ENFORCED", '42804: column "x" of the'),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(
+    own_env: TestEnvironment, place: Path, statement: str, error: str
+) -> None:
+    env = own_env
+    deltalake.write_deltalake(str(place / "other"), pa.table({"x": ["a"]}))
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k int PRIMARY KEY)",
+        "CREATE TABLE u (v time)",
+        "CREATE TABLE w (x int)",
+    )
+    assert f"ERROR {error}" in await env.query("a", f"CREATE SINK s {statement.format(place)}")
+    assert await env.query("a", "SHOW SINKS") == "SELECT 0"
+
+
+async def test_it_needs_the_right_to_write_files(own_env: TestEnvironment, place: Path) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "CREATE ROLE r")
+    await env.ran("a", "GRANT ALL ON SCHEMA public TO r", "GRANT SELECT ON t TO r")
+    await env.ran("a", "GRANT ALL ON CLUSTER quickstart TO r", "SET ROLE r")
+    create = f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t')"
+    assert "ERROR 42501: must be superuser or have privileges of the pg_write_server" in (
+        await env.query("a", create)
+    )
+    await env.ran("a", "RESET ROLE", "GRANT pg_write_server_files TO r", "SET ROLE r", create)
+    shown = (await env.query("a", "SHOW CREATE SINK s")).splitlines()[0].split("|")[1]
+    assert f"INTO DELTA (URL = '{place}/t') KEY (k) NOT ENFORCED" in shown
