@@ -11,6 +11,7 @@ import pytest
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.storage.export.messages import Export
 from tests.adapter.harness import TestEnvironment
+from tests.harness import object_store
 
 STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
 
@@ -200,3 +201,27 @@ async def test_it_needs_the_right_to_write_files(own_env: TestEnvironment, place
     await env.ran("a", "RESET ROLE", "GRANT pg_write_server_files TO r", "SET ROLE r", create)
     shown = (await env.query("a", "SHOW CREATE SINK s")).splitlines()[0].split("|")[1]
     assert f"INTO DELTA (URL = '{place}/t') KEY (k) NOT ENFORCED" in shown
+
+
+@pytest.mark.full
+async def test_tables_in_buckets(own_env: TestEnvironment, tmp_path: Path) -> None:
+    env = own_env
+    with object_store() as store:
+        env.environment.let_copy([store.url("lake")], tmp_path / "data")
+        await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v text)")
+        await env.ran("a", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+        into = f"INTO DELTA (URL 's3://{store.bucket}/lake/t')"
+        await env.ran("a", f"CREATE SINK s FROM t {into} WITH (COMMIT INTERVAL '10 ms')")
+        for number in range(3):
+            env.export.last.kill()
+            await env.ran("a", f"UPDATE t SET v = v || '{number}' WHERE k = 1")
+        options = {"aws_endpoint": store.endpoint, "allow_http": "true", "aws_region": "us-east-1"}
+
+        def found() -> object:
+            table = deltalake.DeltaTable(f"s3://{store.bucket}/lake/t", storage_options=options)
+            return table.to_pyarrow_table().sort_by("k").to_pydict()
+
+        while True:
+            if await asyncio.to_thread(found) == {"k": [1, 2], "v": ["a012", "b"]}:
+                break
+            await asyncio.sleep(0.05)
