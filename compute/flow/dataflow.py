@@ -46,6 +46,7 @@ from foreshore.update import Timestamp
 
 SMALL_WINDOW = 256  # updates
 MANY = 10_000  # updates whose memory is worth a look
+JOINED_TIMES = 64  # of the first windows of a join
 
 
 class FlowDataflow:
@@ -360,11 +361,17 @@ def _placing_columns(description: DataflowDescription) -> Sequence[int] | None:
 
 
 def batch_sizing_of(operators: Sequence[Operator]) -> BatchSizing | None:
-    """Return how windows are sized: a step begins with four times if whole groups are read again.
+    """Return how windows are sized; None if their number of times costs nothing.
 
-    Beyond its rows a step costs few milliseconds, for which four times are worth it.
+    If whole groups are read again a step begins with four times: beyond its rows it costs few
+    milliseconds, for which they are worth it. If changes are joined with changes, those of a key
+    that changes at each time are as many pairs as the square of the times.
     """
-    return BatchSizing(4, seconds=0.1) if any(map(_rereads, operators)) else None
+    if any(map(_rereads, operators)):
+        return BatchSizing(4, seconds=0.1)
+    if any(isinstance(each, Join) and len(each.inputs) > 1 for each in operators):
+        return BatchSizing(JOINED_TIMES, seconds=0.1)
+    return None
 
 
 def _rereads(operator: Operator) -> bool:

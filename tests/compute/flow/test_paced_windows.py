@@ -1,4 +1,4 @@
-"""A step over window functions or lists has few times if each of them costs much."""
+"""A step over window functions, lists or joins has few times if each of them costs much."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -164,13 +164,29 @@ def test_step_that_exceeds_memory_is_divided(
         assert contents(index.scan(time)) == wanted, time
 
 
-def test_only_plans_that_read_groups_again_are_paced(engine: FlowEngine, tmp_path: Path) -> None:
+def test_join_of_totals_takes_a_backlog_in_parts(engine: FlowEngine, tmp_path: Path) -> None:
+    """Both totals change at each time, so a step of n times would join n rows with n rows."""
+    totals = Reduce(GET, (), (Aggregate("count", (), INT8),))
+    greatest = Reduce(GET, (), (Aggregate("max", (Column(0, INT4),), INT4),))
+    relation = Join((totals, greatest), ())
+    running, _ = hydrated(engine, relation, tmp_path, rows((1, "a")))
+    upper = feed(running, 2, [(range(key, key + 1), 1) for key in range(2, 402)])
+    sizes = steps(running, upper)
+    assert sizes[0] == 64
+    assert sum(size or 0 for size in sizes) == 400
+    index = running.indexes[id_("u3")].rows
+    for time in range(2, upper):
+        assert contents(index.scan(time)) == Counter({(time, time): 1}), time
+
+
+def test_only_plans_that_multiply_are_paced(engine: FlowEngine, tmp_path: Path) -> None:
     key = (Column(1, TEXT),)
     plans: dict[str, Relation] = {
         "window": NUMBERED,
         "list": Reduce(GET, key, (LIST,)),
         "sum": Reduce(GET, key, (Aggregate("count", (), INT8),)),
         "rows": GET,
+        "join": Join((GET, GET), ((Column(0, INT4), Column(2, INT4)),)),
     }
     paced = set()
     for name, plan in plans.items():
@@ -178,4 +194,4 @@ def test_only_plans_that_read_groups_again_are_paced(engine: FlowEngine, tmp_pat
         _, dataflow = hydrated(engine, plan, tmp_path / name, rows((1, "a")))
         if dataflow.batch_sizing is not None:
             paced.add(name)
-    assert paced == {"window", "list"}
+    assert paced == {"window", "list", "join"}
