@@ -5,22 +5,32 @@ from collections.abc import Iterator
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.builtin.relation import Row
+from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
+from foreshore.sources.outputs import ERRORS, PROGRESS
 
 
 def source_statuses(context: StatementContext) -> Iterator[Row]:
-    """Yield the state of each source, and its error if it stalls."""
+    """Yield the state of each source and of each table of one, and its error if it has one.
+
+    A table has the state of its source, unless it has ceased while the others go on.
+    """
     state = context.coordinator.state
     for id, status in context.coordinator.ingestion.controller.statuses().items():
-        item = state.get(id)
-        if isinstance(item, Item) and item.feed:
+        for item in (state.get(id), *state.items_of(parts_of(id))):
+            if not isinstance(item, Item) or not item.feed:
+                continue
+            if item.id != id and item.feed.reference in (PROGRESS, ERRORS):
+                continue
+            output = status.outputs.get(item.id)
+            shown = output if output is not None and output.state == "ceased" else status
             yield {
-                "id": id,
+                "id": item.id,
                 "name": item.name,
                 "type": source_type(item.feed),
-                "last_status_change_at": status.since * 1000,
-                "status": status.state,
-                "error": status.error,
+                "last_status_change_at": shown.since * 1000,
+                "status": shown.state,
+                "error": shown.error,
             }
 
 

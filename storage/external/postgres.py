@@ -1,19 +1,23 @@
-"""Connections to PostgreSQL servers."""
+"""Connections to PostgreSQL servers of those who write there, and whether a server is reached."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import asyncpg
 
-from foreshore.errors import ConnectionFailure
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.libpq import CONNECT_SECONDS, open_session
+from foreshore.storage.external.postgres_failures import unreachable
+from foreshore.storage.external.tls import certificates
 
-CONNECT_SECONDS = 10.0
+_CERTIFICATES = ("ssl certificate authority", "ssl certificate")
 
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[asyncpg.Connection]:
-    """Yield a connection to the server; raises ConnectionFailure."""
+    """Yield a connection to the server; raises DatabaseError."""
     connection = await connect(access)
     try:
         yield connection
@@ -22,8 +26,9 @@ async def connected(access: Access) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def connect(access: Access) -> asyncpg.Connection:
-    """Return a connection to the server; raises ConnectionFailure."""
+    """Return a connection to the server; raises DatabaseError."""
     options = access.options
+    tls = tls_of(options)
     try:
         return await asyncpg.connect(
             host=options["host"],
@@ -31,18 +36,30 @@ async def connect(access: Access) -> asyncpg.Connection:
             database=options["database"],
             user=options["user"],
             password=options.get("password"),
-            ssl=options.get("ssl mode", "prefer"),
+            ssl=tls,
             timeout=CONNECT_SECONDS,
             server_settings={"application_name": "foreshore", "search_path": ""},
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        where = f"{options['host']}:{options.get('port', '5432')}"
-        raise ConnectionFailure(
-            f"could not connect to the PostgreSQL server at {where}: {error or 'it timed out'}"
-        ) from error
+        raise unreachable(access, str(error) or "connection timeout expired") from error
+
+
+def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | str:
+    """Return how a connection uses TLS, as libpq does it: a mode, or a context by certificates.
+
+    With an authority every mode that uses TLS asks for a certificate of the server by it; with
+    certificates TLS is never left out, unless that is the mode. Raises InvalidParameterValue.
+    """
+    mode = options.get("ssl mode", "prefer")
+    if mode == "disable" or not any(each in options for each in _CERTIFICATES):
+        return mode
+    context = certificates(options)
+    context.check_hostname = mode == "verify-full"
+    if "ssl certificate authority" not in options and mode not in ("verify-ca", "verify-full"):
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 async def validate(access: Access) -> None:
-    """Reach the server; raises ConnectionFailure."""
-    async with connected(access):
-        return
+    """Reach the server; raises DatabaseError."""
+    (await asyncio.to_thread(open_session, access)).close()

@@ -65,6 +65,36 @@ class Connector(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class OutputReport:
+    """What a connector knows of an output, since the connector was made."""
+
+    messages: int = 0  # that were received for it
+    snapshot_known: int | None = None  # rows that it has at the beginning, perhaps estimated
+    snapshot_staged: int | None = None  # how many of them were read
+    ceased: str | None = None  # why it gets no more rows, while the others go on
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a connector knows of its outputs, by reference, and of the external system.
+
+    `known` is how far the external system is said to be, in some parts of the position.
+    """
+
+    outputs: Mapping[str, OutputReport]
+    known: Position
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """A connector that tells more than its batches do."""
+
+    def report(self) -> Report:
+        """Return what is known at this moment; must not block, and cost little."""
+        ...
+
+
 @runtime_checkable
 class Measurable(Protocol):
     """A connector that can say how far its external system is."""

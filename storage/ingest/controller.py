@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 
 from foreshore.clock import Clock
@@ -29,7 +30,9 @@ from foreshore.storage.ingest.messages import (
     Contents,
     Furthest,
     Ingested,
+    OutputCounts,
     OutputRelation,
+    Reported,
     Response,
     SourceState,
     StartSource,
@@ -90,11 +93,26 @@ class Read(Protocol):
 
 
 @dataclass(slots=True)
+class OutputStatus(Status):
+    """What is known of one output since the start of the server; see `connector.OutputReport`."""
+
+    counts: OutputCounts = OutputCounts()  # noqa: RUF009 - immutable; of the present run
+    earlier_messages: int = 0  # of the runs before
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages were received for it."""
+        return self.earlier_messages + self.counts.messages
+
+
+@dataclass(slots=True)
 class SourceStatus(Status):
     """The state of a source, and what was committed of it."""
 
     batches: int = 0
     committed_at: int = 0  # the time of the last commit in milliseconds; 0: none yet
+    outputs: dict[GlobalId, OutputStatus] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)  # how far the external system is
 
 
 @dataclass(slots=True)
@@ -232,6 +250,9 @@ class IngestController:
             self._set_state(source, "stalled", each.obstacle)
             return
         source.started_by = connection
+        for output in source.status.outputs.values():
+            output.earlier_messages = output.messages
+            output.counts = msgspec.structs.replace(output.counts, messages=0)
         self._runs += 1
         source.run = self._runs
         position, outputs = dict(source.position), dict(each.outputs)
@@ -248,8 +269,10 @@ class IngestController:
                 if response.request in job.furthest:
                     job.furthest[response.request] = response
                     job.notify()
-            case AskContents(run=run) | Ingested(run=run) if run != job.run:
+            case AskContents(run=run) | Ingested(run=run) | Reported(run=run) if run != job.run:
                 pass  # it was started anew meanwhile
+            case Reported():
+                self._take_report(job, response)
             case AskContents():
                 assert job.started_by is not None, job
                 asked = self._send_contents(job, job.started_by, response)
@@ -278,6 +301,15 @@ class IngestController:
     def _set_state(self, source: _Source, state: str, error: str | None) -> None:
         self.states.set(source.description.id, source.status, state, error)
 
+    def _take_report(self, source: _Source, reported: Reported) -> None:
+        """Note what a process knows; an output that has ceased has a state of its own."""
+        source.status.known = reported.known
+        for id, counts in reported.outputs.items():
+            output = _output(source.status, id)
+            state = "running" if counts.ceased is None else "ceased"
+            self.states.set(id, output, state, counts.ceased)
+            output.counts = counts
+
     # --- commits -------------------------------------------------------------------------------
 
     async def _commit_waiting(self, source: _Source) -> None:
@@ -297,9 +329,7 @@ class IngestController:
                     self._set_state(source, "running", None)
                 source.status.batches += len(together)
                 source.status.committed_at = self._clock.now()
-                parts = [part for each in progressed.rows.values() for part in each]
-                source.status.updates += sum(part.num_rows for part in parts)
-                source.status.bytes += sum(part.nbytes for part in parts)
+                _count(source.status, progressed)
                 if reads is not None and reads is source.started_by:
                     for _ in together:
                         reads.send(Committed(id, run))
@@ -345,6 +375,21 @@ class IngestController:
 
 class _OutOfPlace(Exception):
     """A batch does not follow the durable position."""
+
+
+def _output(status: SourceStatus, id: GlobalId) -> OutputStatus:
+    return status.outputs.setdefault(id, OutputStatus("running", since=status.since))
+
+
+def _count(status: SourceStatus, progressed: Progressed) -> None:
+    """Add what was committed."""
+    for id, parts in progressed.rows.items():
+        output = _output(status, id)
+        rows, size = sum(part.num_rows for part in parts), sum(part.nbytes for part in parts)
+        output.updates += rows
+        output.bytes += size
+        status.updates += rows
+        status.bytes += size
 
 
 def _together(progress: GlobalId, batches: Sequence[tuple[Ingested, Tables]]) -> Progressed:

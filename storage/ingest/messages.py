@@ -119,6 +119,24 @@ class SourceState(Message, frozen=True):
     error: str | None = None
 
 
+class OutputCounts(msgspec.Struct, frozen=True):
+    """What is known of an output in the process; see `connector.OutputReport`."""
+
+    messages: int = 0
+    snapshot_known: int | None = None
+    snapshot_staged: int | None = None
+    ceased: str | None = None
+
+
+class Reported(Message, frozen=True):
+    """What is known of a source beside its batches, by outputs; sent when it has changed."""
+
+    id: GlobalId
+    run: int
+    outputs: dict[GlobalId, OutputCounts]
+    known: dict[str, int]
+
+
 class AskContents(Message, frozen=True):
     """A source that has nothing on its way asks for the present rows of a relation of its own."""
 
@@ -147,4 +165,4 @@ class Discovered(Message, frozen=True):
 Request: TypeAlias = Discover | Dispose | Validate
 Answer: TypeAlias = Discovered | Done | Refused
 Command: TypeAlias = Hello | StartSource | StopSource | Committed | Contents | AskFurthest | Request
-Response: TypeAlias = Ingested | SourceState | AskContents | Furthest
+Response: TypeAlias = Ingested | SourceState | Reported | AskContents | Furthest

@@ -6,7 +6,8 @@ A source that fails is started again from the position that is durable, after a 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,26 +15,38 @@ from foreshore.errors import DatabaseError
 from foreshore.processes.transport import Tables
 from foreshore.storage.external.process import Send
 from foreshore.storage.external.retries import error_text, waits
-from foreshore.storage.ingest.connector import Batch, Kind, Measurable, Position
+from foreshore.storage.ingest.connector import (
+    Batch,
+    Connector,
+    Kind,
+    Measurable,
+    Position,
+    Reporting,
+)
 from foreshore.storage.ingest.messages import (
     WINDOW,
     AskContents,
     Contents,
     Furthest,
     Ingested,
+    OutputCounts,
+    Reported,
     SourceState,
     StartSource,
 )
 
 logger = logging.getLogger(__name__)
 
+REPORT_SECONDS = 0.5  # between two reports
+
 
 class Source:
     """One source: its connector, and how far it has come."""
 
-    def __init__(self, start: StartSource, kind: Kind, send: Send) -> None:
+    def __init__(self, start: StartSource, kind: Callable[[Any], Kind], send: Send) -> None:
         self._id, self._run_number, self._outputs = start.id, start.run, start.outputs
-        self._connector = kind.connector(start.spec, start.outputs, start.accesses)
+        self._start, self._kind = start, kind
+        self._connector: Connector | None = None
         self._send = send
         self._durable: dict[str, int] = dict(start.position)
         self._sent: deque[Position] = deque()  # what the batches on their way move
@@ -42,7 +55,13 @@ class Source:
         self._asked: dict[int, asyncio.Queue[tuple[Contents, Tables]]] = {}
         self._requests = 0
         self._answering: set[asyncio.Task[None]] = set()
-        self.task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._report())]
+
+    def stop(self) -> None:
+        """Read no more."""
+        for task in (*self._tasks, *self._answering):
+            task.cancel()
 
     @property
     def position(self) -> Position:
@@ -55,7 +74,8 @@ class Source:
             return
         self._durable |= self._sent.popleft()
         self._room.set()
-        self._connector.committed(self._durable)
+        if self._connector is not None:
+            self._connector.committed(self._durable)
 
     def received(self, contents: Contents, tables: Tables) -> None:
         """Take rows that were asked for."""
@@ -73,7 +93,9 @@ class Source:
     async def _answer(self, request: int) -> None:
         position: Position = {}
         error = None
-        if isinstance(self._connector, Measurable):
+        if self._connector is None:
+            error = "the source has not begun"
+        elif isinstance(self._connector, Measurable):
             try:
                 position = await self._connector.furthest()
             except (OSError, DatabaseError) as failed:
@@ -125,6 +147,10 @@ class Source:
         """Read from the durable position on until there can be nothing more."""
         position = dict(self._durable)
         self._send(SourceState(self._id, "starting"))
+        if self._connector is None:
+            start = self._start
+            connector = self._kind(start.spec).connector(start.spec, start.outputs, start.accesses)
+            self._connector = connector
         batches: AsyncIterator[Batch] = self._connector.run(self)
         is_running = False
         async for batch in batches:
@@ -137,6 +163,24 @@ class Source:
             if not is_running:
                 self._send(SourceState(self._id, "running"))
                 is_running = True
+
+    async def _report(self) -> None:
+        """Tell what the connector knows, when it has changed."""
+        last = None
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            connector = self._connector
+            if not isinstance(connector, Reporting) or (found := connector.report()) == last:
+                continue
+            last = found
+            outputs = {
+                self._outputs[reference].id: OutputCounts(
+                    each.messages, each.snapshot_known, each.snapshot_staged, each.ceased
+                )
+                for reference, each in found.outputs.items()
+                if reference in self._outputs
+            }
+            self._send(Reported(self._id, self._run_number, outputs, dict(found.known)))
 
     def _send_batch(self, position: Position, batch: Batch) -> None:
         rows = {

@@ -4,13 +4,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello
 from foreshore.processes.transport import Tables
 from foreshore.storage.external.answers import Answering, Done
 from foreshore.storage.external.process import Send
-from foreshore.storage.external.retries import error_text
 from foreshore.storage.ingest.connector import Kind
 from foreshore.storage.ingest.kinds import kind_of, validate
 from foreshore.storage.ingest.messages import (
@@ -22,7 +20,6 @@ from foreshore.storage.ingest.messages import (
     Discover,
     Dispose,
     Request,
-    SourceState,
     StartSource,
     StopSource,
     Validate,
@@ -47,7 +44,7 @@ class Worker:
                 self.stop()  # the environment names all of its sources again
             case StartSource(id=id):
                 self._stop(id)
-                self._start(command, send)
+                self._sources[id] = Source(command, self._kind, send)
             case StopSource(id=id):
                 self._stop(id)
             case Committed(id=id, run=run):
@@ -67,20 +64,9 @@ class Worker:
         for id in list(self._sources):
             self._stop(id)
 
-    def _start(self, start: StartSource, send: Send) -> None:
-        """Run a source; one that cannot even begin must not end those beside it."""
-        try:
-            self._sources[start.id] = Source(start, self._kind(start.spec), send)
-        except DatabaseError as error:
-            logger.warning("a source stalls: %s", error, extra={"source": start.id})
-            send(SourceState(start.id, "stalled", error_text(error)))
-        except Exception as error:
-            logger.exception("a source cannot begin", extra={"source": start.id})
-            send(SourceState(start.id, "stalled", f"internal error: {error}"))
-
     def _stop(self, id: GlobalId) -> None:
         if (source := self._sources.pop(id, None)) is not None:
-            source.task.cancel()
+            source.stop()
 
     async def _answer_to(self, request: Request) -> Answer:
         match request:

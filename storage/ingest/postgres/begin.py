@@ -15,6 +15,8 @@ import pyarrow as pa
 from foreshore.errors import UndefinedObject
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.libpq import ReplicationSession, open_session
+from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import Position
 from foreshore.storage.ingest.errors import Unreadable
 from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
@@ -28,7 +30,6 @@ from foreshore.storage.ingest.postgres.slot import (
     system_of,
 )
 from foreshore.storage.ingest.postgres.snapshot import Snapshot
-from foreshore.storage.ingest.postgres.wire import ReplicationSession, failure, open_session
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +21,16 @@ from foreshore.sources.outputs import ERRORS
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.consolidate import consolidate
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
+from foreshore.storage.external.libpq import open_session
+from foreshore.storage.external.postgres_failures import failure
+from foreshore.storage.ingest.connector import (
+    REACHED,
+    Batch,
+    Durable,
+    OutputReport,
+    Position,
+    Report,
+)
 from foreshore.storage.ingest.errors import error_rows
 from foreshore.storage.ingest.messages import OutputRelation
 from foreshore.storage.ingest.postgres.begin import Begun, begin
@@ -28,7 +38,6 @@ from foreshore.storage.ingest.postgres.changes import Changes, Gatherer
 from foreshore.storage.ingest.postgres.layout import TableLayout, layouts
 from foreshore.storage.ingest.postgres.slot import LSN, lsn_of
 from foreshore.storage.ingest.postgres.stream import Stream
-from foreshore.storage.ingest.postgres.wire import open_session
 from foreshore.update import DIFF, TIME_FIELD
 
 START_SECONDS = 10.0  # for which a question about the end waits for the stream
@@ -45,6 +54,7 @@ class PostgresConnector:
         self._stream: Stream | None = None
         self._is_lost = False  # whether the slot can give no more
         self._moved = asyncio.Event()  # what is durable
+        self._ceased: dict[str, str] = {}  # why tables are followed no longer
 
     async def run(self, durable: Durable) -> AsyncIterator[Batch]:
         """Yield all rows if that is needed, and then what follows, for ever."""
@@ -59,7 +69,9 @@ class PostgresConnector:
             )
             begun = await starting
             self._is_lost = False
+            self._ceased = {each.output: each.error for each in begun.stopped if each.output}
             if begun.rows is None:
+                await self._recall_ceased(before, durable)
                 yield REACHED
             else:
                 yield await self._first(begun, before, durable)
@@ -98,6 +110,25 @@ class PostgresConnector:
             stopping.set()
             thread.shutdown(wait=False)
 
+    def report(self) -> Report:
+        """Return which tables are followed no longer."""
+        return Report(
+            {each: OutputReport(ceased=self._ceased.get(each)) for each in self._tables}, {}
+        )
+
+    async def _recall_ceased(self, position: Position, durable: Durable) -> None:
+        """Find out why tables have stopped before this start: the last errors about them say it."""
+        ceased = {each.reference for each in self._tables.values() if position[each.part] < 0}
+        if not ceased:
+            return
+        found: dict[str, tuple[int, str]] = dict.fromkeys(ceased, (0, "it was stopped"))
+        async for rows in durable.contents(ERRORS):
+            for row in rows.select(["output", "offset", "error"]).to_pylist():
+                if row["output"] in ceased:
+                    last = (row["offset"], row["error"])
+                    found[row["output"]] = max(found[row["output"]], last)
+        self._ceased = {reference: error for reference, (_, error) in found.items()}
+
     async def furthest(self) -> Position:
         """Return the end of the server's log; raises DatabaseError if it cannot."""
         ends = asyncio.get_running_loop().time() + START_SECONDS
@@ -116,8 +147,12 @@ class PostgresConnector:
             self._stream.durable = position.get(LSN, 0)
 
     def _end(self) -> int:
-        with closing(open_session(self._access)) as connection:
-            row = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        try:
+            with closing(open_session(self._access)) as connection:
+                row = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        except psycopg.Error as error:
+            raise failure(error) from error
+        else:
             assert row is not None
             return lsn_of(str(row[0]))
 
@@ -145,6 +180,7 @@ class PostgresConnector:
                 rows[reference] = pa.concat_tables(parts)
         moved = {LSN: changes.lsn}
         if changes.stopped:
+            self._ceased |= {each.output: each.error for each in changes.stopped if each.output}
             rows[ERRORS] = error_rows(changes.stopped)
             moved |= {each.part: -changes.lsn for each in changes.stopped}
         return Batch(rows, moved)

@@ -1,10 +1,11 @@
 """Which tables a publication has, and their columns."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from contextlib import closing
+from typing import Any, NamedTuple, TypeAlias
 
-import asyncpg
 import msgspec
+import psycopg
 
 from foreshore.errors import (
     FeatureNotSupported,
@@ -14,13 +15,20 @@ from foreshore.errors import (
 )
 from foreshore.sources.outputs import Column, Output
 from foreshore.sources.postgres import PostgresSource
-from foreshore.storage.ingest.postgres.layout import Details
+from foreshore.storage.external.access import Access
+from foreshore.storage.external.libpq import ReplicationSession, open_session
+from foreshore.storage.external.postgres_failures import failure
+from foreshore.storage.ingest.postgres.layout import Details, split_reference
 
 _COLUMNS = """
-SELECT t.schemaname, t.tablename, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+SELECT t.schemaname::text, t.tablename::text, a.attname::text,
+    pg_catalog.format_type(a.atttypid, a.atttypmod),
     a.attnotnull, a.attnum = ANY (k.indkey) AND k.indisprimary,
     a.atttypid::pg_catalog.int8, a.atttypmod, c.oid::pg_catalog.int8, c.relreplident = 'f',
-    b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace
+    b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace,
+    pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+    AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'),
+    c.relrowsecurity AND pg_catalog.row_security_active(c.oid)
 FROM pg_catalog.pg_publication_tables t
 JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
 JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
@@ -28,14 +36,22 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.
     AND a.attgenerated = ''
 JOIN pg_catalog.pg_type b ON b.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_index k ON k.indrelid = c.oid AND k.indisprimary
-WHERE t.pubname = $1
+WHERE t.pubname = %s
 ORDER BY 1, 2, a.attnum
 """
 _FILTERED = """
 SELECT tablename FROM pg_catalog.pg_publication_tables
-WHERE pubname = $1 AND rowfilter IS NOT NULL LIMIT 1
+WHERE pubname = %s AND rowfilter IS NOT NULL LIMIT 1
 """
 WITH_FILTERS = 150_000  # the version since which publications may have conditions
+
+
+_SLOTS = """
+SELECT count(*), pg_catalog.current_setting('max_replication_slots')::int8
+FROM pg_catalog.pg_replication_slots
+"""
+
+Session: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 
 class _Found(NamedTuple):
@@ -52,11 +68,35 @@ class _Found(NamedTuple):
     table_oid: int
     has_old_rows: bool
     is_built_in: bool
+    may_be_read: bool
+    hides_rows: bool
 
 
-async def check_log(connection: asyncpg.Connection) -> None:
+def discovered(spec: PostgresSource, access: Access) -> dict[str, Output]:
+    """Return the tables of the source's publication by their references. Blocks.
+
+    Raises DatabaseError if the server cannot be reached or its role may not replicate,
+    ObjectNotInPrerequisiteState if it is not set up for replication, and as `_outputs_of`.
+    """
+    try:
+        with closing(open_session(access)) as connection:
+            _check_log(connection)
+            outputs = _outputs_of(connection, spec)
+            _check_slots(connection)
+        ReplicationSession(access).close()
+    except psycopg.Error as error:
+        raise failure(error) from error
+    return outputs
+
+
+def _first(connection: Session, query: str, *values: object) -> tuple[Any, ...]:
+    """Return the first row of a query, with NULLs if there is none."""
+    return connection.execute(query.encode(), values).fetchone() or (None,)
+
+
+def _check_log(connection: Session) -> None:
     """Raise ObjectNotInPrerequisiteState unless the server's log has what replication needs."""
-    level = await connection.fetchval("SELECT pg_catalog.current_setting('wal_level')")
+    (level,) = _first(connection, "SELECT pg_catalog.current_setting('wal_level')")
     if level != "logical":
         raise ObjectNotInPrerequisiteState(
             f'the PostgreSQL server has wal_level "{level}" instead of "logical"',
@@ -64,30 +104,41 @@ async def check_log(connection: asyncpg.Connection) -> None:
         )
 
 
-async def outputs_of(connection: asyncpg.Connection, spec: PostgresSource) -> dict[str, Output]:
+def _check_slots(connection: Session) -> None:
+    """Raise ObjectNotInPrerequisiteState unless the server has room for one more slot."""
+    taken, most = _first(connection, _SLOTS)
+    if taken >= most:
+        raise ObjectNotInPrerequisiteState(
+            f"all {most} replication slots of the PostgreSQL server are taken",
+            hint="Raise max_replication_slots upstream, or drop slots there that nobody uses.",
+        )
+
+
+def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
     """Return the tables of the source's publication by their references.
 
     Raises UndefinedObject if there is no such publication, UndefinedColumn if a column of TEXT
     COLUMNS or EXCLUDE COLUMNS is none of it, FeatureNotSupported if it has conditions.
     """
-    known = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = $1"
-    if await connection.fetchval(known, spec.publication) is None:
+    known = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
+    if _first(connection, known, spec.publication) == (None,):
         raise UndefinedObject(
             f'publication "{spec.publication}" does not exist',
             hint="Create it upstream: CREATE PUBLICATION name FOR ALL TABLES.",
         )
-    version = await connection.fetchval("SELECT pg_catalog.current_setting('server_version_num')")
+    (version,) = _first(connection, "SELECT pg_catalog.current_setting('server_version_num')")
     if int(version) >= WITH_FILTERS:
-        table = await connection.fetchval(_FILTERED, spec.publication)
+        (table,) = _first(connection, _FILTERED, spec.publication)
         if table is not None:
             raise FeatureNotSupported(
                 f'publication "{spec.publication}" has a condition for table "{table}"',
                 hint="Publish all rows, and write the condition in a view here.",
             )
     tables: dict[str, list[_Found]] = {}
-    for row in await connection.fetch(_COLUMNS, spec.publication):
+    for row in connection.execute(_COLUMNS.encode(), (spec.publication,)):
         found = _Found(*row)
         tables.setdefault(f"{found.schema}.{found.table}", []).append(found)
+    (role,) = _first(connection, "SELECT current_user::text")
     known_columns = {f"{each}.{row.name}" for each, rows in tables.items() for row in rows}
     for named in (*spec.text_columns, *spec.exclude_columns):
         if named not in known_columns:
@@ -95,10 +146,10 @@ async def outputs_of(connection: asyncpg.Connection, spec: PostgresSource) -> di
                 f'column "{named}" does not exist in the publication "{spec.publication}"',
                 hint="Columns are named as schema.table.column.",
             )
-    return {reference: _output(reference, rows, spec) for reference, rows in tables.items()}
+    return {reference: _output(reference, rows, spec, role) for reference, rows in tables.items()}
 
 
-def _output(reference: str, rows: Sequence[_Found], spec: PostgresSource) -> Output:
+def _output(reference: str, rows: Sequence[_Found], spec: PostgresSource, role: str) -> Output:
     """Return a table without the excluded columns; without one of its key, it has none."""
     read = [row for row in rows if f"{reference}.{row.name}" not in spec.exclude_columns]
     as_text = {row.name for row in read if f"{reference}.{row.name}" in spec.text_columns}
@@ -114,7 +165,9 @@ def _output(reference: str, rows: Sequence[_Found], spec: PostgresSource) -> Out
             for row in read
         ),
     )
-    obstacle, hint = _obstacle(reference, rows, [r for r in read if r.name not in as_text])
+    obstacle, hint = _forbidden(reference, read, role) or _obstacle(
+        reference, rows, [row for row in read if row.name not in as_text]
+    )
     return Output(
         columns,
         tuple(row.name for row in key) if all(k in read for k in key) else (),
@@ -122,6 +175,23 @@ def _output(reference: str, rows: Sequence[_Found], spec: PostgresSource) -> Out
         obstacle,
         hint,
     )
+
+
+def _forbidden(reference: str, read: Sequence[_Found], role: str) -> tuple[str, str] | None:
+    """Return which right is missing to read a table, and what helps; None if none is."""
+    if not all(row.may_be_read for row in read):
+        schema, _ = split_reference(reference)
+        return (
+            f'permission denied for table "{reference}"',
+            f"Run GRANT USAGE ON SCHEMA {schema} TO {role} and GRANT SELECT ON {reference} TO"
+            f" {role} upstream.",
+        )
+    if any(row.hides_rows for row in read):
+        return (
+            f'row-level security of table "{reference}" hides rows from role "{role}"',
+            f"Run ALTER ROLE {role} BYPASSRLS upstream.",
+        )
+    return None
 
 
 def _obstacle(reference: str, rows: Sequence[_Found], typed: Sequence[_Found]) -> tuple[str, str]:

@@ -8,12 +8,11 @@ import msgspec
 
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.external.postgres import connected
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.postgres.begin import dispose
 from foreshore.storage.ingest.postgres.connector import PostgresConnector
-from foreshore.storage.ingest.postgres.discover import check_log, outputs_of
+from foreshore.storage.ingest.postgres.discover import discovered
 
 
 class PostgresKind:
@@ -27,9 +26,7 @@ class PostgresKind:
 
     async def discover(self, spec: PostgresSource, accesses: Accesses) -> Discovered:
         """Return the tables of the publication, and name the replication slot."""
-        async with connected(accesses[spec.connection]) as connection:
-            await check_log(connection)
-            outputs = await outputs_of(connection, spec)
+        outputs = await asyncio.to_thread(discovered, spec, accesses[spec.connection])
         slot = spec.slot or f"foreshore_{secrets.token_hex(8)}"
         return Discovered(msgspec.structs.replace(spec, slot=slot), outputs)
 

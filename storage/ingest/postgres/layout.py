@@ -69,6 +69,12 @@ class TableLayout:
         return pa.Table.from_arrays([*columns, diffs], schema=schema)
 
 
+def split_reference(reference: str) -> tuple[str, str]:
+    """Return the schema and the name of a table."""
+    schema, _, name = reference.partition(".")
+    return schema, name
+
+
 def layouts(outputs: Mapping[str, OutputRelation]) -> dict[str, TableLayout]:
     """Return the tables of a source by their references."""
     return {

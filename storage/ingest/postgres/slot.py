@@ -11,13 +11,18 @@ import psycopg
 from psycopg import pq
 
 from foreshore.errors import ObjectInUse
+from foreshore.storage.external.libpq import APPLICATION, ReplicationSession
 from foreshore.storage.ingest.connector import Position
-from foreshore.storage.ingest.postgres.wire import ReplicationSession
 
 LSN = "lsn"  # the part of the position that says up to where the log was read
 SYSTEM = "system"  # that which identifies the server
 
 RELEASE_SECONDS = 10.0
+_READER = """
+SELECT s.active_pid, a.application_name FROM pg_replication_slots s
+LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
+WHERE s.slot_name = %s AND s.active_pid IS NOT NULL
+"""
 
 
 class NewSlot(NamedTuple):
@@ -66,14 +71,16 @@ def can_go_on(
 
 
 def release(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    """End whoever reads a slot, such as a process of ours that was killed; raises ObjectInUse."""
+    """End a process of ours that still reads a slot, as it was killed; raises ObjectInUse."""
     ends = time.monotonic() + RELEASE_SECONDS
-    query = "SELECT active_pid, pg_terminate_backend(active_pid) FROM pg_replication_slots"
-    while connection.execute(
-        f"{query} WHERE slot_name = %s AND active_pid IS NOT NULL", (name,)
-    ).fetchall():
-        if time.monotonic() > ends:
-            raise ObjectInUse(f'the replication slot "{name}" is in use')
+    while (reader := connection.execute(_READER, (name,)).fetchone()) is not None:
+        pid, application = reader
+        if application != APPLICATION or time.monotonic() > ends:
+            raise ObjectInUse(
+                f'the replication slot "{name}" is in use by another client, process {pid}',
+                hint="A slot can be read by one client only: end the other one.",
+            )
+        connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
         time.sleep(0.05)
 
 

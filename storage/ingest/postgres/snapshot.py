@@ -18,8 +18,9 @@ from psycopg import sql
 from foreshore.errors import ConnectionFailure
 from foreshore.spill import Spill
 from foreshore.storage.external.access import Access
-from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout, Types
-from foreshore.storage.ingest.postgres.wire import failure, open_session
+from foreshore.storage.external.libpq import open_session
+from foreshore.storage.external.postgres_failures import failure
+from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout, Types, split_reference
 
 PIECE_BYTES = 4 << 20  # that are parsed together
 _NULL = "\\N"
@@ -101,12 +102,6 @@ class Snapshot:
             table=sql.Identifier(schema, name),
             null=sql.Literal(_NULL),
         )
-
-
-def split_reference(reference: str) -> tuple[str, str]:
-    """Return the schema and the name of a table."""
-    schema, _, name = reference.partition(".")
-    return schema, name
 
 
 def _parsed(data: bytes, width: int) -> pa.Table:

@@ -14,9 +14,10 @@ import psycopg
 from psycopg import pq
 
 from foreshore.errors import ConnectionFailure
+from foreshore.storage.external.libpq import ReplicationSession
+from foreshore.storage.external.postgres_failures import failure, refusal
 from foreshore.storage.ingest.postgres.changes import Changes, Gatherer
 from foreshore.storage.ingest.postgres.slot import lsn_text
-from foreshore.storage.ingest.postgres.wire import ReplicationSession, failure, refusal
 
 BATCH_BYTES = 16 << 20  # of messages, beyond which no transaction is added to a batch
 PASS_BYTES = 1 << 20  # of messages that are read before anything else is looked at

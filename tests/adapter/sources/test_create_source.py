@@ -138,13 +138,13 @@ async def test_a_batch_of_an_earlier_start_is_not_confirmed_to_a_later_one() -> 
         if isinstance(message, Ingested):
             sent.set()
 
-    source = Source(start, cast(Kind, kind), send)
+    source = Source(start, lambda _: cast(Kind, kind), send)
     await sent.wait()
     source.committed(1)
     assert source.position == {}
     source.committed(2)
     assert source.position == {"part": 1}
-    source.task.cancel()
+    source.stop()
 
 
 async def test_tables_of_a_source_change_together(own_env: TestEnvironment) -> None:

@@ -4,6 +4,7 @@ psycopg, as it gives access to libpq: the stream of a slot goes both ways at onc
 asyncpg has not.
 """
 
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +14,13 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
-from foreshore.errors import ConnectionFailure, DatabaseError
 from foreshore.storage.external.access import Access
-from foreshore.storage.external.postgres import CONNECT_SECONDS
+from foreshore.storage.external.postgres_failures import refusal, unreachable
+
+APPLICATION = "foreshore"  # by which a server knows our connections
+CONNECT_SECONDS = 10  # for each address of the host
+MOST_ADDRESSES = 2  # of a host that are tried
+SILENT_SECONDS = 60  # of a host that does not confirm what it was sent, until it is given up
 
 # How values are written, whatever the server's configuration or the role's.
 _SETTINGS = {
@@ -25,6 +30,7 @@ _SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
     "search_path": "pg_catalog",
+    "row_security": "off",  # an error, where rows would be hidden from us
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
 }
@@ -35,49 +41,18 @@ _FILES = {
 }
 
 
-def failure(error: psycopg.Error) -> DatabaseError:
-    """Return what a client of ours is told of an error of the server or of the connection."""
-    message = error.diag.message_primary or str(error).strip() or "the connection was lost"
-    if error.sqlstate is None:
-        return ConnectionFailure(f"the PostgreSQL server is not reachable: {message}")
-    return DatabaseError(
-        message,
-        sqlstate=error.sqlstate,
-        detail=error.diag.message_detail,
-        hint=error.diag.message_hint,
-    )
-
-
 def open_session(access: Access) -> psycopg.Connection[tuple[object, ...]]:
-    """Return a connection for statements, without a transaction; raises ConnectionFailure."""
-    with _info(access) as info:
-        try:
-            return psycopg.connect(info, autocommit=True)
-        except psycopg.Error as error:
-            raise _unreachable(access, str(error)) from error
-
-
-def refusal(result: pq.abc.PGresult) -> DatabaseError:
-    """Return the error of a result."""
-    code = result.error_field(pq.DiagnosticField.SQLSTATE)
-    message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
-    return DatabaseError(
-        message.decode() if message else result.get_error_message() or "the connection was lost",
-        sqlstate=code.decode() if code else ConnectionFailure.sqlstate,
-    )
+    """Return a connection for statements, without a transaction; raises DatabaseError."""
+    return _connected(access)
 
 
 class ReplicationSession:
     """A connection that takes replication commands."""
 
     def __init__(self, access: Access) -> None:
-        """Connect; raises ConnectionFailure."""
-        with _info(access, replication="database") as info:
-            self.pgconn = pq.PGconn.connect(info.encode())
-        if self.pgconn.status != pq.ConnStatus.OK:
-            message = self.pgconn.get_error_message()
-            self.pgconn.finish()
-            raise _unreachable(access, message)
+        """Connect; raises DatabaseError."""
+        self._connection = _connected(access, replication="database")
+        self.pgconn = self._connection.pgconn
 
     def command(self, text: str, expected: pq.ExecStatus) -> tuple[str, ...]:
         """Run a command and return the first row of its result, if any; raises DatabaseError."""
@@ -90,20 +65,26 @@ class ReplicationSession:
 
     def close(self) -> None:
         """Close the connection."""
-        self.pgconn.finish()
+        self._connection.close()
 
 
-def _unreachable(access: Access, why: str) -> ConnectionFailure:
-    where = f"{access.options['host']}:{access.options.get('port', '5432')}"
-    return ConnectionFailure(
-        f"could not connect to the PostgreSQL server at {where}: {why.strip()}"
-    )
+def _connected(access: Access, **more: str) -> psycopg.Connection[tuple[object, ...]]:
+    """Return a connection. It waits without the interpreter's lock, also for the host's address."""
+    try:
+        with _info(access, **more) as info:
+            return psycopg.connect(info, autocommit=True)
+    except (psycopg.Error, OSError) as error:
+        raise unreachable(access, str(error)) from error
 
 
 @contextmanager
 def _info(access: Access, **more: str) -> Iterator[str]:
     """Yield what libpq needs to connect; certificates are in files meanwhile."""
     options = access.options
+    port = options.get("port", "5432")
+    addresses = _addresses(options["host"], int(port))
+    if addresses:
+        more["hostaddr"] = ",".join(addresses)
     with tempfile.TemporaryDirectory() as folder:
         for option, name in _FILES.items():
             if option in options:
@@ -112,15 +93,27 @@ def _info(access: Access, **more: str) -> Iterator[str]:
                 path.write_text(options[option])
                 more[name] = str(path)
         yield make_conninfo(
-            host=options["host"],
-            port=options.get("port", "5432"),
+            host=",".join([options["host"]] * max(1, len(addresses))),
+            port=port,
             dbname=options["database"],
             user=options["user"],
             password=options.get("password"),
             sslmode=options.get("ssl mode", "prefer"),
-            connect_timeout=int(CONNECT_SECONDS),
-            application_name="foreshore",
+            connect_timeout=CONNECT_SECONDS,
+            keepalives_idle=SILENT_SECONDS // 2,
+            keepalives_interval=SILENT_SECONDS // 6,
+            keepalives_count=3,
+            tcp_user_timeout=SILENT_SECONDS * 1000,
+            application_name=APPLICATION,
             client_encoding="UTF8",
             options=" ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()),
             **more,
         )
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    """Return the addresses of a host; none of a socket's directory. Raises OSError."""
+    if host.startswith(("/", "@")):
+        return []
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))[:MOST_ADDRESSES]
