@@ -7,7 +7,8 @@ import msgspec
 
 from foreshore.sources.outputs import Column
 
-FileFormat: TypeAlias = OneOf["parquet", "csv", "json", "delta"]
+FileFormat: TypeAlias = OneOf["parquet", "csv", "json", "delta", "iceberg"]
+TABLES = ("delta", "iceberg")  # formats of tables; the others are of files
 PLACES = "places"  # the name under which a source gets the allowed places, beside connections
 
 

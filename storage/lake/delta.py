@@ -6,8 +6,7 @@ its rows by a new version, in one commit: readers have the old version or the ne
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -61,7 +60,7 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
 
 def opened(location: "Location") -> Any:
     """Return a table that is there, to be written; raises DeltaError or UndefinedFile."""
-    uri, options = _reached(location)
+    uri, options = reached(location)
     deltalake = package()
     try:
         return deltalake.DeltaTable(uri, storage_options=options)
@@ -71,7 +70,7 @@ def opened(location: "Location") -> Any:
 
 def made(location: "Location", schema: pa.Schema) -> Any:
     """Return the table of a place, made with a schema if it is not there; raises DeltaError."""
-    uri, options = _reached(location)
+    uri, options = reached(location)
     deltalake = package()
     if deltalake.DeltaTable.is_deltatable(uri, storage_options=options):
         return deltalake.DeltaTable(uri, storage_options=options)
@@ -80,7 +79,7 @@ def made(location: "Location", schema: pa.Schema) -> Any:
     )
 
 
-def _reached(location: "Location") -> tuple[str, dict[str, str] | None]:
+def reached(location: "Location") -> tuple[str, dict[str, str] | None]:
     """Return the place of a table and the options with which the package reaches it."""
     if location.bucket is None:
         if location.path.is_dir():
@@ -94,54 +93,6 @@ def _reached(location: "Location") -> tuple[str, dict[str, str] | None]:
         reached |= {"aws_endpoint": options["endpoint"], "allow_http": str(is_open).lower()}
     key = "/".join(filter(None, (unquote(place.path).strip("/"), location.key)))
     return f"s3://{place.netloc}/{key}", reached
-
-
-def schema_of(path: Path) -> pa.Schema:
-    """Return the schema of the newest version of a table."""
-    return _dataset(path, None)[1].schema
-
-
-def newest_version(path: Path) -> int:
-    """Return the number of the newest version of a table."""
-    version: int = _dataset(path, None)[0].version()
-    return version
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file of a version of a table."""
-
-    path: str
-    fragment: Any
-    schema: pa.Schema
-
-    def rows(self, names: Sequence[str]) -> pa.Table:
-        """Return its rows with columns `names`, among them those of its partition."""
-        missing = [name for name in names if name not in self.schema.names]
-        if missing:
-            raise BadCopyFileFormat(f'the Delta table has no column "{missing[0]}"')
-        return self.fragment.to_table(schema=self.schema, columns=list(names))
-
-
-def files_of(path: Path, version: int) -> Mapping[str, DataFile]:
-    """Return the files of a version by their paths."""
-    _, dataset = _dataset(path, version)
-    return {
-        each.path: DataFile(each.path, each, dataset.schema) for each in dataset.get_fragments()
-    }
-
-
-def _dataset(path: Path, version: int | None) -> tuple[Any, Any]:
-    """Return a version of a table, and its rows as a dataset; raises as `rows_of` does."""
-    deltalake = package()
-    if not is_table(path):
-        raise UndefinedFile(f'"{path.name}" is no Delta table')
-    try:
-        table = deltalake.DeltaTable(str(path), version=version)
-        return table, table.to_pyarrow_dataset()
-    except (deltalake.exceptions.DeltaError, pa.ArrowInvalid, OSError) as error:
-        said = str(error).partition("\n")[0]
-        raise BadCopyFileFormat(f'Delta table "{path.name}": {said}') from None
 
 
 def create(

@@ -79,10 +79,20 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
         if missing:
             raise BadCopyFileFormat(f'the Iceberg table has no column "{missing[0]}"')
         if scan.snapshot() is not None:
-            _check_places(path, table, scan.snapshot())
+            check_places(path, table, scan.snapshot())
         for batch in scan.select(*names).to_arrow_batch_reader():
             yield batch.select(list(names))
     except (ValidationError, pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
+        said = str(error).partition("\n")[0]
+        raise BadCopyFileFormat(f'Iceberg table "{path.name}": {said}') from None
+
+
+def newest(path: Path) -> Any:
+    """Return the last version of a table; None if there is none. Raises BadCopyFileFormat."""
+    last = _last_version(path)
+    try:
+        return None if last is None else _opened(last[1])
+    except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'Iceberg table "{path.name}": {said}') from None
 
@@ -102,7 +112,7 @@ def _opened(metadata: Path) -> Any:
     return StaticTable(("table",), found, place, files, NoopCatalog("none"))
 
 
-def _check_places(path: Path, table: Any, snapshot: Any) -> None:
+def check_places(path: Path, table: Any, snapshot: Any) -> None:
     """Raise if a snapshot names a file that is not below the table's directory.
 
     A URL may have more than a path; what counts is the path at which pyiceberg will open it.

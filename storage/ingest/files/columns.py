@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foreshore.errors import BadCopyFileFormat, DataError, FeatureNotSupported
+from foreshore.errors import BadCopyFileFormat, DataError
 from foreshore.sources.files import FilesSource
 from foreshore.sources.outputs import Column
 from foreshore.storage.ingest.errors import Unreadable
-from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import WrongValue, from_file, type_of_file
+from foreshore.storage.lake.followed import FOLLOWED
 from foreshore.storage.lake.places import Location
 from foreshore.types import RelationDesc
 
@@ -21,10 +21,8 @@ MOST_WRONG = 100  # rows of a file with wrong values, after which the rest is no
 
 def columns_of(spec: FilesSource, location: Location) -> tuple[Column, ...]:
     """Return the columns of the first file; none if there is no file. Blocks."""
-    if spec.format == "delta":
-        if location.root is None:
-            raise FeatureNotSupported("Delta tables in buckets")
-        return _columns(delta.schema_of(location.path))
+    if spec.format == "delta" or spec.format == "iceberg":
+        return _columns(FOLLOWED[spec.format].schema(location))
     with tempfile.TemporaryDirectory(prefix="foreshore-files-") as scratch:
         for key in location.files():
             path = location.local(key, Path(scratch))

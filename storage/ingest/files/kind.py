@@ -4,21 +4,22 @@ import asyncio
 from collections.abc import Mapping
 
 from foreshore.errors import UndefinedFile
-from foreshore.sources.files import PLACES, FilesSource
+from foreshore.sources.files import PLACES, TABLES, FilesSource
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.files.columns import columns_of
 from foreshore.storage.ingest.files.connector import FilesConnector
-from foreshore.storage.ingest.files.delta import DeltaConnector
+from foreshore.storage.ingest.files.tables import TableConnector
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
+from foreshore.storage.lake.followed import FOLLOWED
 from foreshore.storage.lake.places import CopyPlaces, Location
 
 
 def location_of(spec: FilesSource, accesses: Accesses) -> Location:
     """Return the place of a source; raises InsufficientPrivilege unless it is allowed."""
     places = CopyPlaces.from_options(accesses[PLACES].options)
-    return places.find(spec.url, is_pattern=spec.format != "delta")
+    return places.find(spec.url, is_pattern=spec.format not in TABLES)
 
 
 class FilesKind:
@@ -29,8 +30,9 @@ class FilesKind:
     ) -> Connector:
         """Return a new connector."""
         desc = outputs[OWN_ROWS].desc
-        if spec.format == "delta":
-            return DeltaConnector(spec, desc, lambda: location_of(spec, accesses))
+        if spec.format == "delta" or spec.format == "iceberg":
+            table = FOLLOWED[spec.format]
+            return TableConnector(spec, table, desc, lambda: location_of(spec, accesses))
         return FilesConnector(spec, desc, lambda: location_of(spec, accesses))
 
     async def discover(self, spec: FilesSource, accesses: Accesses) -> Discovered:

@@ -127,7 +127,7 @@ async def test_places_that_are_not_allowed_are_refused(
         ("'relative' (FORMAT csv)", "42602"),
         (f"'{place}' (FORMAT csv)", "58P01"),
         (f"'{place}' (FORMAT json)", "22023"),
-        (f"'{place}' (FORMAT iceberg)", "0A000"),
+        (f"'{place}' (FORMAT iceberg)", "58P01"),
         (f"'{place}' (FORMAT xml)", "22023"),
         (f"'{place}'", "22023"),
     ):

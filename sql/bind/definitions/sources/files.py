@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from foreshore.errors import FeatureNotSupported, InvalidParameterValue
+from foreshore.errors import InvalidParameterValue
 from foreshore.sources.files import FileFormat, FilesSource
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
@@ -16,14 +16,10 @@ from foreshore.sql.bind.definitions.sources.options import (
 )
 from foreshore.sql.planning import Planning
 
-FORMATS = ("parquet", "csv", "json", "delta")
+FORMATS = ("parquet", "csv", "json", "delta", "iceberg")
 
 
 def _format(name: str, value: OptionValue) -> str:
-    if value == "iceberg":
-        raise FeatureNotSupported(
-            "Iceberg tables cannot be followed", hint="COPY FROM reads a version of one."
-        )
     if value not in FORMATS:
         raise InvalidParameterValue(
             f'unrecognized format "{value}"', hint=f"There are {', '.join(FORMATS)}."

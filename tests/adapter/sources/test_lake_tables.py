@@ -1,0 +1,135 @@
+"""CREATE SOURCE ... FROM FILES of tables of a lake: each version as a whole, in order."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.adapter.harness import TestEnvironment
+from tests.adapter.sources.test_files import allowed, reaches
+from tests.harness import object_store
+
+pyiceberg = pytest.importorskip("pyiceberg")
+deltalake = pytest.importorskip("deltalake")
+IDS = "SELECT id, p FROM s ORDER BY 1"
+
+
+class Published:
+    """An Iceberg table whose versions have the names that readers without a catalog look for."""
+
+    def __init__(self, place: Path, rows: pa.Table) -> None:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{place}")
+        catalog.create_namespace("n")
+        self.path = place / "t"
+        self.table: Any = catalog.create_table("n.t", rows.schema, location=f"file://{self.path}")
+        self.change(lambda table: table.append(rows))
+
+    def change(self, change: Callable[[Any], object]) -> None:
+        """Change the table, and publish each version that it makes."""
+        change(self.table)
+        for number, each in enumerate(sorted((self.path / "metadata").glob("0*.json"))):
+            published = each.with_name(f"v{number}.metadata.json")
+            if not published.exists():
+                shutil.copy(each, published.with_suffix(".draft"))
+                published.with_suffix(".draft").rename(published)
+
+
+async def test_snapshots_of_an_iceberg_table_come_in_order(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    made = Published(place, pa.table({"id": [1, 2, 3], "p": ["a", "a", "b"]}))
+    source = f"FROM FILES '{made.path}' (FORMAT iceberg, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|a", "2|a", "3|b")
+    made.change(lambda table: table.append(pa.table({"id": [4], "p": ["b"]})))
+    made.change(lambda table: table.delete("id = 2"))
+    await reaches(env, IDS, "1|a", "3|b", "4|b")
+    assert await env.query("a", "SELECT * FROM s_progress") == "version|4\nSELECT 1"
+    env.ingest.last.kill()
+    made.change(lambda table: table.overwrite(pa.table({"id": [9], "p": ["c"]})))
+    await reaches(env, IDS, "9|c")
+    assert await env.query("a", "SELECT count(*) FROM s_errors") == "0\nSELECT 1"
+
+
+async def test_an_iceberg_table_that_is_rolled_back_is_followed(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    made = Published(place, pa.table({"id": [1], "p": ["a"]}))
+    first = made.table.current_snapshot().snapshot_id
+    made.change(lambda table: table.append(pa.table({"id": [2], "p": ["b"]})))
+    source = f"FROM FILES '{made.path}' (FORMAT iceberg, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|a", "2|b")
+
+    def roll_back(table: Any) -> None:
+        with table.manage_snapshots() as changes:
+            changes.set_current_snapshot(snapshot_id=first)
+
+    made.change(roll_back)
+    await reaches(env, IDS, "1|a")
+    made.change(lambda table: table.append(pa.table({"id": [3], "p": ["c"]})))
+    await reaches(env, IDS, "1|a", "3|c")
+
+
+async def test_a_source_stalls_when_the_snapshot_that_it_has_read_expires(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    made = Published(place, pa.table({"id": [1], "p": ["a"]}))
+    first = made.table.current_snapshot().snapshot_id
+    source = f"FROM FILES '{made.path}' (FORMAT iceberg, POLL INTERVAL '1 hour')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|a")
+
+    def append_and_expire(table: Any) -> None:
+        table.append(pa.table({"id": [2], "p": ["b"]}))
+        table.maintenance.expire_snapshots().by_id(first).commit()
+
+    made.change(append_and_expire)
+    env.ingest.last.kill()
+    status = "SELECT status, error LIKE '%lost the snapshot%' FROM mz_internal.mz_source_statuses"
+    await reaches(env, status, "stalled|t")
+    assert await env.query("a", IDS) == "1|a\nSELECT 1"
+
+
+async def test_an_export_of_ours_is_read(own_env: TestEnvironment, tmp_path: Path) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    (tmp_path / "data").mkdir()
+    await env.ran("a", "CREATE TABLE t (id int, n numeric(6, 2), at timestamptz)")
+    await env.ran("a", "INSERT INTO t VALUES (1, 2.50, '2024-02-29 12:00+00'), (2, NULL, NULL)")
+    await env.ran("a", f"COPY t TO '{place}/t' (FORMAT iceberg)")
+    source = f"FROM FILES '{place}/t' (FORMAT iceberg, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, "SELECT * FROM s EXCEPT SELECT * FROM t")
+    await reaches(env, "SELECT count(*) FROM s", "2")
+    await env.ran("a", "DELETE FROM t WHERE id = 1", f"COPY t TO '{place}/t' (FORMAT iceberg)")
+    await reaches(env, "SELECT id FROM s", "2")
+
+
+@pytest.mark.full
+async def test_a_delta_table_in_a_bucket_is_followed(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env = own_env
+    with object_store() as store:
+        env.environment.let_copy([store.url("lake")], tmp_path / "data")
+        options = {"aws_endpoint": store.endpoint, "allow_http": "true", "aws_region": "us-east-1"}
+        table = f"s3://{store.bucket}/lake/t"
+
+        def write(rows: pa.Table) -> None:
+            deltalake.write_deltalake(table, rows, mode="append", storage_options=options)
+
+        write(pa.table({"id": [1], "p": ["a"]}))
+        source = f"FROM FILES '{table}' (FORMAT delta, POLL INTERVAL '10 ms')"
+        await env.ran("a", f"CREATE SOURCE s {source}")
+        await reaches(env, IDS, "1|a")
+        write(pa.table({"id": [2], "p": ["b"]}))
+        await reaches(env, IDS, "1|a", "2|b")
+        await env.ran("a", "DROP SOURCE s")
