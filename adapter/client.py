@@ -32,6 +32,7 @@ from foreshore.notifications import Notification
 from foreshore.output_style import OutputStyle
 from foreshore.sql.plan import CopyOptions as CopyOptions
 from foreshore.table_rows import Row
+from foreshore.tokens import AccessToken
 from foreshore.types import Datum, RelationDesc, SqlType
 
 FEWEST_TOGETHER = 24  # executions of a statement from which on they are cheaper together
@@ -62,6 +63,7 @@ class Login:
     valid_until: int | None = None  # of the password, in microseconds since 1970
     connection_limit: int = -1  # none
     groups: frozenset[str] = frozenset()  # names of the role and of those it is a member of
+    token: int | None = None  # the number of the access token that its client has shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,6 +468,9 @@ class Client(Protocol):
 
     def login(self, name: str) -> Login | None:
         """Return what is known of a role; None if there is none of this name."""
+
+    def login_by(self, token: AccessToken) -> Login | None:
+        """Return the role whose token this is; None if it is none, has expired or was dropped."""
 
     async def connect(self, startup: Startup) -> Session:
         """Start a session; raises InvalidAuthorization, InvalidCatalogName and the like."""

@@ -25,6 +25,7 @@ from foreshore.adapter.ddl.roles import (
     roles,
     settings,
     system,
+    tokens,
 )
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
@@ -140,6 +141,8 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AlterRole: roles.alter_role,
     plans.RenameRole: roles.rename_role,
     plans.DropRole: roles.drop_role,
+    plans.CreateToken: tokens.create_token,
+    plans.DropToken: tokens.drop_token,
     plans.GrantRoles: roles.grant_roles,
     plans.GrantRights: grants.grant_rights,
     plans.SetRoleSetting: settings.set_role_setting,

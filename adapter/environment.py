@@ -31,6 +31,7 @@ from foreshore.adapter.logins import (
     FirstSettings,
     has_passwords,
     is_same_login,
+    login_by,
     login_of,
     set_password,
 )
@@ -71,6 +72,7 @@ from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.oracle import TimestampOracle
 from foreshore.storage.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.storage.reserved_end import ReservedEnd
+from foreshore.tokens import AccessToken
 from foreshore.update import EMPTY, Timestamp
 
 logger = logging.getLogger(__name__)
@@ -322,6 +324,10 @@ class Environment:
     def login(self, name: str) -> Login | None:
         """Return what is known of a role; None if there is none of this name."""
         return login_of(self.coordinator.state, name)
+
+    def login_by(self, token: AccessToken) -> Login | None:
+        """Return the role whose token this is; None if it is none, has expired or was dropped."""
+        return login_by(self.coordinator.state, token, self.coordinator.clock.now() * 1000)
 
     def configured_by(self, configuration: ServerConfiguration) -> None:
         """Let statements look at the server's configuration, and reload it."""

@@ -1,5 +1,7 @@
 """The roles of clients that authenticate, and the settings with which a session begins."""
 
+from dataclasses import replace
+
 import msgspec
 
 from foreshore.adapter.client import Login, Startup
@@ -16,6 +18,7 @@ from foreshore.errors import DatabaseError, InvalidCatalogName, UndefinedObject
 from foreshore.scram import Verifier
 from foreshore.session_variables import OF_ROLES, Variables
 from foreshore.settings import VARIABLES
+from foreshore.tokens import AccessToken
 
 
 def login_of(state: State, name: str) -> Login | None:
@@ -35,11 +38,31 @@ def login_of(state: State, name: str) -> Login | None:
     )
 
 
-def is_same_login(login: Login, role: Role) -> bool:
-    """Return whether a role is the one that a client has proven to be, with the same password.
+def login_by(state: State, given: AccessToken, now: int) -> Login | None:
+    """Return the login of the role whose token this is, at `now` in microseconds since 1970.
 
-    The role may have been dropped and made anew meanwhile, or its password have been changed.
+    None if there is no such token, or it has expired. The time that it takes does not tell which.
     """
+    role = state.get(given.role)
+    kept = role.tokens if isinstance(role, Role) else ()
+    found = next((each for each in kept if each.number == given.number), None)
+    is_right = given.fits(None if found is None else found.digest)
+    if not is_right or found is None or not isinstance(role, Role):
+        return None
+    if found.valid_until is not None and found.valid_until <= now:
+        return None
+    login = login_of(state, role.name)
+    return None if login is None else replace(login, token=found.number)
+
+
+def is_same_login(login: Login, role: Role) -> bool:
+    """Return whether a role is the one that a client has proven to be, with the same proof.
+
+    The role may have been dropped and made anew meanwhile, its password have been changed, or its
+    token have been dropped.
+    """
+    if login.token is not None:
+        return login.id == role.id and any(each.number == login.token for each in role.tokens)
     return login.id == role.id and login.verifier == role.verifier
 
 

@@ -73,6 +73,16 @@ class DefaultGrants(msgspec.Struct, frozen=True):
     oid: int = 0
 
 
+class Token(msgspec.Struct, frozen=True):
+    """An access token of a role, as it is kept; times are in microseconds since 1970."""
+
+    number: int
+    name: str
+    digest: str
+    created_at: int
+    valid_until: int | None  # None: for ever
+
+
 class Role(Described, frozen=True):
     """A role, which can own objects, be granted rights, and connect if `login`."""
 
@@ -96,6 +106,7 @@ class Role(Described, frozen=True):
     database_settings: dict[str, dict[str, str]] = {}  # those IN DATABASE, by its id
     member_of: tuple[Membership, ...] = ()
     default_grants: tuple[DefaultGrants, ...] = ()
+    tokens: tuple[Token, ...] = ()
 
 
 class Database(Granted, frozen=True):

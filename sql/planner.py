@@ -232,6 +232,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return unique_index.bind_rename(planning, tree) or ddl.bind_rename(planning, tree)
         case (
             ast.CreateRoleStatement()
+            | ast.CreateTokenStatement()
+            | ast.DropTokenStatement()
             | ast.AlterRoleStatement()
             | ast.RenameRoleStatement()
             | ast.RoleSettingStatement()

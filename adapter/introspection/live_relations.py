@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from foreshore.activity import TableActivity
+from foreshore.adapter.ddl.roles.tokens import token_rows
 from foreshore.adapter.introspection.sink_rows import (
     sink_statistics,
     sink_status_history,
@@ -375,6 +376,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_source_status_history": source_status_history,
     "mz_source_statistics": source_statistics,
     "mz_sink_statuses": sink_statuses,
+    "mz_tokens": token_rows,
     "mz_sink_status_history": sink_status_history,
     "mz_sink_statistics": sink_statistics,
     "pg_hba_file_rules": _connection_rules,

@@ -182,7 +182,7 @@ class Selected(Struct, frozen=True):
 
 Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
 
-UNCOUNTED = ("SHOW", "EXPLAIN")  # verbs of tags without a number of rows
+UNCOUNTED = ("SHOW", "EXPLAIN", "CREATE TOKEN")  # verbs of tags without a number of rows
 
 
 def check_returned(outcome: Outcome, limits: ResultLimits) -> None:

@@ -512,6 +512,8 @@ RULES: Mapping[type, Rule] = {
     plans.CreateRole: _nothing,  # what is granted, and to whom, is decided by who grants it
     plans.AlterRole: _nothing,
     plans.DropRole: _nothing,
+    plans.CreateToken: _nothing,  # who may let others be a role is decided by `catalog/tokens.py`
+    plans.DropToken: _nothing,
     plans.RenameRole: _nothing,
     plans.SetRoleSetting: _nothing,
     plans.CreateNetworkPolicy: _attribute("create_network_policy", "create network policy"),

@@ -439,6 +439,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "rows_returned int8?, command_tag text?, statement_type text, sql text, redacted_sql text",
         live("mz_recent_activity_log"),
     ),
+    (
+        "mz_catalog",
+        "mz_tokens",
+        "role_id text, role text, name text, created_at timestamptz, valid_until timestamptz?",
+        live("mz_tokens"),
+    ),
 )
 
 

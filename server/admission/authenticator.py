@@ -26,6 +26,7 @@ from foreshore.server.admission.policy import Policy
 from foreshore.server.admission.rules import Address, Attempt, Rule, address_of
 from foreshore.server.admission.throttle import Throttle
 from foreshore.server.wire import Wire
+from foreshore.tokens import parsed
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Credentials:
     host: str  # the client's address
     peer: str  # the same with its port, for logs
     encrypted: bool
+    token: str | None = None  # in place of user and password
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,12 @@ class Authenticator:
         return _usable(login, user)
 
     async def check_credentials(self, given: Credentials) -> Admitted:
-        """Return the role of a client that sends a password, or none, with its request.
+        """Return the role of a client that sends a password, a token or nothing with its request.
 
         Raises InvalidAuthorization, InvalidPassword.
         """
+        if given.token is not None:
+            return await self._check_token(given, given.token)
         user, login = given.user, self._client.login(given.user)
         address = address_of(given.host)
         rule = self._rule(login, user, given.database, address, encrypted=given.encrypted)
@@ -101,17 +105,38 @@ class Authenticator:
             raise InvalidPassword(f'password required for user "{user}"')
         is_local = address is not None and address.is_loopback
         if not (given.encrypted or is_local or rule.option("plaintext") == "1"):
-            raise InvalidAuthorization(
-                f'password authentication for user "{user}" needs an encrypted connection',
-                hint="Start the server with --http-tls.",
-            )
+            raise _needs_encryption(f'password authentication for user "{user}"')
 
         async def prove(gate: _Gate) -> bool:
-            is_right = await blocking.run(None, self._verifier(login, user).verifies, password)
+            is_right = await self._is_right(user, self._verifier(login, user), password)
             await gate()
             return is_right
 
         await self._throttled(prove, rule, user, address, given.peer)
+        return Admitted(_usable(login, user), proven=True)
+
+    async def _check_token(self, given: Credentials, text: str) -> Admitted:
+        """Return the role of a client that sends an access token with its request."""
+        address = address_of(given.host)
+        token = parsed(text)
+        name = "" if token is None else token.role
+        self._throttle.check(address, name)
+        login = None if token is None else self._client.login_by(token)
+        await self._throttle.attempt(address, name)
+        if login is None:
+            self._throttle.failed(address, name)
+            logger.warning("token refused", extra={"peer": given.peer})
+            raise InvalidPassword(
+                "the access token is not valid", hint="It may have expired, or been dropped."
+            )
+        self._throttle.succeeded(address, name)
+        user, encrypted = login.name, given.encrypted
+        rule = self._rule(login, user, given.database, address, encrypted=encrypted)
+        if rule.method == "cert" or rule.option("clientcert") is not None:
+            raise InvalidAuthorization("certificate authentication is not supported over HTTP")
+        is_local = address is not None and address.is_loopback
+        if not (encrypted or is_local or rule.option("plaintext") == "1"):
+            raise _needs_encryption("access by a token")
         return Admitted(_usable(login, user), proven=True)
 
     def _rule(
@@ -175,10 +200,17 @@ class Authenticator:
                     f'password authentication for user "{user}" needs an encrypted connection',
                     hint="Connect with TLS.",
                 )
-            return await self._clear(wire, verifier, gate)
+            return await self._clear(wire, user, verifier, gate)
         return await self._scram(wire, verifier, gate)
 
-    async def _clear(self, wire: Wire, verifier: Verifier, gate: _Gate) -> bool:
+    async def _is_right(self, user: str, verifier: Verifier, password: str) -> bool:
+        """Return whether a password, or an access token in its place, is that of a role."""
+        if (token := parsed(password)) is not None:
+            login = self._client.login_by(token)
+            return login is not None and login.name == user
+        return await blocking.run(None, verifier.verifies, password)
+
+    async def _clear(self, wire: Wire, user: str, verifier: Verifier, gate: _Gate) -> bool:
         """Ask for the password itself, and return whether it is the right one."""
         wire.put(message.AUTHENTICATION_CLEARTEXT_PASSWORD)
         wire.flush()
@@ -188,7 +220,7 @@ class Authenticator:
         if data == b"\0":
             raise InvalidPassword("empty password returned by client")
         password = message.decode_text(data[:-1])
-        is_right = await blocking.run(None, verifier.verifies, password)
+        is_right = await self._is_right(user, verifier, password)
         await gate()
         return is_right
 
@@ -238,6 +270,12 @@ def _rejected(attempt: Attempt, rule: Rule | None) -> DatabaseError:
     if rule is None:
         return InvalidAuthorization(f"no pg_hba.conf entry for {about}")
     return InvalidAuthorization(f"pg_hba.conf rejects connection for {about}")
+
+
+def _needs_encryption(what: str) -> InvalidAuthorization:
+    return InvalidAuthorization(
+        f"{what} needs an encrypted connection", hint="Start the server with --http-tls."
+    )
 
 
 def _usable(login: Login | None, user: str) -> Login:

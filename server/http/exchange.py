@@ -102,11 +102,15 @@ class Exchange:
         if status == 401:
             # A browser asks its user for a password, but not on behalf of a page's script.
             script = self.request.headers.get("sec-fetch-dest") == "empty"
-            headers["www-authenticate"] = f'{"X-" if script else ""}Basic realm="foreshore"'
+            scheme = "Bearer" if self._has_token() else f"{'X-' if script else ''}Basic"
+            headers["www-authenticate"] = f'{scheme} realm="foreshore"'
         if status == 413:
             headers["connection"] = "close"
         await self._begin(status, "application/json", headers)
         await self._put({"type": "http.response.body", "body": data})
+
+    def _has_token(self) -> bool:
+        return self.request.headers.get("authorization", "").lower().startswith("bearer ")
 
     async def write_last(self, data: bytes) -> None:
         """Send the end of the body, if the client reads it soon."""

@@ -41,10 +41,11 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who a client says that it is; a role that is not named is the first one."""
+    """Who a client says that it is; a role that is not named is the first one, or a token's."""
 
     user: str | None = None
     password: str | None = None
+    token: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Sessions:
         host, port = connection.client or ("", 0)
         peer, encrypted = f"{host}:{port}", connection.url.scheme in ("https", "wss")
         user = claim.user or self.first
-        given = Credentials(user, claim.password, database, host, peer, encrypted)
+        given = Credentials(user, claim.password, database, host, peer, encrypted, claim.token)
         admitted = await self.authenticator.check_credentials(given)
         if not admitted.proven:
             self.origins.check_host(connection)
@@ -161,10 +162,12 @@ def claimed(connection: HTTPConnection) -> Claim:
     if header is None:
         return Claim()
     scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return Claim(token=value.strip())
     if scheme.lower() != "basic":
         raise InvalidAuthorization(
             f'authorization scheme "{scheme[:20]}" is not supported',
-            hint="Send the name and the password of a role by the scheme Basic.",
+            hint="Send a role and its password by the scheme Basic, or a token by Bearer.",
         )
     try:
         user, colon, password = (

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from foreshore.adapter.client import Completed, EmptyQuery, Execution, Rows
-from foreshore.errors import DatabaseError, InvalidAuthorization, ProtocolViolation, QueryCanceled
+from foreshore.errors import DatabaseError, ProtocolViolation, QueryCanceled
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected, Ending
@@ -308,7 +308,7 @@ def _is_cancel(data: bytes) -> bool:
 def _claim_of(start: SocketStart, claim: Claim) -> Claim:
     """Return who the client is by its first message, else by the headers of its request."""
     if start.token is not None:
-        raise InvalidAuthorization("tokens are not supported", hint="Send user and password.")
+        return Claim(token=start.token)
     if start.user is None and start.password is None:
         return claim
     return Claim(start.user, start.password)

@@ -86,6 +86,8 @@ StatementSyntax: TypeAlias = (
     | SetClusterStatement
     | OwnerStatement
     | CreateRoleStatement
+    | CreateTokenStatement
+    | DropTokenStatement
     | AlterRoleStatement
     | RenameRoleStatement
     | RoleSettingStatement

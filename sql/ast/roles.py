@@ -99,6 +99,22 @@ class GrantStatement(Syntax):
     granted_by: RoleName | None
 
 
+class CreateTokenStatement(Syntax):
+    """CREATE TOKEN; no role is the current one."""
+
+    name: str
+    role: RoleName | None
+    valid_until: str | None
+
+
+class DropTokenStatement(Syntax):
+    """DROP TOKEN."""
+
+    name: str
+    role: RoleName | None
+    if_exists: bool
+
+
 class DefaultPrivilegesStatement(Syntax):
     """ALTER DEFAULT PRIVILEGES; no `roles` are the current one, no `schemas` all."""
 

@@ -140,6 +140,8 @@ class ObjectParser(
             return self._create_cluster(at)
         if self.at_word(*ROLE_WORDS):
             return self.create_role()
+        if self.accept("token"):
+            return self.create_token()
         if self.token.kind == WORD:
             self.unsupported(f"CREATE {self.token.value.upper()}")
         self.fail()
@@ -354,6 +356,8 @@ class ObjectParser(
             return self.drop_owned()
         if self.at_word(*ROLE_WORDS):
             return self.drop_role()
+        if self.accept("token"):
+            return self.drop_token()
         if self.accept("function"):
             return self._drop_function()
         if self.accept("policy"):

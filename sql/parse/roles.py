@@ -160,6 +160,22 @@ class RoleParser(QueryParser):
         if_exists = self.accept("if", "exists")
         return ast.DropRoleStatement(self.list_of(self.role_name), if_exists)
 
+    # --- tokens
+
+    def create_token(self) -> ast.StatementSyntax:
+        """Parse CREATE TOKEN from its name on."""
+        name, role = self.name(), self._token_role()
+        valid_until = self.string() if self.accept("valid", "until") else None
+        return ast.CreateTokenStatement(name, role, valid_until)
+
+    def drop_token(self) -> ast.StatementSyntax:
+        """Parse DROP TOKEN from its third word on."""
+        if_exists = self.accept("if", "exists")
+        return ast.DropTokenStatement(self.name(), self._token_role(), if_exists)
+
+    def _token_role(self) -> RoleName | None:
+        return self.role_name() if self.accept("for") else None
+
     # --- settings
 
     def _role_setting(self, role: RoleName | None) -> ast.StatementSyntax:

@@ -89,6 +89,8 @@ Plan: TypeAlias = (
     | SetCluster
     | SetOwner
     | CreateRole
+    | CreateToken
+    | DropToken
     | AlterRole
     | RenameRole
     | SetRoleSetting
@@ -155,7 +157,7 @@ def result_desc(plan: Plan) -> RelationDesc | None:
             return EXPLAIN_DESC
         case ExplainFreshness():
             return FRESHNESS_DESC
-        case ExplainAnalyze() | ExplainOperators():
+        case ExplainAnalyze() | ExplainOperators() | CreateToken():
             return plan.desc
         case _:
             return None

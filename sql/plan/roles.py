@@ -1,12 +1,13 @@
 """Plans of statements about roles, their memberships and their rights."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 from typing import Literal as OneOf
 
 from foreshore.item_view import Name
 from foreshore.role_options import RoleName, RoleOptions
 from foreshore.sql.plan.query import WritePlan
-from foreshore.types import SqlType
+from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,23 @@ class AlterDefaultRights(WritePlan):
     grantees: tuple[RoleName, ...]
     option: bool
     cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateToken(WritePlan):
+    """Create a token of a role, None is the current one; the time is in microseconds since 1970."""
+
+    name: str
+    role: RoleName | None
+    valid_until: int | None
+    desc: ClassVar[RelationDesc] = RelationDesc(("token",), (ColumnType(TEXT, False),))
+
+
+@dataclass(frozen=True, slots=True)
+class DropToken(WritePlan):
+    name: str
+    role: RoleName | None
+    if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from foreshore.errors import (
 )
 from foreshore.notifications import Notification
 from foreshore.output_style import OutputStyle
+from foreshore.tokens import AccessToken
 from foreshore.types import ColumnType, Datum, RelationDesc, SqlType, type_of_oid
 
 Answer = Callable[["FakeSession", Sequence[Datum]], Execution | Any]
@@ -194,6 +195,10 @@ class FakeClient:
 
     def login(self, name: str) -> Login | None:
         return self.roles.get(name)
+
+    def login_by(self, token: AccessToken) -> Login | None:
+        known = [each for each in self.roles.values() if each.token == token.number]
+        return next((each for each in known if each.id == token.role), None)
 
     async def connect(self, startup: Startup) -> Session:
         self.startups.append(startup)

@@ -21,6 +21,7 @@ from foreshore.server.admission.policy import Policy, Sources
 from foreshore.server.admission.rules import address_of
 from foreshore.server.admission.throttle import Throttle
 from foreshore.server.tls import Tls, TlsFiles
+from foreshore.tokens import new_token
 from tests.server.certificates import Authority
 from tests.server.fake import FakeClient
 from tests.server.serving import Served, serve
@@ -36,6 +37,7 @@ ROLES = {
     "expired": Login("o3", "expired", verifier=VERIFIER, valid_until=1),
     "nologin": Login("o4", "nologin", can_login=False, verifier=VERIFIER),
     "plain": Login("o5", "plain", superuser=False),
+    "program": Login("o6", "program", superuser=False, token=3),
 }  # fmt: skip
 
 
@@ -154,6 +156,19 @@ def test_password_itself_is_asked_for_only_over_tls(guarded: Guarded) -> None:
     for served in guarded.serve("host all all all password plaintext=1"):
         with psycopg.connect(dsn(served, sslmode="disable")):
             pass
+
+
+def test_token_is_accepted_where_the_password_itself_is_sent(guarded: Guarded) -> None:
+    token, other = new_token("o6", 3).text(), new_token("o6", 4).text()
+    for served in guarded.serve("host all all all password plaintext=1"):
+        with psycopg.connect(dsn(served, user="program", password=token)):
+            pass
+        for user, password in (("program", other), ("foreshore", token)):
+            refused = refusal(dsn(served, user=user, password=password))
+            assert "password authentication failed" in refused
+    for served in guarded.serve("host all all all scram-sha-256"):
+        refused = refusal(dsn(served, user="program", password=token))
+        assert "password authentication failed" in refused
 
 
 # --- rules --------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class Work:
             raise FeatureNotSupported("the statement returns no rows", hint="Send one query.")
         self.check(self.session.reading(""))
         await bind(self.session, statement, query.params)
-        execution = await self.session.execute("", most_rows)
+        execution = await self.session.execute("", most_rows + 1)
         assert isinstance(execution, Rows), execution
         if execution.streaming:
             raise FeatureNotSupported(
@@ -103,7 +103,7 @@ class Work:
             "columns": columns_of(execution.desc),
             "rows": gathered.json(),
             "row_count": gathered.rows,
-            "truncated": gathered.is_cut or execution.suspended(),
+            "truncated": gathered.is_cut,
         }
 
     def check(self, reading: Reading) -> None:

@@ -41,7 +41,7 @@ export class ForeshoreError extends Error {
  * @param {(string|null)[]} [options.params] the texts of the query's parameters
  * @param {object} [options.options] session variables
  * @param {string} [options.url] the server, by default the origin of the page
- * @param {{user: string, password: string}} [options.auth]
+ * @param {{user: string, password: string} | {token: string}} [options.auth]
  * @param {(copy: Live, change: {time: bigint, changes: object[], reset: boolean}) => void}
  *     [options.onChange] called once for each time at which the result has changed
  * @param {(error: Error) => void} [options.onError] called when a connection fails or ends
@@ -278,7 +278,9 @@ function addressOf(query, { url, params, options }) {
 function headersOf(auth, token) {
   const headers = { Accept: "text/event-stream" };
   if (token !== null) headers["Last-Event-ID"] = token;
-  if (auth) {
+  if (auth?.token) {
+    headers.Authorization = `Bearer ${auth.token}`;
+  } else if (auth) {
     const bytes = new TextEncoder().encode(`${auth.user}:${auth.password ?? ""}`);
     headers.Authorization = `Basic ${btoa(String.fromCharCode(...bytes))}`;
   }

@@ -16,7 +16,9 @@ from foreshore.sql.plan import (
     ChangeOwned,
     CreateNetworkPolicy,
     CreateRole,
+    CreateToken,
     DropRole,
+    DropToken,
     GrantRights,
     GrantRoles,
     ObjectKind,
@@ -52,6 +54,10 @@ def bind_role_statement(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             )
         case ast.AlterRoleStatement():
             return AlterRole(tree.name, tree.options, _valid_until(planning, tree.options))
+        case ast.CreateTokenStatement():
+            return CreateToken(tree.name, tree.role, _time(planning, tree.valid_until))
+        case ast.DropTokenStatement():
+            return DropToken(tree.name, tree.role, tree.if_exists)
         case ast.RenameRoleStatement():
             return RenameRole(tree.name, tree.to)
         case ast.RoleSettingStatement():
@@ -82,9 +88,14 @@ def bind_role_statement(planning: Planning, tree: ast.StatementSyntax) -> Plan:
 
 
 def _valid_until(planning: Planning, options: RoleOptions) -> int | None:
-    if options.valid_until is None:
+    return _time(planning, options.valid_until)
+
+
+def _time(planning: Planning, text: str | None) -> int | None:
+    """Return a time in microseconds since 1970."""
+    if text is None:
         return None
-    found = planning.zone.read(options.valid_until, TIMESTAMPTZ)
+    found = planning.zone.read(text, TIMESTAMPTZ)
     assert isinstance(found, int), found
     return found
 

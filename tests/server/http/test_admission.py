@@ -79,7 +79,7 @@ def test_rules_that_reject_or_ask_for_certificates_refuse(tmp_path: Path) -> Non
 
 def test_other_schemes_and_broken_headers_are_refused() -> None:
     async def go(http: Http, client: FakeClient) -> None:
-        for header in ("Bearer abc", "Basic !", "Basic YQ==", "Basic"):
+        for header in ("Digest abc", "Basic !", "Basic YQ==", "Basic"):
             answer = await http.post(QUERY, headers={"authorization": header})
             assert answer.json()["error"]["code"] == "28000", header
         assert not client.startups

@@ -149,6 +149,8 @@ def test_query_is_bounded_in_rows_bytes_and_time(tmp_path: Path) -> None:
         async with client_of(http) as agent:
             found = await called(agent, "query", query="SELECT id FROM orders", max_rows=7)
             assert (found["row_count"], len(found["rows"]), found["truncated"]) == (7, 7, True)
+            whole = await called(agent, "query", query="SELECT id FROM orders", max_rows=50)
+            assert (whole["row_count"], whole["truncated"]) == (50, False)
             wide = "SELECT repeat('x', 400000) FROM orders"
             found = await called(agent, "query", query=wide)
             assert (len(found["rows"]), found["truncated"]) == (2, True)

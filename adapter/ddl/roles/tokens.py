@@ -1,0 +1,75 @@
+"""CREATE TOKEN and DROP TOKEN, and who may see which tokens."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of
+from foreshore.adapter.read.result import BatchSource, Selected
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog import tokens
+from foreshore.catalog.builtin.relation import Row
+from foreshore.catalog.item import Role
+from foreshore.catalog.rights import owns
+from foreshore.catalog.roles import may_create_roles
+from foreshore.errors import InvalidParameterValue, UndefinedObject
+from foreshore.role_options import RoleName
+from foreshore.sql.plan import CreateToken, DropToken
+
+DAYS = 90  # for which a token is valid whose statement says nothing of it
+_US_OF_DAY = 86_400_000_000
+
+
+def create_token(context: StatementContext, plan: CreateToken) -> Selected:
+    """Run CREATE TOKEN: return the token, which is shown this once."""
+    role, now = _role(context, plan.role), context.coordinator.clock.now() * 1000
+    valid_until = now + DAYS * _US_OF_DAY if plan.valid_until is None else plan.valid_until
+    if valid_until <= now:
+        raise InvalidParameterValue("a token must be valid for some time")
+    token = tokens.create_token(
+        context.catalog_change(),
+        current_role(context),
+        role,
+        plan.name,
+        now=now,
+        valid_until=valid_until,
+    )
+    if not role.login:
+        context.notice(f'role "{role.name}" is not permitted to log in', severity="WARNING")
+    batch = pa.RecordBatch.from_arrays([pa.array([token.text()], pa.string())], names=["c0"])
+    return Selected(plan.desc, BatchSource(batch), "CREATE TOKEN")
+
+
+def drop_token(context: StatementContext, plan: DropToken) -> Completed:
+    """Run DROP TOKEN."""
+    role = _role(context, plan.role)
+    try:
+        tokens.drop_token(context.catalog_change(), current_role(context), role, plan.name)
+    except UndefinedObject:
+        if not plan.if_exists:
+            raise
+        context.notice(f'token "{plan.name}" does not exist, skipping')
+    return Completed("DROP TOKEN")
+
+
+def _role(context: StatementContext, name: RoleName | None) -> Role:
+    if name is None:
+        return current_role(context)
+    refuse_public(name)
+    return role_of(context, name)
+
+
+def token_rows(context: StatementContext) -> Iterator[Row]:
+    """Yield the rows of mz_tokens: of roles whose rights the role has, or that it may change."""
+    state, viewer = context.planner.state, context.role
+    for role in state.all(Role):
+        if may_create_roles(viewer) or owns(state, viewer, role.id):
+            for each in role.tokens:
+                yield {
+                    "role_id": role.id,
+                    "role": role.name,
+                    "name": each.name,
+                    "created_at": each.created_at,
+                    "valid_until": each.valid_until,
+                }
