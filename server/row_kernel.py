@@ -29,7 +29,8 @@ _TEN = np.uint64(10)
 _FOUR_YEARS, _CENTURY, _ERA = 1_460, 36_524, 146_096  # days, less one
 _DAY = 86_400_000_000
 
-inlined = numba.njit(nogil=True, error_model="numpy")
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+inlined = numba.njit(no_cpython_wrapper=True, **_OPTIONS)  # not for callers in Python
 
 
 @inlined
@@ -206,7 +207,7 @@ _SIGNATURE = types.int64(
 )  # fmt: skip
 
 
-@numba.njit(_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@numba.njit(_SIGNATURE, cache=True, **_OPTIONS)
 def write_rows(
     code, is_lines, delimiter, null, escapes, columns, words, offsets, data, absent, out
 ):
