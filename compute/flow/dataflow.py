@@ -18,6 +18,7 @@ from foreshore.compute.flow.convert import (
 from foreshore.compute.flow.hydration import Beginning, Hydration
 from foreshore.compute.flow.index import FlowIndex, index_key
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels.jit import GATE
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.operators.arranged import Readable
 from foreshore.compute.flow.operators.fixpoint import Fixpoint
@@ -215,9 +216,9 @@ class FlowDataflow:
     def small_window(self, changed: Sequence[GlobalId]) -> int:
         """Return how many updates of the inputs `changed` take a few milliseconds at most.
 
-        The first look-up by a key may have a large index to make.
+        The first look-up by a key may have a large index to make, and a step may wait for a kernel.
         """
-        if self._has_loop:
+        if self._has_loop or not GATE.is_open:
             return 0
         for id in changed:
             look_ups = self._look_ups[id]

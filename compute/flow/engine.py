@@ -48,8 +48,8 @@ class FlowEngine(OverEngine[Engine]):
     ) -> None:
         """Make an engine that leaves to `bulk` what it does not have.
 
-        Hydration and queries are left to what `choice` chooses, without it to `bulk`, too. With a
-        `compilation`, the first dataflow waits for its end; else kernels are compiled by calls.
+        Hydration and queries are left to what `choice` chooses, without it to `bulk`, too. Without
+        a `compilation`, kernels are compiled or loaded when they are called.
         """
         super().__init__(bulk)
         self._compilation = compilation
@@ -82,16 +82,16 @@ class FlowEngine(OverEngine[Engine]):
             if self._choice is not None and not may_be_negative(description.relation, {}):
                 linear = linear_dataflow(description, engine)
             return linear or self._engine.create(description, schemas)
-        self._finish_compilation()
+        self._load_kernels()
         try:
             return FlowDataflow(description, engine, self._collections)
         except Unsupported as error:
             logger.info("a dataflow is left to the bulk engine", extra={"cause": str(error)})
             return self._engine.create(description, schemas)
 
-    def _finish_compilation(self) -> None:
+    def _load_kernels(self) -> None:
         if self._compilation is not None:
-            self._compilation.finish()
+            self._compilation.load()
 
     def _hydrator(self, description: DataflowDescription) -> Evaluator:
         """Return the engine of a dataflow's hydration."""
@@ -155,12 +155,12 @@ class FlowEngine(OverEngine[Engine]):
 
     def load_shared(self, shared: Shared) -> None:
         """Begin with what was saved; there are no dataflows yet. Raises Mismatch."""
-        self._finish_compilation()
+        self._load_kernels()
         self._collections = Collections.loaded(shared)
 
     def load(self, description: DataflowDescription, saved: Reader) -> FlowDataflow:
         """Return a dataflow in the saved state, that at its `as_of`; raises Mismatch."""
-        self._finish_compilation()
+        self._load_kernels()
         try:
             dataflow = FlowDataflow(description, self._engine, self._collections)
         except Unsupported as error:

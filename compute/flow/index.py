@@ -19,6 +19,7 @@ from foreshore.compute.flow.batch import Batch, Words, concat
 from foreshore.compute.flow.convert import columns_of, int64_array, is_direct, words_of_values
 from foreshore.compute.flow.in_order import Sorted, slices
 from foreshore.compute.flow.intern import Interner, KnownStrings
+from foreshore.compute.flow.kernels.jit import GATE
 from foreshore.compute.flow.key_order import MOST_TEXT, KeyOrder, has_order, text_size
 from foreshore.compute.flow.layout import Layout, Place, kind_of
 from foreshore.compute.flow.operators.grouping import consolidated
@@ -50,7 +51,8 @@ def index_key(key: Sequence[Scalar], layout: Layout) -> list[Place] | None:
 class FlowIndex:
     """An index called `name` of rows of a layout; `key` is where the columns of its key are.
 
-    Its first updates are those at `as_of`; it is readable from `since` on.
+    Its first updates are those at `as_of`; it is readable from `since` on. While kernels are
+    compiled a read may wait for one, so one that is limited raises TooManyRows.
     """
 
     def __init__(
@@ -150,7 +152,7 @@ class FlowIndex:
 
         Raises TooManyRows if more than `most` updates have the hash of one of them.
         """
-        self._check(time)
+        self._check(time, most)
         words = self._words_of(keys)
         count = len(words)
         wanted = Batch(words, np.zeros(count, np.int64), np.ones(count, np.int64))
@@ -175,7 +177,7 @@ class FlowIndex:
 
         Raises TooManyRows if there are more than `most` updates.
         """
-        self._check(time)
+        self._check(time, most)
         return self._rows(self._until(time, most))
 
     def in_range(
@@ -186,7 +188,7 @@ class FlowIndex:
         About `few` updates are in the first slice. Raises TooManyRows if more than about `most`
         updates are examined.
         """
-        self._check(time)
+        self._check(time, most)
         parts = self._sorted_parts(most)
         if parts is None:
             yield self.scan(time, most)
@@ -241,7 +243,9 @@ class FlowIndex:
         arrays += [int64_array(found.times), int64_array(found.diffs)]
         return pa.Table.from_arrays(arrays, schema=update_schema(self._schema))
 
-    def _check(self, time: Timestamp) -> None:
+    def _check(self, time: Timestamp, most: int | None = None) -> None:
+        if most is not None and not GATE.is_open:
+            raise TooManyRows
         if not self.since <= time < self.upper:
             raise ObjectNotInPrerequisiteState(
                 f"index {self.name} cannot be read as of {time}",

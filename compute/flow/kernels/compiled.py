@@ -1,133 +1,156 @@
-"""Which kernels have been compiled, and for which types: noted in a file of the cache's directory.
+"""Which kernels have been compiled, and the compilation of the others.
 
-A process that finds the note of its own version loads these kernels from the cache, which takes a
-third of calling all of them. What the cache has not, or for another processor, is compiled then.
+`signatures.txt` has for each kernel the types of its arguments, in the order in which a first view
+needs them. So kernels are compiled without being called, by several processes side by side: each
+takes one that is not in the cache and that no other process compiles, by a lock in the cache's
+directory.
 
-If the cache has all of them, a kernel that is called is loaded by its call in some milliseconds. So
-the process need not wait: a thread loads the others meanwhile, a share of the time.
+A kernel in the cache is loaded by its first call in some milliseconds. So nobody need wait for all:
+a thread loads them meanwhile, a share of the time.
 """
 
-import logging
+import fcntl
 import os
-import pickle
 import pkgutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
-import numpy as np
-
 from foreshore.compute.flow import kernels
-from foreshore.compute.flow.kernels.jit import UNCOMPILED
+from foreshore.compute.flow.kernels.jit import GATE, KERNELS, UNCOMPILED
 
-logger = logging.getLogger(__name__)
-
-NAME = "compiled.pickle"
-Noted = Mapping[str, list[Any]]  # the signatures for which each kernel was compiled
+SIGNATURES = Path(__file__).with_name("signatures.txt")
+LOCKS = "compiling.lock"  # byte i is locked while the kernel of line i is compiled
 SHARE = 3  # the loading thread pauses so many times as long as it works
 
-
-def load(version: str) -> bool:
-    """Load what is noted of a version of the engine; return False if there is no note of it."""
-    noted = _noted(version)
-    if noted is None:
-        return False
-    _load(noted, 0)
-    return True
+Types = tuple[Any, ...]
 
 
-def load_later(version: str) -> bool:
-    """Load on a thread what is noted; return False if it is not noted, or not all in the cache."""
-    noted = _noted(version)
-    if noted is None or not _are_in_cache(noted):
-        return False
-    threading.Thread(target=_load, args=(noted, SHARE), name="kernels", daemon=True).start()
-    return True
+@cache
+def signatures() -> Mapping[str, Types]:
+    """Return the types of the arguments of each kernel, in the order of need."""
+    from numba.core import types
+
+    known = {**vars(types), "bool": types.boolean, "__builtins__": {}}
+    lines = [line.removesuffix(")").partition("(") for line in SIGNATURES.read_text().splitlines()]
+    return {name: eval(f"({arguments},)", known) for name, _, arguments in lines}
 
 
-def is_complete(version: str) -> bool:
-    """Whether a version of the engine has to compile nothing, as all is noted and in the cache."""
-    noted = _noted(version)
-    return UNCOMPILED or (noted is not None and _are_in_cache(noted))
+def is_complete() -> bool:
+    """Whether nothing has to be compiled, as all is in the cache."""
+    return UNCOMPILED or all(map(_is_in_cache, signatures()))
 
 
-def _load(noted: Noted, share: int) -> None:
-    known = _kernels()
-    for name, signatures in noted.items():
-        for signature in signatures:
-            began = time.thread_time()
-            known[name].compile(signature)
-            time.sleep(share * (time.thread_time() - began))
+def compile_missing(
+    tell: Callable[[str], None] = lambda _: None, requested: SimpleQueue[str] | None = None
+) -> None:
+    """Compile what is not in the cache; return when all is.
 
-
-def _are_in_cache(noted: Noted) -> bool:
-    """Whether the cache has the code of all signatures, for this processor."""
-    known = _kernels()
-    for name, signatures in noted.items():
-        cached = known[name]._cache
-        code = known[name].targetctx.codegen()
-        found = cached._cache_file._load_index()
-        if not all(cached._index_key(each, code) in found for each in signatures):
-            return False
-    return True
-
-
-def _noted(version: str) -> Noted | None:
-    """Return what is noted of a version of the engine, None if there is no note of it."""
-    if UNCOMPILED:
-        return None
-    try:
-        noted_of, noted = pickle.loads(_path().read_bytes())  # as trustworthy as the cache is
-    except FileNotFoundError:
-        return None
-    except Exception as error:  # it may name what other versions of libraries have
-        logger.info("the note of compiled kernels is not read: %r", error)
-        return None
-    known = _kernels()
-    if noted_of != _full(version) or not noted.keys() <= known.keys():
-        return None
-    found: Noted = noted
-    return found
-
-
-def note(version: str) -> None:
-    """Note all that has been compiled or loaded in this process."""
+    `tell` is called with the name of each kernel that is in the cache. Kernels that are `requested`
+    meanwhile go first.
+    """
     if UNCOMPILED:
         return
-    found = {name: each.signatures for name, each in _kernels().items() if each.signatures}
-    path = _path()
-    new = path.with_name(f"{NAME}.{os.getpid()}")
+    waiting, elsewhere = list(signatures()), []
+    while waiting:
+        _move_to_front(waiting, requested)
+        name = waiting.pop(0)
+        if _compile(name, wait=False):
+            tell(name)
+        else:
+            elsewhere.append(name)
+    for name in elsewhere:
+        _compile(name, wait=True)
+        tell(name)
+
+
+def _move_to_front(waiting: list[str], requested: SimpleQueue[str] | None) -> None:
+    while requested is not None:
+        try:
+            name = requested.get_nowait()
+        except Empty:
+            return
+        if name in waiting:
+            waiting.remove(name)
+            waiting.insert(0, name)
+
+
+def _compile(name: str, *, wait: bool) -> bool:
+    """Compile a kernel if the cache has it not; return False if another process is doing it."""
+    if _is_in_cache(name):
+        return True
+    with _locked(list(signatures()).index(name), wait=wait) as locked:
+        if locked and not _is_in_cache(name):
+            _kernels()[name].compile(signatures()[name])
+    return locked
+
+
+@contextmanager
+def _locked(number: int, *, wait: bool) -> Iterator[bool]:
+    """Hold the lock of a kernel; give False if another process holds it.
+
+    Where no file can be made, several processes compile the same.
+    """
     try:
-        new.write_bytes(pickle.dumps((_full(version), found)))
-        new.replace(path)
-    except OSError as error:
-        logger.info("kernels are called at each start: %s", error)
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
+        file = os.open(_cache_directory() / LOCKS, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:
+        yield True
+        return
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, number)
+        locked = True
+    except OSError:
+        locked = False
+    try:
+        yield locked
+    finally:
+        os.close(file)
 
 
-def _full(version: str) -> tuple[str, ...]:
-    import numba
+def load_all() -> None:
+    """Load all kernels."""
+    if not UNCOMPILED:
+        for name, types in signatures().items():
+            _kernels()[name].compile(types)
 
-    return version, numba.__version__, np.__version__
+
+def load_later() -> None:
+    """Load all kernels on a thread, a share of the time, those not in the cache when they are."""
+    if not UNCOMPILED:
+        threading.Thread(target=_load_slowly, name="kernels", daemon=True).start()
 
 
-def _kernels() -> dict[str, Any]:
+def _load_slowly() -> None:
+    for name, types in signatures().items():
+        GATE.pass_through(name)
+        if _is_in_cache(name):
+            began = time.thread_time()
+            _kernels()[name].compile(types)
+            time.sleep(SHARE * (time.thread_time() - began))
+
+
+def _is_in_cache(name: str) -> bool:
+    """Whether the cache has the code of a kernel, for this processor."""
+    each = _kernels()[name]
+    key = each._cache._index_key(signatures()[name], each.targetctx.codegen())
+    file = each._cache._cache_file
+    found = file._load_index().get(key)
+    return found is not None and Path(file._data_path(found)).exists()
+
+
+@cache
+def _kernels() -> Mapping[str, Any]:
     """Return the kernels that are cached, by their names."""
-    return {f"{each.__module__}.{each.__name__}": each for each in _cached()}
-
-
-def _cached() -> Iterator[Any]:
     for info in pkgutil.iter_modules(kernels.__path__, f"{kernels.__name__}."):
-        for function in vars(import_module(info.name)).values():
-            if hasattr(function, "signatures") and function.stats.cache_path:
-                yield function
+        import_module(info.name)
+    return KERNELS
 
 
-def _path() -> Path:
-    """Return the file of the note, in the directory in which the kernels are cached."""
-    return Path(next(_cached()).stats.cache_path) / NAME
+def _cache_directory() -> Path:
+    return Path(next(iter(_kernels().values())).stats.cache_path)

@@ -3,11 +3,16 @@
 A compiled kernel contains the functions of other files that it calls. So it is compiled anew if any
 of these files has changed, not only its own.
 
+While other processes compile the kernels (`flow/compilation.py`), the first call of one waits at
+the *gate* until it is in the cache.
+
 With `FORESHORE_UNCOMPILED=1` kernels stay plain Python functions, for tests and debuggers.
 """
 
+import hashlib
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,24 +22,64 @@ UNCOMPILED = os.environ.get("FORESHORE_UNCOMPILED") == "1"
 _HERE = Path(__file__).parent
 _IMPORTS = re.compile(rf"^from {re.escape(__package__)}\.(\w+) import", re.MULTILINE)
 
-Stamp = tuple[tuple[str, int, int], ...]
+Stamp = tuple[tuple[str, str], ...]
 
 
 @cache
 def imported(module: str) -> frozenset[str]:
     """Return the names of the files of this folder that `module` imports, itself included."""
     found = {module}
-    for each in _IMPORTS.findall((_HERE / f"{module}.py").read_text()):
+    for each in _IMPORTS.findall(_source(module)):
         found |= imported(each)
     return frozenset(found)
 
 
 @cache
-def stamp(module: str) -> Stamp:
-    """Return the times and sizes of the files on which the kernels of `module` depend."""
-    stats = [(name, (_HERE / f"{name}.py").stat()) for name in sorted(imported(module))]
-    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+def _source(module: str) -> str:
+    return (_HERE / f"{module}.py").read_text()
 
+
+@cache
+def _digest(module: str) -> str:
+    return hashlib.sha256(_source(module).encode()).hexdigest()
+
+
+@cache
+def stamp(module: str) -> Stamp:
+    """Return digests of the files on which the kernels of `module` depend."""
+    return tuple((name, _digest(name)) for name in sorted(imported(module)))
+
+
+class Gate:
+    """Where a thread that calls a kernel for the first time waits while others compile it."""
+
+    def __init__(self) -> None:
+        self._wait: Callable[[str], None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no call has to wait."""
+        return self._wait is None
+
+    def close(self, wait: Callable[[str], None]) -> bool:
+        """Let first calls call `wait` with the kernel's name; return False if they call another."""
+        if self._wait is not None:
+            return False
+        self._wait = wait
+        return True
+
+    def open(self) -> None:
+        """Let calls wait no longer."""
+        self._wait = None
+
+    def pass_through(self, name: str) -> None:
+        """Wait until the kernel `name` can be loaded, or has to be compiled by the caller."""
+        if (wait := self._wait) is not None:
+            wait(name)
+
+
+GATE = Gate()
+KERNELS: dict[str, Any] = {}  # those that are cached, by module and name, as `rows.hash_keys`
 
 if UNCOMPILED:
 
@@ -45,17 +90,33 @@ if UNCOMPILED:
     inlined = kernel
 else:
     import numba
+    from numba.core.registry import CPUDispatcher
 
     # Wrappers for callers in Python and C take a quarter of the time of compilation.
-    _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+    class Kernel(CPUDispatcher):  # type: ignore[misc]
+        """A compiled function that passes through the gate when it is not loaded."""
+
+        def _compile_for_args(self, *args: Any, **kwargs: Any) -> Any:
+            GATE.pass_through(name_of(self.py_func))
+            return super()._compile_for_args(*args, **kwargs)
+
+    def name_of(function: Any) -> str:
+        """Return the name of a kernel: its module and its own."""
+        return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
 
     def kernel(function: Any) -> Any:
         """Return the compiled function; it runs without the interpreter's lock."""
-        compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
+        compiled = Kernel(
+            function, targetoptions={"nopython": True, "boundscheck": None} | _OPTIONS
+        )
+        compiled.enable_caching()
         # numba itself looks at the function's own file only.
         compiled._cache._cache_file._source_stamp = stamp(function.__module__.rpartition(".")[2])
+        KERNELS[name_of(function)] = compiled
         return compiled
 
     def inlined(function: Any) -> Any:
         """Return the compiled function, for other kernels to call, not for Python."""
-        return numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **_OPTIONS)(function)
+        return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)

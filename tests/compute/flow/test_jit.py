@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from foreshore.compute.flow.kernels import jit
 
 SCRIPT = """
@@ -17,11 +19,39 @@ groups.find_slot(
 print(sum(groups.find_slot.stats.cache_hits.values()))
 """
 
+WAITING = """
+from foreshore.compute.flow.kernels.jit import GATE
+GATE.close(lambda name: print("waits for", name))
+"""
+
 
 def test_stamp_follows_imports() -> None:
     assert {"groups", "rows", "sorting", "float_sums", "wide", "jit"} <= jit.imported("groups")
-    assert {name for name, _, _ in jit.stamp("groups")} == jit.imported("groups")
+    assert {name for name, _ in jit.stamp("groups")} == jit.imported("groups")
     assert "groups" not in jit.imported("wide")
+
+
+def test_first_call_passes_through_the_gate() -> None:
+    if jit.UNCOMPILED:
+        pytest.skip("there are no compiled kernels")
+    called: list[str] = []
+    gate = jit.Gate()
+    gate.pass_through("a")
+    assert gate.close(called.append)
+    assert not gate.close(called.append)
+    assert not gate.is_open
+    gate.pass_through("b")
+    gate.open()
+    gate.pass_through("c")
+    assert called == ["b"]
+    output = subprocess.run(
+        [sys.executable, "-c", WAITING + SCRIPT + SCRIPT],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert output.split("\n")[0] == "waits for groups.find_slot"
+    assert output.count("waits") == 1
 
 
 def test_changed_import_compiles_anew(tmp_path: Path) -> None:

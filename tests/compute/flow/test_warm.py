@@ -1,6 +1,5 @@
 """After warming, maintaining views compiles nothing: a small step may run on the replica's loop."""
 
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +10,12 @@ from foreshore.compute.flow.kernels import compiled
 from foreshore.compute.flow.kernels.jit import UNCOMPILED
 
 SCRIPT = """
-import pkgutil
-from importlib import import_module
 from random import Random
 
-import foreshore.compute.flow.kernels as kernels
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.flow import spine
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.kernels.jit import KERNELS
 from foreshore.compute.flow.warm import warm
 from tests.compute.cases import Case, check_maintained, random_history
 from tests.compute.flow.test_forgetting import Forgetting
@@ -27,13 +24,7 @@ from tests.compute.plans import PLANS
 
 
 def compiled():
-    modules = [import_module(f"{kernels.__name__}.{m.name}") for m in pkgutil.iter_modules(kernels.__path__)]
-    return {
-        (name, str(signature))
-        for module in modules
-        for name, function in vars(module).items()
-        for signature in getattr(function, "signatures", ())
-    }
+    return {(name, str(types)) for name, each in KERNELS.items() for types in each.signatures}
 
 
 warm()
@@ -56,75 +47,75 @@ def test_views_compile_nothing_after_warming() -> None:
     subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=120)
 
 
-LOADING = """
-from foreshore.compute.flow import warm
-
-warm.compiled.note = None  # as nothing is compiled here
-called = []
-warm._maintain = lambda view, bulk: called.append(view)
-warm.warm()
-assert not called
-"""
-
-
-def test_what_was_compiled_is_loaded_by_later_processes() -> None:
-    for script in ("from foreshore.compute.flow.warm import warm; warm()", LOADING):
-        subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+def test_signatures_are_those_of_calls() -> None:
+    if UNCOMPILED:
+        pytest.skip("there are no compiled kernels")
+    script = "from tests.compute.flow.kernel_calls import calls; print(*calls(), sep='\\n')"
+    found = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=120
+    ).stdout
+    noted = compiled.SIGNATURES.read_text()
+    assert sorted(found.splitlines()) == sorted(noted.splitlines()), (
+        "run python -m tests.compute.flow.kernel_calls"
+    )
 
 
-CONTENTS = [
-    None,
-    b"",
-    b"other",
-    pickle.dumps(None),
-    b"cnumba.of_another_version\nType\n.",
-    pickle.dumps((("0", "0", "0"), {})),
-]
-
-
-@pytest.mark.parametrize("content", CONTENTS)
-def test_note_that_does_not_fit_is_not_used(
-    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "note"
-    monkeypatch.setattr(compiled, "_path", lambda: path)
-    if content is not None:
-        path.write_bytes(content)
-    assert not compiled.load("1")
-    compiled.note("1")
-    assert compiled.load("1") != UNCOMPILED
-    assert not compiled.load("2")
-
-
-SOON = """
+LATER = """
 import threading
 
-from foreshore.compute.checkpoint.manifest import engine_version
-from foreshore.compute.flow import warm
 from foreshore.compute.flow.kernels import compiled
 
 compiled.SHARE = 0
-compiled.note = None  # as nothing is compiled here
-called = []
-warm._maintain = lambda view, bulk: called.append(view)
-noted = compiled._noted(engine_version())
-assert noted
-some = compiled._kernels()[next(iter(noted))]
-index, some._cache._cache_file._load_index = some._cache._cache_file._load_index, dict
-assert not compiled.load_later(engine_version()), "a kernel is not in the cache"
-some._cache._cache_file._load_index = index
-warm.warm_soon()
+compiled.compile_missing()
+assert compiled.is_complete()
+compiled.load_later()
 for thread in threading.enumerate():
     if thread.name == "kernels":
         thread.join()
-assert not called
 known = compiled._kernels()
-for name, signatures in noted.items():
-    assert set(signatures) <= set(known[name].signatures), name
+for name, types in compiled.signatures().items():
+    assert types in known[name].signatures, name
     assert not known[name].stats.cache_misses, name
 """
 
 
 def test_thread_loads_what_is_in_the_cache() -> None:
-    for script in ("from foreshore.compute.flow.warm import warm; warm()", SOON):
+    for script in ("from foreshore.compute.flow.warm import warm; warm()", LATER):
         subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+SIDE_BY_SIDE = """
+import sys
+from queue import SimpleQueue
+
+from foreshore.compute.flow.kernels import compiled
+
+few = ("rows.hash_keys", "rows.pick_words", "interning.total_length", "frames.subtract_rows")
+all_types = compiled.signatures()
+compiled.signatures = lambda: {name: all_types[name] for name in few}
+requested = SimpleQueue()
+requested.put(few[2])
+told = []
+compiled.compile_missing(told.append, requested)
+assert sorted(told) == sorted(few), told
+assert compiled.is_complete()
+compiled_here = [name for name in few if compiled._kernels()[name].stats.cache_misses]
+print(*(name for name in told if name in compiled_here))
+"""
+
+
+def test_processes_compile_each_kernel_once(tmp_path: Path) -> None:
+    if UNCOMPILED:
+        pytest.skip("there are no compiled kernels")
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", SIDE_BY_SIDE], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=120)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    names = [name for output in outputs for name in output]
+    assert len(names) == len(set(names)) == 4, outputs
+    assert any(output and output[0] == "interning.total_length" for output in outputs), outputs
