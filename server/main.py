@@ -197,6 +197,8 @@ async def serve(options: ServeOptions) -> None:
         url = _url(options, port)
         lock.announce_address(url)
         print(f"foreshore ready: {url}", flush=True)
+        if ports[1]:
+            print(f"console: {_console_url(options, ports[1][0], https is not None)}", flush=True)
         reason: Fenced | None = None
         try:
             await _until_stopped(stop, environment, lease)
@@ -220,8 +222,17 @@ def _url(options: ServeOptions, port: int) -> str:
     if not host:
         directory = "" if options.socket_dir is None else quote(str(options.socket_dir))
         return f"postgres://{ROLE}@/{ROLE}?host={directory}&port={SOCKET_PORT}"
-    shown = f"[{host}]" if ":" in host else host
-    return f"postgres://{ROLE}@{shown}:{port}/{ROLE}"
+    return f"postgres://{ROLE}@{_shown(host)}:{port}/{ROLE}"
+
+
+def _console_url(options: ServeOptions, bound: socket.socket, secure: bool) -> str:
+    """Return where browsers find the console."""
+    host, _ = address(options.http_listen)
+    return f"http{'s' if secure else ''}://{_shown(host)}:{bound.getsockname()[1]}/"
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _reload(configuration: Configuration) -> None:

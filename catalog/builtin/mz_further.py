@@ -155,7 +155,7 @@ def _full_names(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         yield {
             "id": item.id,
             "name": item.name,
-            "object_type": item.type.replace(" ", "-"),
+            "object_type": item.kind.replace(" ", "-"),
             "schema_id": schema.id,
             "schema_name": schema.name,
             "database_id": schema.database,

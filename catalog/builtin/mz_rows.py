@@ -28,6 +28,9 @@ from foreshore.sources.outputs import PROGRESS
 from foreshore.sources.spec import Feed, kind_of
 from foreshore.types import format_type, oid_of
 
+# kinds of objects whose columns nobody reads
+NO_RELATIONS = frozenset(("index", "subscription", "sink", "type", "domain", "function", "policy"))
+
 
 def _items(snapshot: IntrospectionSnapshot, kind: str) -> Iterator[Item]:
     return (item for item in snapshot.state.all(Item) if item.type == kind)
@@ -93,7 +96,7 @@ def relation_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     The schema of temporary relations is 0, as in Materialize, by which tools find their own.
     """
     for row in object_rows(snapshot):
-        if row["type"] not in ("index", "subscription", "type", "domain", "function", "policy"):
+        if row["type"] not in NO_RELATIONS:
             yield {**row, "schema_id": "0"} if is_temporary(str(row["schema_id"])) else row
 
 
@@ -255,7 +258,7 @@ def column_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     described = [
         (item.id, snapshot.desc_of(item.id), item.type == "table")
         for item in snapshot.all_items
-        if item.type not in ("index", "subscription", "type", "domain", "function", "policy")
+        if item.kind not in NO_RELATIONS
     ]
     for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in snapshot.builtins)):
         for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):

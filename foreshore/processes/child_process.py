@@ -1,4 +1,4 @@
-"""A replica as a child process, which listens on a socket in its scratch directory.
+"""A process of ours, such as a replica, as a child that listens in its scratch directory.
 
 The secret that lets the controller command it goes through its environment and is its own.
 """
@@ -63,6 +63,7 @@ class _Begun:
     process: "subprocess.Popen[bytes]"
     scratch: Scratch
     secret: str
+    program: str
 
     @property
     def path(self) -> str:
@@ -127,7 +128,7 @@ class ProcessLauncher:
         except BaseException:
             await asyncio.shield(blocking.run(None, scratch.remove))
             raise
-        return _Begun(process, scratch, secret)
+        return _Begun(process, scratch, secret, self._command[-1])
 
     def _start(
         self, scratch: Scratch, secret: str, options: Sequence[str]
@@ -152,10 +153,15 @@ def _socket(scratch: Scratch) -> str:
 async def _end(begun: _Begun, watch: "asyncio.Task[None]") -> None:
     """Kill a process, and remove its scratch directory once it has ended."""
     try:
+        asked = begun.process.poll() is None
         begun.process.kill()
         await asyncio.shield(watch)
         status = {"pid": begun.process.pid, "status": begun.process.returncode}
-        logger.info("replica ended", extra=status)
+        program = {"program": begun.program, **status}
+        if asked:
+            logger.debug("a process was ended", extra=program)
+        else:
+            logger.warning("a process has ended by itself", extra=program)
     finally:
         await asyncio.shield(blocking.run(None, begun.scratch.remove))
 

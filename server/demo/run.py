@@ -4,8 +4,9 @@ import io
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -85,8 +86,14 @@ def _wait_until_ready(server: "subprocess.Popen[str]") -> str:
     for line in server.stdout:
         say(line.rstrip())
         if line.startswith(READY):
+            threading.Thread(target=_pass_on, args=(server.stdout,), daemon=True).start()
             return line.removeprefix(READY).strip()
     raise SystemExit(server.wait() or 1)
+
+
+def _pass_on(lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line.rstrip())
 
 
 def _outcome(server: "subprocess.Popen[str]") -> int:
@@ -171,7 +178,8 @@ def _invite(url: str, speed: float, *, spark: bool) -> None:
     say(f"  psql {url} -c 'COPY (SUBSCRIBE TO delay_by_airline WITH (SNAPSHOT = false)) TO STDOUT'")
     if spark:
         say(f"  psql {url} -c 'SELECT * FROM spark.delay_by_month ORDER BY month'")
-    say(f"\nThe database listens at {url}; end it with Ctrl-C.\n")
+    say("\nThe console that is named above opens in a browser.")
+    say(f"The database listens at {url}; end it with Ctrl-C.\n")
 
 
 def _replay(

@@ -120,6 +120,7 @@ def left_over(demo: Demo) -> list[str]:
 
 def test_its_views_change_between_two_reads_and_ctrl_c_ends_it(demo: Demo) -> None:
     demo.start()
+    demo.says(b"console: http://127.0.0.1:%d/" % demo.http_port)
     demo.says(b"end it with Ctrl-C")
     with psycopg.connect(demo.url, autocommit=True) as connection:
         query = "SELECT sum(flights) FROM delay_by_airline"

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import click
@@ -60,6 +61,10 @@ def test_server_prints_ready_line_and_ends_at_sigterm(tmp_path: Path) -> None:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("foreshore ready: postgres://foreshore@127.0.0.1:")
+        console = process.stdout.readline()
+        assert console.startswith("console: http://127.0.0.1:")
+        with urllib.request.urlopen(console.split()[-1], timeout=30) as page:
+            assert b"Foreshore" in page.read()
         with psycopg.connect(line.split()[-1], autocommit=True) as connection:
             if not expected:
                 connection.execute("CREATE TABLE t (a int)")

@@ -48,6 +48,19 @@ async def test_relations_have_rows_of_what_there_is(own_env: TestEnvironment) ->
         assert answer.rpartition("\n")[0] == rows, query
 
 
+async def test_source_and_its_tables_are_sources_everywhere(own_env: TestEnvironment) -> None:
+    generator = "FROM LOAD GENERATOR AUCTION (UP TO 1) FOR TABLES (bids)"
+    await own_env.ran("a", f"CREATE SOURCE house {generator}")
+    for relation in ("mz_objects", "mz_relations"):
+        query = f"SELECT name, type FROM {relation} WHERE name IN ('bids', 'house') ORDER BY 1"
+        assert (await own_env.ran("a", query)).startswith("bids|source\nhouse|source\n")
+    query = (
+        "SELECT name, object_type FROM mz_internal.mz_object_fully_qualified_names"
+        " WHERE name IN ('bids', 'house') ORDER BY 1"
+    )
+    assert (await own_env.ran("a", query)).startswith("bids|source\nhouse|source\n")
+
+
 @pytest.mark.parametrize("what", ["SOURCES", "SINKS", "CONNECTIONS", "TYPES", "NETWORK POLICIES"])
 async def test_show_of_each_kind(env: TestEnvironment, what: str) -> None:
     assert "ERROR" not in await env.query("a", f"SHOW {what}")

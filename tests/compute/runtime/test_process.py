@@ -1,6 +1,7 @@
 """The process of a replica lives as long as its link."""
 
 import asyncio
+import logging
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.compute.protocol import Response
-from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes.child_process import ChildProcess, ProcessLauncher
 from foreshore.processes.link import Link
 from foreshore.processes.scratch import Scratch
 from tests.compute.runtime.harness import run
@@ -130,5 +131,24 @@ def test_replica_is_connected_below_a_directory_with_a_long_path(
         await connected.wait()
         await _cancelled(task)
         assert list(folder.iterdir()) == []
+
+    run(scenario)
+
+
+def test_only_a_process_that_ends_by_itself_is_worth_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "foreshore.processes")
+
+    async def scenario() -> None:
+        async with ProcessLauncher(SLEEPER).start():
+            pass
+        assert caplog.records == [], "it was asked to end"
+        launcher = Remembering()
+        async with launcher.start() as child:
+            launcher.processes[0].kill()
+            assert isinstance(child, ChildProcess)
+            await child.exited.wait()
+        assert [record.message for record in caplog.records] == ["a process has ended by itself"]
 
     run(scenario)

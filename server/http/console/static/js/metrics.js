@@ -14,6 +14,7 @@ const QUERIES = {
   memory: "SELECT object_id, replica_id, size, records FROM mz_introspection.mz_records_per_dataflow",
   activity: "SELECT xact_commit, tup_inserted, tup_updated, tup_deleted, numbackends FROM pg_stat_database",
   sources: "SELECT id, name, type, status, error, last_status_change_at FROM mz_internal.mz_source_statuses",
+  sinks: "SELECT id, name, type, status, error, last_status_change_at FROM mz_internal.mz_sink_statuses",
   time: "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now",
 };
 

@@ -5,14 +5,15 @@ import { statement } from "../api.js";
 import { compact } from "../format.js";
 import { Grid } from "../grid.js";
 import { Copy } from "../live_copy.js";
+import { objectLink } from "../router.js";
 import { Session } from "../socket.js";
-import { Badge, Failure, Loading } from "../ui.js";
+import { Badge, Empty, Failure, Icon, Loading } from "../ui.js";
 
 const LIMITS = [100, 500, 2000];
 const PAINT_MS = 250;
 const RETRY_MS = 2000;
 
-export function Contents({ object, name }) {
+export function Contents({ object, data, name }) {
   // A table's first rows are read once; to follow them would read all of it.
   const [live, setLive] = useState(object.type !== "table" && object.type !== "source");
   const [limit, setLimit] = useState(LIMITS[1]);
@@ -23,12 +24,12 @@ export function Contents({ object, name }) {
         <button class="small" aria-pressed=${!live} onClick=${() => setLive(false)}>Once</button>
       </div>
       <label class="inline">First <select value=${limit} onChange=${(e) => setLimit(Number(e.target.value))}>${LIMITS.map((n) => html`<option value=${n}>${n}</option>`)}</select> rows</label>
-      ${live ? html`<${Live} key=${name + limit} name=${name} limit=${limit} />` : html`<${Once} key=${name + limit} name=${name} limit=${limit} />`}
+      ${live ? html`<${Live} key=${name + limit} name=${name} limit=${limit} />` : html`<${Once} key=${name + limit} object=${object} data=${data} name=${name} limit=${limit} />`}
     </div>
   </div>`;
 }
 
-function Once({ name, limit }) {
+function Once({ object, data, name, limit }) {
   const [state, setState] = useState({});
   const [turn, setTurn] = useState(0);
   useEffect(() => {
@@ -41,8 +42,17 @@ function Once({ name, limit }) {
   }, [turn]);
   if (state.error) return html`<${Failure} error=${state.error} />`;
   if (!state.result) return html`<${Loading} />`;
+  if (object.type === "source" && !state.result.desc.columns.length) return html`<div class="below"><${TablesOf} object=${object} data=${data} /></div>`;
   return html`<span class="dim">${state.result.rows.length} rows</span><button class="small" onClick=${() => setTurn(turn + 1)}>Read again</button>
     <div class="below"><${Grid} columns=${state.result.desc.columns} rows=${state.result.rows} version=${state.turn} label="Contents" /></div>`;
+}
+
+/** What a source without rows of its own writes into. */
+function TablesOf({ object, data }) {
+  const tables = (data.usedBy.get(object.id) || []).map((id) => data.objects.get(id)).filter((other) => other?.type === "source");
+  return html`<${Empty} title="The rows of this source are in its tables">
+    ${tables.map((table) => html`<a class="chip" key=${table.id} href=${objectLink(table)}><${Icon} name="source" size="13" />${table.name}</a>`)}
+  </${Empty}>`;
 }
 
 function Live({ name, limit }) {

@@ -48,7 +48,7 @@ export function ObjectPage({ object, data, route }) {
     </div>
     <${Figures} object=${object} keepers=${keepers} found=${found} />
     <${Tabs} tabs=${tabs} active=${tab} />
-    ${tab === "contents" && html`<${Contents} object=${object} name=${nameOf(object)} />`}
+    ${tab === "contents" && html`<${Contents} object=${object} data=${data} name=${nameOf(object)} />`}
     ${tab === "columns" && html`<${Columns} object=${object} />`}
     ${tab === "definition" && html`<${Definition} object=${object} />`}
     ${tab === "dependencies" && html`<${Dependencies} object=${object} data=${data} found=${found} />`}
@@ -66,17 +66,18 @@ function Figures({ object, keepers, found }) {
   const memory = known.reduce((sum, id) => sum + (found.sample.memory.get(id) || 0), 0);
   const records = known.reduce((sum, id) => sum + (found.sample.records.get(id) || 0), 0);
   const states = found.dataflows.filter((row) => known.includes(row.object_id));
-  const source = found.sources.find((row) => row.id === object.id);
+  const outside = [...found.sources, ...found.sinks].find((row) => row.id === object.id);
   const state = states.find((row) => row.failure) || states.find((row) => row.state !== "running") || states[0];
-  if (slow === null && !states.length && object.size === null && !source) return null;
+  if (slow === null && !states.length && object.size === null && !outside) return null;
   return html`<div class="tiles">
     ${slow !== null && html`<${Tile} label="Lag" value=${format.duration(found.sample.lag.get(slow))} note=${html`<${Sparkline} points=${seriesOf("lag", slow).slice(-60)} width="120" label="Lag" />`} />`}
     ${states.length > 0 && html`<${Tile} label="Memory" value=${format.bytes(memory)} note=${`${format.compact(records)} records`} />`}
     ${state && html`<${Tile} label="Dataflow" value=${html`<${State} state=${state.failure ? "failed" : state.state} />`} note=${state.failure || `hydrated in ${format.duration(state.hydration_ms)}`} title=${state.failure} />`}
     ${state && html`<${Tile} label="Last step" value=${format.duration(state.step_ms)} note=${`${format.compact(state.steps)} steps`} />`}
-    ${source && html`<${Tile} label="Source" value=${html`<${State} state=${source.status} />`} note=${source.error || `for ${format.ago(source.last_status_change_at)}`} title=${source.error} />`}
+    ${outside && html`<${Tile} label=${format.kindName(object.type)} value=${html`<${State} state=${outside.status} />`} note=${outside.error ? `tried ${format.ago(outside.last_status_change_at)} ago` : `for ${format.ago(outside.last_status_change_at)}`} />`}
     ${object.size !== null && html`<${Tile} label="Stored" value=${format.bytes(object.size)} />`}
-  </div>`;
+  </div>
+  ${outside?.error && html`<${Failure} error=${{ message: outside.error }} />`}`;
 }
 
 /** Ask once for each `key`; gives {data, error}. */

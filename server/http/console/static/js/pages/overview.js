@@ -1,4 +1,4 @@
-// How the database fares: lag and memory of each view over time, commits, sources.
+// How the database fares: lag and memory of each view over time, commits, sources, sinks.
 
 import { html, useEffect, useState } from "../../vendor/htm/preact.js";
 import { catalog } from "../catalog.js";
@@ -56,7 +56,8 @@ export function Overview({ route }) {
       <${Rates} found=${found} />
     </div>
     <${Views} views=${views} />
-    <${Sources} data=${data} found=${found} />
+    <${Externals} title="Sources" kind="source" data=${data} list=${found.sources} />
+    <${Externals} title="Sinks" kind="sink" data=${data} list=${found.sinks} />
   </${Page}>`;
 }
 
@@ -147,14 +148,15 @@ function Views({ views }) {
   </${Card}>`;
 }
 
-function Sources({ data, found }) {
-  if (!found.sources.length) return null;
+/** Sources or sinks, with what they are doing. */
+function Externals({ title, kind, data, list }) {
+  if (!list.length) return null;
   const columns = [
-    { label: "Source", value: (source) => (data.objects.get(source.id) ? html`<a class="name" href=${objectLink(data.objects.get(source.id))}><${Icon} name="source" />${source.name}</a>` : source.name) },
-    { label: "Type", value: (source) => source.type },
-    { label: "State", value: (source) => html`<${State} state=${source.status} />` },
-    { label: "Since", value: (source) => `${format.ago(source.last_status_change_at)} ago` },
-    { label: "Error", value: (source) => source.error && html`<span class="bad-text">${source.error}</span>` },
+    { label: "Name", value: (each) => (data.objects.get(each.id) ? html`<a class="name" href=${objectLink(data.objects.get(each.id))}><${Icon} name=${kind} />${each.name}</a>` : each.name) },
+    { label: "Type", value: (each) => each.type },
+    { label: "State", value: (each) => html`<${State} state=${each.status} />` },
+    { label: "Since", value: (each) => `${format.ago(each.last_status_change_at)} ago` },
+    { label: "Error", value: (each) => each.error && html`<span class="bad-text">${each.error}</span>` },
   ];
-  return html`<${Card} title="Sources" flush><${Table} columns=${columns} rows=${found.sources} rowKey=${(source) => source.id} label="Sources" /></${Card}>`;
+  return html`<${Card} title=${title} flush><${Table} columns=${columns} rows=${list} rowKey=${(each) => each.id} label=${title} /></${Card}>`;
 }
