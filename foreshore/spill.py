@@ -68,12 +68,13 @@ class MappedFile:
 class Spill:
     """Tables of one schema, in their order, in pieces of at most `PIECE_ROWS` rows.
 
-    Beyond `KEPT_BYTES` they are in a file; adding to it blocks (`is_for_file`).
+    Beyond `KEPT_BYTES`, or from the first on if there is a `file`, which may have several, they are
+    in a file; adding to it blocks (`is_for_file`).
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, file: MappedFile | None = None) -> None:
         self._directory = directory
-        self._file: MappedFile | None = None
+        self._file = file
         self._gathered: list[pa.Table] = []
         self._gathered_rows = self._gathered_bytes = 0
         self._tables: list[pa.Table] = []

@@ -56,7 +56,9 @@ class Ingestion:
         self._launcher = launcher
         self.python_modules: frozenset[str] = frozenset()  # that sources may import
         self._disposing: set[asyncio.Task[None]] = set()
-        self.controller = IngestController(launcher, self._commit, self._read, coordinator.clock)
+        self.controller = IngestController(
+            launcher, self._commit, self._read, coordinator.clock, coordinator.storage.scratch
+        )
 
     async def open(self) -> None:
         """Run the sources of the catalog from the positions in their shards."""

@@ -31,6 +31,17 @@ class Batch:
         assert self.moved or not self.rows, "rows without a position would be repeated"
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of the batch that comes next, of which memory should not hold all.
+
+    The rows of `anew` in earlier parts of that batch do not count any more.
+    """
+
+    rows: Mapping[str, pa.Table]
+    anew: tuple[str, ...] = ()
+
+
 REACHED = Batch({}, {})
 
 
@@ -53,7 +64,7 @@ class Durable(Protocol):
 class Connector(Protocol):
     """Reads one external system."""
 
-    def run(self, durable: Durable) -> AsyncIterator[Batch]:
+    def run(self, durable: Durable) -> AsyncIterator[Batch | Part]:
         """Yield what follows `durable.position`, for ever or until there can be nothing more.
 
         Raises OSError or DatabaseError if the system cannot be read: it is tried again later.

@@ -7,13 +7,16 @@ queue, as it may have only a few batches on their way.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.clock import Clock
 from foreshore.errors import DatabaseError, FeatureNotSupported, OutOfDisk
 from foreshore.ids import GlobalId
@@ -30,14 +33,17 @@ from foreshore.storage.ingest.messages import (
     Contents,
     Furthest,
     Ingested,
+    IngestedPart,
     OutputCounts,
     OutputRelation,
+    PartKept,
     Reported,
     Response,
     SourceState,
     StartSource,
     StopSource,
 )
+from foreshore.storage.ingest.spool import Spool
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +121,14 @@ class SourceStatus(Status):
     known: dict[str, int] = field(default_factory=dict)  # how far the external system is
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a batch by outputs: those of its message, and those that came before in parts."""
+
+    rows: Mapping[GlobalId, pa.Table]
+    spool: Spool | None
+
+
 @dataclass(slots=True)
 class _Source:
     description: SourceDescription
@@ -122,12 +136,21 @@ class _Source:
     status: SourceStatus
     started_by: Connection[Response] | None = None  # the process that reads it
     run: int = 0  # the number of its last start; 0 if what that sends counts for nothing
-    waiting: list[tuple[Ingested, Tables]] = field(default_factory=list)
+    waiting: list[tuple[Ingested, _Rows]] = field(default_factory=list)
+    spool: Spool | None = None  # of the batch that comes in parts
+    parts: deque[tuple[IngestedPart, Tables]] = field(default_factory=deque)  # to be kept
+    keeping: asyncio.Task[None] | None = None
     committing: asyncio.Task[None] | None = None
     reading: asyncio.Task[None] | None = None  # what the process asked for
     ends: bool = False
     furthest: dict[int, Furthest | None] = field(default_factory=dict)  # by requests; None: asked
     awaited: set[asyncio.Future[None]] = field(default_factory=set)
+
+    def forget(self) -> None:
+        """Drop what has arrived and is not being committed: it is read again."""
+        self.waiting.clear()
+        self.parts.clear()
+        self.spool = None
 
     def notify(self) -> None:
         """Wake who waits for a change."""
@@ -139,7 +162,10 @@ class _Source:
 class IngestController:
     """Runs the sources of one environment; owned by the event loop."""
 
-    def __init__(self, launcher: Launcher, commit: Commit, read: Read, clock: Clock) -> None:
+    def __init__(
+        self, launcher: Launcher, commit: Commit, read: Read, clock: Clock, scratch: Path
+    ) -> None:
+        self._scratch = scratch  # a directory for rows that have not arrived whole
         self._commit = commit
         self._read = read
         self._clock = clock
@@ -169,7 +195,7 @@ class IngestController:
             return None
         source.ends = True
         source.notify()
-        source.waiting.clear()
+        source.forget()
         if source.reading is not None:
             source.reading.cancel()
         await self._processes.remove(id, StopSource(id))
@@ -237,7 +263,7 @@ class IngestController:
         """Note that the process of a source has ended."""
         job.started_by = None
         job.notify()
-        job.waiting.clear()  # it is read again
+        job.forget()
         self._set_state(job, "starting", None)
 
     def _send_start(self, source: _Source) -> None:
@@ -250,6 +276,7 @@ class IngestController:
             self._set_state(source, "stalled", each.obstacle)
             return
         source.started_by = connection
+        source.forget()
         for output in source.status.outputs.values():
             output.earlier_messages = output.messages
             output.counts = msgspec.structs.replace(output.counts, messages=0)
@@ -269,7 +296,9 @@ class IngestController:
                 if response.request in job.furthest:
                     job.furthest[response.request] = response
                     job.notify()
-            case AskContents(run=run) | Ingested(run=run) | Reported(run=run) if run != job.run:
+            case (
+                AskContents(run=run) | Ingested(run=run) | IngestedPart(run=run) | Reported(run=run)
+            ) if run != job.run:
                 pass  # it was started anew meanwhile
             case Reported():
                 self._take_report(job, response)
@@ -277,11 +306,40 @@ class IngestController:
                 assert job.started_by is not None, job
                 asked = self._send_contents(job, job.started_by, response)
                 job.reading = asyncio.get_running_loop().create_task(asked)
+            case IngestedPart():
+                job.parts.append((response, tables))
+                if job.keeping is None:
+                    job.keeping = asyncio.get_running_loop().create_task(self._keep_parts(job))
             case Ingested():
-                job.waiting.append((response, tables))
+                spool, job.spool = job.spool, None
+                whole = (response.batch, response.parts)
+                if response.parts and (spool is None or (spool.batch, spool.parts) != whole):
+                    self._stall(job, "parts of a batch are missing")
+                    return
+                rows = dict(zip(response.outputs, tables, strict=True))
+                job.waiting.append((response, _Rows(rows, spool if response.parts else None)))
                 if job.committing is None:
                     committing = self._commit_waiting(job)
                     job.committing = asyncio.get_running_loop().create_task(committing)
+
+    async def _keep_parts(self, source: _Source) -> None:
+        """Write the parts that have come, until there are no more."""
+        try:
+            while source.parts:
+                part, tables = source.parts.popleft()
+                reads = source.started_by
+                if source.spool is None or source.spool.batch != part.batch:
+                    source.spool = Spool(self._scratch, part.batch)
+                await blocking.run(None, source.spool.add, part, tables)
+                if reads is not None and reads is source.started_by and part.run == source.run:
+                    reads.send(PartKept(source.description.id, part.run))
+        except DatabaseError as error:
+            self._stall(source, error.message)
+        except Exception:
+            self._stall(source, "internal error")
+            logger.exception("a source has failed", extra={"source": source.description.id})
+        finally:
+            source.keeping = None
 
     async def _send_contents(
         self, source: _Source, connection: Connection[Response], asked: AskContents
@@ -319,7 +377,7 @@ class IngestController:
             while source.waiting:
                 together, source.waiting = source.waiting, []
                 reads, run = source.started_by, source.run
-                progressed = _together(source.description.progress, together)
+                progressed = await _together(source.description.progress, together)
                 if not _follows(source.position, progressed):
                     raise _OutOfPlace
                 await self._commit_patiently(source, progressed)
@@ -334,7 +392,7 @@ class IngestController:
                     for _ in together:
                         reads.send(Committed(id, run))
         except _OutOfPlace:  # it was read by a process that did not know of a commit
-            source.waiting.clear()
+            source.forget()
             source.started_by, source.run = None, 0
         except DatabaseError as error:
             self._stall(source, error.message)
@@ -351,7 +409,7 @@ class IngestController:
 
     def _stall(self, source: _Source, error: str) -> None:
         """Note that a commit has failed; the source is read again from there after a while."""
-        source.waiting.clear()
+        source.forget()
         source.started_by, source.run = None, 0
         self._set_state(source, "stalled", error)
 
@@ -392,12 +450,12 @@ def _count(status: SourceStatus, progressed: Progressed) -> None:
         status.bytes += size
 
 
-def _together(progress: GlobalId, batches: Sequence[tuple[Ingested, Tables]]) -> Progressed:
+async def _together(progress: GlobalId, batches: Sequence[tuple[Ingested, _Rows]]) -> Progressed:
     """Return consecutive batches as one."""
     rows: dict[GlobalId, list[pa.Table]] = {}
     before: dict[str, int] = {}
     after: dict[str, int] = {}
-    for message, tables in batches:
+    for message, arrived in batches:
         for part in message.after:
             known = message.before.get(part)
             if part in after and after[part] != known:
@@ -405,7 +463,10 @@ def _together(progress: GlobalId, batches: Sequence[tuple[Ingested, Tables]]) ->
             if part not in after and known is not None:
                 before[part] = known
         after |= message.after
-        for output, table in zip(message.outputs, tables, strict=True):
+        if arrived.spool is not None:
+            for output, parts in (await blocking.run(None, arrived.spool.taken)).items():
+                rows.setdefault(output, []).extend(parts)
+        for output, table in arrived.rows.items():
             rows.setdefault(output, []).append(table)
     return Progressed(rows, progress, before, after)
 

@@ -16,6 +16,9 @@ from foreshore.storage.external.answers import Done, Refused
 from foreshore.types import RelationDesc
 
 WINDOW = 4  # batches of a source that are on their way before one is committed
+PART_WINDOW = 4  # parts of a batch that are on their way before one is kept
+PART_BYTES = 8 << 20  # of rows
+WHOLE_BYTES = 32 << 20  # of the rows of a batch, beyond which it is sent in parts
 
 
 class OutputRelation(msgspec.Struct, frozen=True):
@@ -52,6 +55,13 @@ class StopSource(Message, frozen=True):
 
 class Committed(Message, frozen=True):
     """The oldest batch of a run that was not committed is durable."""
+
+    id: GlobalId
+    run: int
+
+
+class PartKept(Message, frozen=True):
+    """The oldest part of a run that was not kept has been written to a file."""
 
     id: GlobalId
     run: int
@@ -98,10 +108,25 @@ class Validate(Message, frozen=True):
 # --- from a process --------------------------------------------------------------------------
 
 
+class IngestedPart(Message, frozen=True):
+    """Rows of a batch that will come, as in `Ingested`; each of them is answered by PartKept.
+
+    All rows of `anew` in earlier parts of this batch do not count. A part of another batch says
+    that the one before will not come: the source was tried again.
+    """
+
+    id: GlobalId
+    run: int
+    batch: int
+    outputs: tuple[GlobalId, ...]
+    anew: tuple[GlobalId, ...] = ()
+
+
 class Ingested(Message, frozen=True):
     """A batch; its tables are updates of `outputs`, in that order, rows with `__diff`.
 
     `before` and `after` have the parts whose position changes; a new part has no entry in `before`.
+    If it was sent in parts (of rows), all of these have been kept before.
     """
 
     id: GlobalId
@@ -109,6 +134,8 @@ class Ingested(Message, frozen=True):
     outputs: tuple[GlobalId, ...]
     before: dict[str, int]
     after: dict[str, int]
+    batch: int = 0  # its number in the run of this process
+    parts: int = 0
 
 
 class SourceState(Message, frozen=True):
@@ -164,5 +191,7 @@ class Discovered(Message, frozen=True):
 
 Request: TypeAlias = Discover | Dispose | Validate
 Answer: TypeAlias = Discovered | Done | Refused
-Command: TypeAlias = Hello | StartSource | StopSource | Committed | Contents | AskFurthest | Request
-Response: TypeAlias = Ingested | SourceState | Reported | AskContents | Furthest
+Command: TypeAlias = (
+    Hello | StartSource | StopSource | Committed | PartKept | Contents | AskFurthest | Request
+)
+Response: TypeAlias = IngestedPart | Ingested | SourceState | Reported | AskContents | Furthest

@@ -6,12 +6,13 @@ A source that fails is started again from the position that is durable, after a 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from foreshore.errors import DatabaseError
+from foreshore.ids import GlobalId
 from foreshore.processes.transport import Tables
 from foreshore.storage.external.process import Send
 from foreshore.storage.external.retries import error_text, waits
@@ -20,15 +21,20 @@ from foreshore.storage.ingest.connector import (
     Connector,
     Kind,
     Measurable,
+    Part,
     Position,
     Reporting,
 )
 from foreshore.storage.ingest.messages import (
+    PART_BYTES,
+    PART_WINDOW,
+    WHOLE_BYTES,
     WINDOW,
     AskContents,
     Contents,
     Furthest,
     Ingested,
+    IngestedPart,
     OutputCounts,
     Reported,
     SourceState,
@@ -52,6 +58,10 @@ class Source:
         self._sent: deque[Position] = deque()  # what the batches on their way move
         self._room = asyncio.Event()
         self._room.set()
+        self._batch = self._parts = (
+            0  # the number of the batch to come, and its parts that were sent
+        )
+        self._parts_away = 0  # parts that are on their way
         self._asked: dict[int, asyncio.Queue[tuple[Contents, Tables]]] = {}
         self._requests = 0
         self._answering: set[asyncio.Task[None]] = set()
@@ -76,6 +86,12 @@ class Source:
         self._room.set()
         if self._connector is not None:
             self._connector.committed(self._durable)
+
+    def part_kept(self, run: int) -> None:
+        """Note that the oldest part on its way is in a file, if it is one of this run."""
+        if run == self._run_number:
+            self._parts_away -= 1
+            self._room.set()
 
     def received(self, contents: Contents, tables: Tables) -> None:
         """Take rows that were asked for."""
@@ -151,14 +167,16 @@ class Source:
             start = self._start
             connector = self._kind(start.spec).connector(start.spec, start.outputs, start.accesses)
             self._connector = connector
-        batches: AsyncIterator[Batch] = self._connector.run(self)
+        self._begin_batch()
         is_running = False
-        async for batch in batches:
+        async for batch in self._connector.run(self):
+            if isinstance(batch, Part):
+                await self._send_part(batch.rows, batch.anew)
+                continue
             while len(self._sent) >= WINDOW:
-                self._room.clear()
-                await self._room.wait()
+                await self._has_room()
             if batch.moved:
-                self._send_batch(position, batch)
+                await self._send_batch(position, batch)
                 position |= batch.moved
             if not is_running:
                 self._send(SourceState(self._id, "running"))
@@ -182,19 +200,68 @@ class Source:
             }
             self._send(Reported(self._id, self._run_number, outputs, dict(found.known)))
 
-    def _send_batch(self, position: Position, batch: Batch) -> None:
-        rows = {
-            self._outputs[reference].id: table
-            for reference, table in batch.rows.items()
-            if reference in self._outputs
-        }
+    def _begin_batch(self) -> None:
+        self._batch += 1
+        self._parts = 0
+
+    async def _send_part(self, rows: Mapping[str, pa.Table], anew: tuple[str, ...] = ()) -> None:
+        """Send rows of the batch to come, in pieces; returns while the last are on their way."""
+        if anew:
+            await self._send_piece({}, anew)
+        for reference, table in rows.items():
+            for piece in pieces(table):
+                await self._send_piece({reference: piece})
+
+    async def _send_piece(self, rows: Mapping[str, pa.Table], anew: tuple[str, ...] = ()) -> None:
+        while self._parts_away >= PART_WINDOW:
+            await self._has_room()
+        rows, void = self._by_id(rows), [self._outputs[r].id for r in anew if r in self._outputs]
+        self._parts += 1
+        self._parts_away += 1
+        part = IngestedPart(self._id, self._run_number, self._batch, tuple(rows), tuple(void))
+        self._send(part, tuple(rows.values()))
+
+    async def _send_batch(self, position: Position, batch: Batch) -> None:
+        """Send a batch, and before it in parts what is large."""
+        rows = batch.rows
+        if sum(int(table.nbytes) for table in rows.values()) > WHOLE_BYTES:
+            await self._send_part(rows)
+            rows = {}
+        while self._parts_away:
+            await self._has_room()
         before = {part: position[part] for part in batch.moved if part in position}
+        sent = self._by_id(rows)
         self._sent.append(batch.moved)
-        message = Ingested(self._id, self._run_number, tuple(rows), before, dict(batch.moved))
-        self._send(message, tuple(rows.values()))
+        message = Ingested(
+            self._id,
+            self._run_number,
+            tuple(sent),
+            before,
+            dict(batch.moved),
+            self._batch,
+            self._parts,
+        )
+        self._send(message, tuple(sent.values()))
+        self._begin_batch()
+
+    def _by_id(self, rows: Mapping[str, pa.Table]) -> dict[GlobalId, pa.Table]:
+        """Return rows by the ids of their outputs; those of outputs that nobody wants are gone."""
+        return {self._outputs[r].id: table for r, table in rows.items() if r in self._outputs}
+
+    async def _has_room(self) -> None:
+        """Wait until a batch is durable or a part is kept."""
+        self._room.clear()
+        await self._room.wait()
 
     async def _settled(self) -> None:
-        """Wait until no batch is on its way."""
-        while self._sent:
-            self._room.clear()
-            await self._room.wait()
+        """Wait until no batch and no part is on its way."""
+        while self._sent or self._parts_away:
+            await self._has_room()
+
+
+def pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in tables of about PART_BYTES at most."""
+    count = -(-int(table.nbytes) // PART_BYTES)
+    size = max(1, -(-table.num_rows // max(1, count)))
+    for start in range(0, table.num_rows, size):
+        yield table.slice(start, size)

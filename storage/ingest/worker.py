@@ -19,6 +19,7 @@ from foreshore.storage.ingest.messages import (
     Contents,
     Discover,
     Dispose,
+    PartKept,
     Request,
     StartSource,
     StopSource,
@@ -50,6 +51,9 @@ class Worker:
             case Committed(id=id, run=run):
                 if id in self._sources:
                     self._sources[id].committed(run)
+            case PartKept(id=id, run=run):
+                if id in self._sources:
+                    self._sources[id].part_kept(run)
             case AskFurthest(id=id):
                 if id in self._sources:
                     self._sources[id].ask(command.request)

@@ -4,13 +4,11 @@ It begins with all rows at its first start, when a table was added, and when the
 something. Then a new slot is created, whose snapshot has the rows at the place where it begins.
 """
 
-import threading
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
 import psycopg
-import pyarrow as pa
 
 from foreshore.errors import UndefinedObject
 from foreshore.sources.postgres import PostgresSource
@@ -18,28 +16,26 @@ from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import Position
-from foreshore.storage.ingest.errors import Unreadable
-from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
+from foreshore.storage.ingest.postgres.layout import TableLayout
 from foreshore.storage.ingest.postgres.slot import (
     LSN,
     SYSTEM,
+    NewSlot,
     can_go_on,
     create_slot,
     drop_slot,
     release,
     system_of,
 )
-from foreshore.storage.ingest.postgres.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A session whose slot is ready at the position, perhaps with all rows at that place."""
+    """A session whose slot is ready at the position; or a new slot, with a snapshot of all rows."""
 
     session: ReplicationSession
-    position: Position
-    rows: Mapping[str, pa.Table] | None  # None: those that are here are right
-    stopped: tuple[Unreadable, ...] = ()
+    system: int
+    new: NewSlot | None  # None: the rows that are here are right
 
 
 def begin(
@@ -48,7 +44,6 @@ def begin(
     access: Access,
     position: Position,
     anew: bool,
-    stopping: threading.Event,
 ) -> Begun:
     """Return how the source begins, with all rows if `anew`; raises DatabaseError."""
     session = ReplicationSession(access)
@@ -65,22 +60,9 @@ def begin(
                 and can_go_on(connection, spec.slot, position)
             ):
                 release(connection, spec.slot)
-                return Begun(session, position, None)
+                return Begun(session, system, None)
             drop_slot(connection, spec.slot)
-        start = create_slot(session, spec.slot)
-        rows, stopped = {}, []
-        with closing(Snapshot(access, start.snapshot, stopping)) as snapshot:
-            for reference, table in tables.items():
-                try:
-                    rows[reference] = snapshot.rows(table)
-                except Misfit as error:
-                    found = Unreadable(table.part, start.lsn, str(error), output=reference)
-                    stopped.append(found)
-        out = {each.part for each in stopped}
-        moved = {LSN: start.lsn, SYSTEM: system}
-        for table in tables.values():
-            moved[table.part] = -start.lsn if table.part in out else start.lsn
-        return Begun(session, moved, rows, tuple(stopped))
+        return Begun(session, system, create_slot(session, spec.slot))
     except psycopg.Error as error:
         session.close()
         raise failure(error) from error

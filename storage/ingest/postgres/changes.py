@@ -1,20 +1,18 @@
 """Messages of pgoutput (protocol 1) to updates by tables.
 
 Transactions come whole, in the order of their commits. A `Gatherer` adds up those that come
-together. Rows are gathered as texts, and become typed columns many at a time.
+together. Rows are gathered as texts, and become typed columns many at a time. What was gathered may
+be taken before its transaction ends, so that memory holds a part only.
 """
 
 import struct
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from foreshore.errors import ProtocolViolation
-from foreshore.spill import Spill
 from foreshore.storage.ingest.errors import Unreadable
 from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
 
@@ -28,29 +26,38 @@ _UNCHANGED = b"unchanged"  # told by identity: a value that was not sent, as it 
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What some whole transactions change, the last of which ends at `lsn`.
+class Gathered:
+    """A part of what some transactions change; rows of `anew` in earlier parts do not count."""
+
+    rows: Mapping[str, pa.Table]
+    anew: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(Gathered):
+    """The last part of what some whole transactions change, the last of which ends at `lsn`.
 
     Tables of `emptied` have lost all rows from before these transactions.
     """
 
     lsn: int
-    rows: Mapping[str, pa.Table]
     emptied: tuple[str, ...]
     stopped: tuple[Unreadable, ...]
 
 
 @dataclass(slots=True)
 class _Table:
-    """A table, and its rows since the last `Changes`."""
+    """A table, and its rows since they were taken last."""
 
     layout: TableLayout
     places: tuple[int, ...] = ()  # of its columns among those that are sent
     rows: list[Row] = field(default_factory=list)
     diffs: list[int] = field(default_factory=list)
     text_bytes: int = 0
-    typed: Spill | None = None
-    is_emptied: bool = False
+    messages: int = 0  # since they were counted
+    typed: list[pa.Table] = field(default_factory=list)
+    is_emptied: bool = False  # since the last `Changes`
+    has_parts: bool = False  # that were taken since the last `Changes`, and count
 
     def add(self, row: Row, diff: int) -> None:
         self.rows.append(row)
@@ -67,35 +74,35 @@ class _Table:
             raise Misfit(f'table "{self.layout.reference}": {error}') from error
         diffs = pa.array(self.diffs, pa.int64())
         self.rows, self.diffs, self.text_bytes = [], [], 0
-        if self.typed is None:
-            self.typed = Spill(Path(tempfile.gettempdir()))
-        self.typed.add(self.layout.typed(texts, diffs))
+        self.typed.append(self.layout.typed(texts, diffs))
 
     def empty(self) -> None:
-        self.rows, self.diffs, self.text_bytes, self.typed = [], [], 0, None
+        self.rows, self.diffs, self.text_bytes, self.typed = [], [], 0, []
         self.is_emptied = True
 
     def taken(self) -> pa.Table | None:
         """Return the rows, and begin anew; raises Misfit."""
         self.convert()
-        spill, self.typed, self.is_emptied = self.typed, None, False
-        if spill is None:
-            return None
-        spill.flush()
-        return pa.concat_tables(spill.tables)
+        typed, self.typed = self.typed, []
+        return pa.concat_tables(typed) if typed else None
 
 
 class Gatherer:
     """Decodes messages, and gathers what they change; for one thread."""
 
-    def __init__(self, layouts: Iterable[TableLayout], lsn: int) -> None:
+    def __init__(
+        self, layouts: Iterable[TableLayout], lsn: int, messages: dict[str, int] | None = None
+    ) -> None:
+        """Begin at `lsn`; the numbers of messages about tables are added to `messages`."""
+        self._messages = {} if messages is None else messages
         self._layouts = {each.reference: each for each in layouts}
         self._references = {each.details.oid: each.reference for each in self._layouts.values()}
         self._tables: dict[int, _Table] = {}  # by the numbers in messages
         self._stopped: list[Unreadable] = []
+        self._anew: list[str] = []  # tables whose parts do not count
         self._lsn = lsn  # the end of the last transaction
         self.is_within = False  # a transaction
-        self.text_bytes = 0  # of messages since the last `Changes`
+        self.text_bytes = 0  # of messages since something was taken last
         self.transactions = 0
 
     def message(self, data: bytes) -> None:
@@ -132,23 +139,34 @@ class Gatherer:
         """Note that there is no transaction before `lsn` that was not taken."""
         self._lsn = max(self._lsn, lsn)
 
-    def take(self) -> Changes:
-        """Return what was gathered; only between transactions."""
-        assert not self.is_within
+    def take_part(self) -> Gathered:
+        """Return what was gathered, at any time; the rest follows."""
         rows: dict[str, pa.Table] = {}
-        emptied = []
         for id, table in list(self._tables.items()):
-            if table.is_emptied:
-                emptied.append(table.layout.reference)
             try:
                 if (taken := table.taken()) is not None:
                     rows[table.layout.reference] = taken
+                    table.has_parts = True
             except Misfit as error:
                 self._stop(id, str(error))
-        stopped = tuple(self._stopped)
-        out = {each.output for each in stopped}
-        self._stopped, self.text_bytes, self.transactions = [], 0, 0
-        return Changes(self._lsn, rows, tuple(each for each in emptied if each not in out), stopped)
+            self._messages[table.layout.reference] = (
+                self._messages.get(table.layout.reference, 0) + table.messages
+            )
+            table.messages = 0
+        anew, self._anew, self.text_bytes = tuple(self._anew), [], 0
+        return Gathered(rows, anew)
+
+    def take(self) -> Changes:
+        """Return the rest of what was gathered; only between transactions."""
+        assert not self.is_within
+        part = self.take_part()
+        stopped, self._stopped, self.transactions = tuple(self._stopped), [], 0
+        emptied = []
+        for table in self._tables.values():
+            if table.is_emptied:
+                emptied.append(table.layout.reference)
+            table.is_emptied = table.has_parts = False
+        return Changes(part.rows, part.anew, self._lsn, tuple(emptied), stopped)
 
     # --- messages ------------------------------------------------------------------------------
 
@@ -217,6 +235,7 @@ class Gatherer:
         for id in struct.unpack_from(f">{count}I", data, 6):
             if (table := self._tables.get(id)) is not None:
                 table.empty()
+                self._void(table)
 
     def _table(self, data: bytes) -> _Table | None:
         (id,) = _RELATION.unpack_from(data, 1)
@@ -226,6 +245,7 @@ class Gatherer:
         for row, diff in rows:
             table.add(row, diff)
         table.text_bytes += len(data)
+        table.messages += 1
         if len(table.rows) >= MOST_ROWS or table.text_bytes >= MOST_TEXT_BYTES:
             try:
                 table.convert()
@@ -242,8 +262,17 @@ class Gatherer:
         layout = self._layouts.pop(reference, None)
         if layout is None:
             return
+        for table in self._tables.values():
+            if table.layout is layout:
+                self._void(table)
         self._tables = {i: t for i, t in self._tables.items() if t.layout is not layout}
         self._stopped.append(Unreadable(layout.part, self._lsn, why, output=reference))
+
+    def _void(self, table: _Table) -> None:
+        """Let the parts of a table not count."""
+        if table.has_parts:
+            self._anew.append(table.layout.reference)
+            table.has_parts = False
 
     def _stop(self, id: int, why: str) -> None:
         self._stop_reference(self._tables[id].layout.reference, why)

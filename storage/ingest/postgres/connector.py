@@ -5,40 +5,41 @@ for each table where it began, or minus the place where it stopped as it fits no
 """
 
 import asyncio
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import aclosing, closing
 
 import psycopg
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore.errors import ConnectionFailure, DatabaseError, UndefinedObject
 from foreshore.sources.outputs import ERRORS
 from foreshore.sources.postgres import PostgresSource
-from foreshore.storage.consolidate import consolidate
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.external.libpq import open_session
+from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import (
     REACHED,
     Batch,
     Durable,
     OutputReport,
+    Part,
     Position,
     Report,
 )
 from foreshore.storage.ingest.errors import error_rows
 from foreshore.storage.ingest.messages import OutputRelation
-from foreshore.storage.ingest.postgres.begin import Begun, begin
-from foreshore.storage.ingest.postgres.changes import Changes, Gatherer
-from foreshore.storage.ingest.postgres.layout import TableLayout, layouts
+from foreshore.storage.ingest.postgres.begin import begin
+from foreshore.storage.ingest.postgres.changes import Changes, Gathered, Gatherer
+from foreshore.storage.ingest.postgres.layout import layouts
 from foreshore.storage.ingest.postgres.slot import LSN, lsn_of
 from foreshore.storage.ingest.postgres.stream import Stream
-from foreshore.update import DIFF, TIME_FIELD
+from foreshore.storage.ingest.postgres.whole import (
+    Reading,
+    SnapshotCounts,
+    all_rows,
+    negated,
+)
 
 START_SECONDS = 10.0  # for which a question about the end waits for the stream
 
@@ -55,51 +56,48 @@ class PostgresConnector:
         self._is_lost = False  # whether the slot can give no more
         self._moved = asyncio.Event()  # what is durable
         self._ceased: dict[str, str] = {}  # why tables are followed no longer
+        self._counts: dict[str, SnapshotCounts] = {}  # of tables whose snapshot was read
+        self._messages: dict[str, int] = {}  # of tables, in the stream
 
-    async def run(self, durable: Durable) -> AsyncIterator[Batch]:
+    async def run(self, durable: Durable) -> AsyncIterator[Batch | Part]:
         """Yield all rows if that is needed, and then what follows, for ever."""
         loop = asyncio.get_running_loop()
         thread = ThreadPoolExecutor(1, thread_name_prefix="postgres")
         stopping = threading.Event()
         spec, access, tables = self._spec, self._access, self._tables
-        before, anew = dict(durable.position), self._is_lost
+        position, anew = dict(durable.position), self._is_lost
+        unused: ReplicationSession | None = None
         try:
-            starting = loop.run_in_executor(
-                thread, lambda: begin(spec, tables, access, before, anew, stopping)
+            begun = await loop.run_in_executor(
+                thread, lambda: begin(spec, tables, access, position, anew)
             )
-            begun = await starting
-            self._is_lost = False
-            self._ceased = {each.output: each.error for each in begun.stopped if each.output}
-            if begun.rows is None:
-                await self._recall_ceased(before, durable)
+            unused = begun.session
+            self._is_lost, self._ceased = False, {}
+            if begun.new is None:
+                await self._recall_ceased(position, durable)
                 yield REACHED
             else:
-                yield await self._first(begun, before, durable)
-            followed = [t for t in tables.values() if begun.position[t.part] > 0]
-            found: asyncio.Queue[Changes | BaseException] = asyncio.Queue()
-
-            def emit(each: Changes | BaseException) -> None:
-                with suppress(RuntimeError):  # the loop is closed: nobody waits for it
-                    loop.call_soon_threadsafe(found.put_nowait, each)
-
-            gatherer = Gatherer(followed, begun.position[LSN])
-            stream = self._stream = Stream(begun.session, gatherer, emit, stopping)
-            stream.durable = durable.position.get(LSN, 0) if begun.rows is None else 0
+                reading = Reading(access, thread, stopping, self._counts)
+                async with aclosing(all_rows(begun, tables, position, durable, reading)) as rows:
+                    async for each in rows:
+                        if isinstance(each, Batch):
+                            position = dict(each.moved)
+                            self._note_ceased(each)
+                        yield each
+            followed = [t for t in tables.values() if position[t.part] > 0]
+            stream = self._stream = Stream(
+                begun.session, Gatherer(followed, position[LSN], self._messages), stopping
+            )
+            stream.durable = durable.position.get(LSN, 0) if begun.new is None else 0
+            unused = None  # the stream closes it
             following = loop.run_in_executor(
                 thread, lambda: stream.follow(spec.slot, spec.publication)
             )
-            following.add_done_callback(lambda done: found.put_nowait(_why(done)))
-            last = begun.position[LSN]
-            while True:
-                changes = await found.get()
-                if isinstance(changes, BaseException):
-                    raise changes
-                if changes.emptied:
-                    while durable.position.get(LSN, 0) < last:
-                        self._moved.clear()
-                        await self._moved.wait()
-                yield await self._batch(changes, durable)
-                last = changes.lsn
+            async for changes in stream.emitted(following):
+                async for each in self._changed(changes, position[LSN], durable):
+                    yield each
+                if isinstance(changes, Changes):
+                    position[LSN] = changes.lsn
                 stream.taken()
         except DatabaseError as error:
             # There was no publication when something was changed: the slot cannot get beyond that.
@@ -108,13 +106,28 @@ class PostgresConnector:
         finally:
             self._stream = None
             stopping.set()
+            if unused is not None:
+                loop.run_in_executor(thread, unused.close)
             thread.shutdown(wait=False)
 
     def report(self) -> Report:
-        """Return which tables are followed no longer."""
-        return Report(
-            {each: OutputReport(ceased=self._ceased.get(each)) for each in self._tables}, {}
-        )
+        """Return what is known of the tables, and how far the server's log is."""
+        stream, outputs = self._stream, {}
+        for each in self._tables:
+            counts = self._counts.get(each)
+            outputs[each] = OutputReport(
+                self._messages.get(each, 0) + (counts.staged if counts else 0),
+                counts.known if counts else None,
+                counts.staged if counts else None,
+                self._ceased.get(each),
+            )
+        return Report(outputs, {LSN: stream.received} if stream is not None else {})
+
+    def _note_ceased(self, batch: Batch) -> None:
+        """Keep why tables have stopped, as the batch tells it."""
+        if ERRORS in batch.rows:
+            for row in batch.rows[ERRORS].select(["output", "error"]).to_pylist():
+                self._ceased[row["output"]] = row["error"]
 
     async def _recall_ceased(self, position: Position, durable: Durable) -> None:
         """Find out why tables have stopped before this start: the last errors about them say it."""
@@ -156,67 +169,27 @@ class PostgresConnector:
             assert row is not None
             return lsn_of(str(row[0]))
 
-    async def _first(self, begun: Begun, before: Position, durable: Durable) -> Batch:
-        """Return the batch from the rows that are here to those of the snapshot."""
-        assert begun.rows is not None
-        rows = dict(begun.rows)
-        if before:
-            for reference, now in begun.rows.items():
-                here = [each async for each in durable.contents(reference)]
-                layout = self._tables[reference]
-                rows[reference] = await asyncio.to_thread(_difference, layout, now, here)
-        if begun.stopped:
-            rows[ERRORS] = error_rows(begun.stopped)
-        return Batch(rows, begun.position)
-
-    async def _batch(self, changes: Changes, durable: Durable) -> Batch:
-        rows = dict(changes.rows)
+    async def _changed(
+        self, changes: Gathered, last: int, durable: Durable
+    ) -> AsyncIterator[Batch | Part]:
+        """Yield changes that follow `last`; those that are not whole are a part of a batch."""
+        if not isinstance(changes, Changes):
+            yield Part(changes.rows, changes.anew)
+            return
+        if changes.anew:
+            yield Part({}, changes.anew)
+        if changes.emptied:
+            while durable.position.get(LSN, 0) < last:
+                self._moved.clear()
+                await self._moved.wait()
         for reference in changes.emptied:
             schema = self._tables[reference].desc.stored_schema()
-            parts = [_negated(each, schema) async for each in durable.contents(reference)]
-            if reference in rows:
-                parts.append(rows[reference])
-            if parts:
-                rows[reference] = pa.concat_tables(parts)
-        moved = {LSN: changes.lsn}
+            async for each in durable.contents(reference):
+                yield Part({reference: negated(each, schema)})
+        moved, rows = {LSN: changes.lsn}, dict(changes.rows)
         if changes.stopped:
-            self._ceased |= {each.output: each.error for each in changes.stopped if each.output}
             rows[ERRORS] = error_rows(changes.stopped)
             moved |= {each.part: -changes.lsn for each in changes.stopped}
-        return Batch(rows, moved)
-
-
-def _why(done: "asyncio.Future[None]") -> BaseException:
-    """Return why the stream has ended."""
-    if done.cancelled():
-        return ConnectionFailure("the source was stopped")
-    return done.exception() or ConnectionFailure("the source was stopped")
-
-
-def _negated(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with `__diff` in the columns of `schema`, with the opposite diffs."""
-    diffs = pc.negate(rows[DIFF])
-    kept = rows.select(schema.names).cast(schema)
-    return kept.append_column(pa.field(DIFF, pa.int64(), nullable=False), diffs)
-
-
-def _difference(layout: TableLayout, now: pa.Table, here: list[pa.Table]) -> pa.Table:
-    """Return the updates from the rows that are here to those that are there now. Blocks."""
-    schema = layout.desc.stored_schema()
-    timed = pa.schema([*schema, TIME_FIELD, now.schema.field(DIFF)])
-    parts = [now, *(_negated(each, schema) for each in here)]
-    updates = (
-        pa.RecordBatch.from_arrays(
-            [
-                *batch.columns[:-1],
-                pa.repeat(pa.scalar(0, pa.int64()), len(batch)),
-                batch.columns[-1],
-            ],
-            schema=timed,
-        )
-        for part in parts
-        for batch in part.to_batches()
-    )
-    with tempfile.TemporaryDirectory() as scratch:
-        found = list(consolidate(updates, timed, 0, Path(scratch)))
-    return pa.Table.from_batches(found, timed).drop_columns([TIME_FIELD.name])
+        batch = Batch(rows, moved)
+        self._note_ceased(batch)
+        yield batch

@@ -1,14 +1,11 @@
 """The rows of tables at one place in the log. All of this blocks.
 
 Rows come as CSV with all values in quotes, so that a NULL is what has none, and are parsed in bulk.
-Beyond some size they wait in a temporary file.
 """
 
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import psycopg
 import pyarrow as pa
@@ -16,7 +13,6 @@ import pyarrow.csv
 from psycopg import sql
 
 from foreshore.errors import ConnectionFailure
-from foreshore.spill import Spill
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import open_session
 from foreshore.storage.external.postgres_failures import failure
@@ -28,6 +24,10 @@ _COLUMNS = """
 SELECT c.relkind::text, a.attname, a.atttypid::int8, a.atttypmod
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE n.nspname = %s AND c.relname = %s
+"""
+_ESTIMATE = """
+SELECT c.reltuples::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s
 """
 
@@ -52,21 +52,22 @@ class Snapshot:
         """End the transaction."""
         self._connection.close()
 
-    def rows(self, table: TableLayout) -> pa.Table:
-        """Return all rows of a table, with `__diff`; raises Misfit or DatabaseError."""
-        spill = Spill(Path(tempfile.gettempdir()))
+    def estimate(self, table: TableLayout) -> int | None:
+        """Return about how many rows a table has; None if that is not known."""
+        try:
+            found = self._connection.execute(_ESTIMATE, split_reference(table.reference)).fetchone()
+        except psycopg.Error as error:
+            raise failure(error) from error
+        return None if found is None or int(str(found[0])) < 0 else int(str(found[0]))
+
+    def rows(self, table: TableLayout) -> Iterator[pa.Table]:
+        """Yield all rows of a table, with `__diff`; raises Misfit or DatabaseError."""
         try:
             for texts in self._texts(table):
                 diffs = pa.repeat(pa.scalar(1, pa.int64()), texts.num_rows)
-                columns = [each.combine_chunks() for each in texts.columns]
-                spill.add(table.typed(columns, diffs))
+                yield table.typed([each.combine_chunks() for each in texts.columns], diffs)
         except psycopg.Error as error:
             raise failure(error) from error
-        spill.flush()
-        if not spill.tables:
-            empty = [pa.array([], pa.string()) for _ in table.names]
-            return table.typed(empty, pa.array([], pa.int64()))
-        return pa.concat_tables(spill.tables)
 
     def _texts(self, table: TableLayout) -> Iterator[pa.Table]:
         pieces: list[bytes] = []

@@ -4,11 +4,13 @@ What comes while the consumer is busy is handed over together. The server always
 durable here, and that we are alive, also while the consumer lets us wait.
 """
 
+import asyncio
 import select
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import psycopg
 from psycopg import pq
@@ -16,10 +18,10 @@ from psycopg import pq
 from foreshore.errors import ConnectionFailure
 from foreshore.storage.external.libpq import ReplicationSession
 from foreshore.storage.external.postgres_failures import failure, refusal
-from foreshore.storage.ingest.postgres.changes import Changes, Gatherer
+from foreshore.storage.ingest.postgres.changes import Gathered, Gatherer
 from foreshore.storage.ingest.postgres.slot import lsn_text
 
-BATCH_BYTES = 16 << 20  # of messages, beyond which no transaction is added to a batch
+BATCH_BYTES = 16 << 20  # of messages, beyond which a batch ends, or a part of a transaction
 PASS_BYTES = 1 << 20  # of messages that are read before anything else is looked at
 STATUS_SECONDS = 5.0  # between two status updates without news
 NEWS_SECONDS = 0.2  # between two with news
@@ -38,11 +40,11 @@ class Stream:
         self,
         session: ReplicationSession,
         gatherer: Gatherer,
-        emit: Callable[[Changes], None],
         stopping: threading.Event,
     ) -> None:
-        self._session, self._gatherer, self._emit = session, gatherer, emit
-        self._stopping = stopping
+        self._session, self._gatherer, self._stopping = session, gatherer, stopping
+        self._loop = asyncio.get_running_loop()
+        self._found: asyncio.Queue[Gathered | BaseException] = asyncio.Queue()
         self._room = threading.Semaphore(ROOM)
         self.durable = 0  # the end of what is durable here; 0 if that is not known yet
         self.wanted = 0  # up to where somebody wants the position to move
@@ -50,6 +52,24 @@ class Stream:
         self._received = self._idle_end = gatherer.lsn
         self._emitted_at = self._told_at = time.monotonic()
         self._is_asked = False
+
+    @property
+    def received(self) -> int:
+        """Return how far the server's log is, as the server has told."""
+        return self._received
+
+    async def emitted(self, following: "asyncio.Future[None]") -> AsyncIterator[Gathered]:
+        """Yield what `follow` emits, which runs as `following`; raises what that raises."""
+        following.add_done_callback(lambda done: self._found.put_nowait(_why(done)))
+        while True:
+            found = await self._found.get()
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+
+    def _emit(self, gathered: Gathered) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for it
+            self._loop.call_soon_threadsafe(self._found.put_nowait, gathered)
 
     def taken(self) -> None:
         """Note that the consumer has taken one of what was emitted, and is ready for more."""
@@ -76,7 +96,7 @@ class Stream:
             self._session.close()
 
     def _is_full(self) -> bool:
-        return not self._gatherer.is_within and self._gatherer.text_bytes >= BATCH_BYTES
+        return self._gatherer.text_bytes >= BATCH_BYTES
 
     def _wait(self) -> None:
         if self._is_full():
@@ -119,6 +139,8 @@ class Stream:
         """Emit what was gathered, if the consumer is ready."""
         gatherer = self._gatherer
         if gatherer.is_within:
+            if self._is_full() and self._room.acquire(blocking=False):
+                self._emit(gatherer.take_part())
             return
         now = time.monotonic()
         if not gatherer.transactions:
@@ -147,3 +169,10 @@ class Stream:
         self._session.pgconn.put_copy_data(status)
         self._session.pgconn.flush()
         self._told, self._told_at, self._is_asked = durable, now, False
+
+
+def _why(done: "asyncio.Future[None]") -> BaseException:
+    """Return why a stream has ended."""
+    if done.cancelled():
+        return ConnectionFailure("the source was stopped")
+    return done.exception() or ConnectionFailure("the source was stopped")
