@@ -19,6 +19,7 @@ class FakeRegistry:
     url: str = ""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)  # subjects that take no new schema
 
     def register(self, subject: str, schema: str, type: str = "AVRO") -> int:
         """Return the id of a new version of a subject's schema."""
@@ -26,6 +27,15 @@ class FakeRegistry:
         self.schemas[id] = {"schema": schema, "schemaType": type}
         self.subjects.setdefault(subject, []).append(id)
         return id
+
+    def given(self, subject: str, schema: str) -> int | None:
+        """Return the id of a schema that is registered, or anew; None if it is refused."""
+        if subject in self.refused:
+            return None
+        for id in self.subjects.get(subject, ()):
+            if self.schemas[id]["schema"] == schema:
+                return id
+        return self.register(subject, schema)
 
     def answer(self, path: str) -> Any:
         """Return what is at a path; None if nothing is."""
@@ -50,7 +60,17 @@ def serving() -> Iterator[FakeRegistry]:
             given = b64decode(self.headers.get("Authorization", "Basic ")[6:]).decode()
             found = registry.answer(self.path)
             status = 401 if given != f"{USER}:{PASSWORD}" else 404 if found is None else 200
-            body = json.dumps(found if status == 200 else {"error_code": status}).encode()
+            self._send(status, found if status == 200 else {"error_code": status})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            _, subject, _ = self.path.strip("/").split("/")
+            id = registry.given(subject, body["schema"])
+            refused = {"error_code": 409, "message": "the schema is incompatible"}
+            self._send(*((409, refused) if id is None else (200, {"id": id})))
+
+        def _send(self, status: int, document: object) -> None:
+            body = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -1,8 +1,10 @@
 """SHOW CREATE SINK."""
 
+from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic
 from foreshore.adapter.sources.connections import full_name
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.state import State
+from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
 from foreshore.sinks.spec import PostgresTarget, SinkSpec, Target
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
@@ -16,10 +18,12 @@ def sink_text(state: State, item: Item, spec: SinkSpec) -> str:
     key = ""
     if spec.key:
         key = f" KEY ({', '.join(map(quote_identifier, spec.key))}) NOT ENFORCED"
+    messages = _messages(state, spec.target)
+    snapshot = str(spec.with_snapshot).lower()
     return (
         f"CREATE SINK {dotted(state.full_name(item))} IN CLUSTER {cluster} "
         f"FROM {dotted(state.full_name(state.item(relation)))} INTO {_written(state, spec.target)}"
-        f"{key} ENVELOPE {spec.envelope.upper()} WITH (SNAPSHOT = {str(spec.with_snapshot).lower()}"
+        f"{key}{messages} ENVELOPE {spec.envelope.upper()} WITH (SNAPSHOT = {snapshot}"
         f", COMMIT INTERVAL = '{spec.commit_ms} ms')"
     )
 
@@ -33,6 +37,9 @@ def _written(state: State, target: Target) -> str:
             return f"DELTA (URL = {quote_string(url)})"
         case FilesTarget():
             return _files(target)
+        case KafkaTarget(connection=connection):
+            called = _connection(state, connection)
+            return f"KAFKA CONNECTION {called} ({shown_topic(target)})"
 
 
 def _connection(state: State, id: str) -> str:
@@ -48,3 +55,8 @@ def _files(target: FilesTarget) -> str:
         header, delimiter = str(target.header).lower(), quote_string(target.delimiter)
         csv = f", HEADER = {header}, DELIMITER = {delimiter}"
     return f"FILES (URL = {quote_string(target.url)}, FORMAT = {quote_string(target.format)}{csv})"
+
+
+def _messages(state: State, target: Target) -> str:
+    """Return the clauses about messages, with a space before them; empty if there are none."""
+    return f" {shown_formats(state, target)}" if isinstance(target, KafkaTarget) else ""

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
 
 Envelope: TypeAlias = OneOf["upsert", "debezium", "append"]
@@ -17,7 +18,7 @@ class PostgresTarget(msgspec.Struct, frozen=True, tag="postgres"):
     table: str  # schema.table
 
 
-Target: TypeAlias = PostgresTarget | DeltaTarget | FilesTarget
+Target: TypeAlias = PostgresTarget | DeltaTarget | FilesTarget | KafkaTarget
 
 
 class SinkSpec(msgspec.Struct, frozen=True):
@@ -37,6 +38,8 @@ def connections_of(target: Target) -> tuple[str, ...]:
             return (connection,)
         case DeltaTarget() | FilesTarget():
             return ()
+        case KafkaTarget(connection=connection):
+            return (connection, *target.registries)
 
 
 def kind_of(target: Target) -> str:
@@ -48,6 +51,8 @@ def kind_of(target: Target) -> str:
             return "delta"
         case FilesTarget():
             return "files"
+        case KafkaTarget():
+            return "kafka"
 
 
 def is_place(target: Target) -> bool:

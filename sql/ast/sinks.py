@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from foreshore.sql.ast.expressions import Syntax
 from foreshore.sql.ast.query import TableRef
-from foreshore.sql.ast.sources import SourceOption
+from foreshore.sql.ast.sources import FormatSyntax, SourceOption
 
 SinkEnvelope: TypeAlias = OneOf["upsert", "debezium", "append"]
 
@@ -26,7 +26,15 @@ class PlaceTargetSyntax(Syntax):
     at: int
 
 
-TargetSyntax: TypeAlias = PostgresTargetSyntax | PlaceTargetSyntax
+class KafkaTargetSyntax(Syntax):
+    """KAFKA CONNECTION name (option, ...)."""
+
+    connection: TableRef
+    options: tuple[SourceOption, ...]
+    at: int
+
+
+TargetSyntax: TypeAlias = PostgresTargetSyntax | PlaceTargetSyntax | KafkaTargetSyntax
 
 
 class SinkKey(Syntax):
@@ -34,6 +42,15 @@ class SinkKey(Syntax):
 
     columns: tuple[str, ...]
     enforced: bool
+    at: int
+
+
+class MessagesSyntax(Syntax):
+    """[HEADERS column] FORMAT format, or KEY FORMAT format VALUE FORMAT format."""
+
+    headers: str | None
+    key: FormatSyntax | None
+    value: FormatSyntax | None
     at: int
 
 
@@ -45,6 +62,7 @@ class CreateSinkStatement(Syntax):
     relation: TableRef
     target: TargetSyntax
     key: SinkKey | None
+    messages: MessagesSyntax | None
     envelope: SinkEnvelope | None
     options: tuple[SourceOption, ...]
     if_not_exists: bool

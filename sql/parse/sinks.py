@@ -1,10 +1,10 @@
 """Parse CREATE SINK."""
 
 from foreshore.sql import ast
-from foreshore.sql.parse.sources import SourceParser
+from foreshore.sql.parse.kafka_sinks import KafkaSinkParser
 
 
-class SinkParser(SourceParser):
+class SinkParser(KafkaSinkParser):
     """Parse statements about sinks."""
 
     def _create_sink(self) -> ast.StatementSyntax:
@@ -16,11 +16,14 @@ class SinkParser(SourceParser):
         relation = self.table_name()
         self.expect("into")
         target = self._target()
-        key = self._sink_key() if self.at_word("key") else None
+        key = None
+        if self.at_word("key") and not self.at_words("key", "format"):
+            key = self._sink_key()
+        messages = self._sink_messages()
         envelope = self._sink_envelope() if self.accept("envelope") else None
         options = self._source_options() if self.accept("with") else ()
         return ast.CreateSinkStatement(
-            name, cluster, relation, target, key, envelope, options, if_not_exists, at
+            name, cluster, relation, target, key, messages, envelope, options, if_not_exists, at
         )
 
     def _target(self) -> ast.TargetSyntax:
@@ -33,7 +36,10 @@ class SinkParser(SourceParser):
             return ast.PlaceTargetSyntax("delta", self._source_options(), at)
         if self.accept("files"):
             return ast.PlaceTargetSyntax("files", self._source_options(), at)
-        if self.at_word("kafka", "iceberg", "webhook"):
+        if self.accept("kafka"):
+            self.expect("connection")
+            return self._kafka_target(at)
+        if self.at_word("iceberg", "webhook"):
             self.unsupported(f"CREATE SINK ... INTO {self.token.value.upper()}", at)
         self.fail()
 

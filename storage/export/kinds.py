@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget
 from foreshore.sinks.spec import PostgresTarget, Target
 from foreshore.storage.export.exporter import SinkKind
@@ -10,6 +11,7 @@ from foreshore.storage.export.exporter import SinkKind
 _KINDS: dict[type, str] = {
     PostgresTarget: "foreshore.storage.export.postgres.kind",
     DeltaTarget: "foreshore.storage.export.files.delta_kind",
+    KafkaTarget: "foreshore.storage.export.kafka.kind",
 }
 
 

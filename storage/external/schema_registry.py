@@ -3,6 +3,7 @@
 import json
 import ssl
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -13,6 +14,7 @@ from foreshore.storage.external.tls import certificates
 
 SECONDS = 10.0
 _NOT_FOUND = 404
+_REFUSED = (409, 422)  # not compatible, no valid schema
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -65,6 +67,25 @@ class Registry:
         """Return a schema by its id; raises as `latest` does."""
         return await self._schema(f"/schemas/ids/{id}", type, f"id {id}")
 
+    async def register(self, subject: str, schema: str) -> int:
+        """Return the id of an Avro schema, which becomes the newest of a subject if it is not.
+
+        Raises InvalidParameterValue if the subject's rules do not allow it, and ConnectionFailure.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        try:
+            response = await self._client.post(self._url + path, json={"schema": schema})
+            if response.status_code in _REFUSED:
+                raise InvalidParameterValue(
+                    f'the schema registry at {self._url} refuses the schema of "{subject}": '
+                    f"{_reason(response)}"
+                )
+            response.raise_for_status()
+            found = response.json()["id"]
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+            raise self._unreachable(error) from error
+        return int(found)
+
     async def check(self) -> None:
         """Reach the registry; raises ConnectionFailure."""
         await self._get("/subjects")
@@ -92,11 +113,22 @@ class Registry:
             response.raise_for_status()
             found: dict[str, Any] = response.json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise ConnectionFailure(
-                f"could not ask the schema registry at {self._url}: "
-                f"{str(error) or type(error).__name__}"
-            ) from error
+            raise self._unreachable(error) from error
         return found
+
+    def _unreachable(self, error: Exception) -> ConnectionFailure:
+        return ConnectionFailure(
+            f"could not ask the schema registry at {self._url}: "
+            f"{str(error) or type(error).__name__}"
+        )
+
+
+def _reason(response: httpx.Response) -> str:
+    """Return what a registry says of a request."""
+    try:
+        return str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {response.status_code}"
 
 
 def _context(access: Access) -> ssl.SSLContext | bool:

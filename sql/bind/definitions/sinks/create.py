@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from foreshore.errors import InvalidParameterValue, UndefinedColumn, WrongObjectType
 from foreshore.sinks.spec import SinkSpec, Target
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sinks.kafka import Written, bind_kafka_target
 from foreshore.sql.bind.definitions.sinks.places import bind_place
 from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
 from foreshore.sql.bind.definitions.sources.options import (
@@ -35,10 +36,10 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
                 f'"{item.name.item}" is not a table, source or materialized view',
                 hint="Create a materialized view of it.",
             )
-    target = _bind_target(planning, statement.target)
     options = parsed_options("CREATE SINK", statement.options, _OPTIONS)
     envelope = statement.envelope or "upsert"
     key = _key(statement, item.desc, envelope)
+    target = _bind_target(planning, statement, Written(item.desc, key, envelope))
     subscription = bind_create_subscription(
         planning,
         ast.CreateSubscriptionStatement(
@@ -48,13 +49,18 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
     return CreateSink(subscription, SinkSpec(target, envelope, key, **options), statement.cluster)
 
 
-def _bind_target(planning: Planning, target: ast.TargetSyntax) -> Target:
+def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: Written) -> Target:
     """Return where a sink writes; each kind of external system has a file of its own."""
-    match target:
-        case ast.PostgresTargetSyntax():
-            return bind_postgres_target(planning, target)
-        case ast.PlaceTargetSyntax():
-            return bind_place(target)
+    target = statement.target
+    if isinstance(target, ast.KafkaTargetSyntax):
+        return bind_kafka_target(planning, target, statement.messages, rows)
+    if statement.messages is not None:
+        raise InvalidParameterValue(
+            "FORMAT and HEADERS are for sinks to KAFKA", position=statement.messages.at + 1
+        )
+    if isinstance(target, ast.PlaceTargetSyntax):
+        return bind_place(target)
+    return bind_postgres_target(planning, target)
 
 
 def _key(

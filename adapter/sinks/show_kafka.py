@@ -1,0 +1,52 @@
+"""SHOW CREATE SINK of a topic of Kafka."""
+
+from foreshore.adapter.sources.connections import full_name
+from foreshore.catalog.item import Connection
+from foreshore.catalog.state import State
+from foreshore.sinks.kafka import KafkaTarget
+from foreshore.sources.formats import AvroFormat, BytesFormat, Format, JsonFormat, TextFormat
+from foreshore.sql.parse.keywords import quote_identifier, quote_string
+from foreshore.sql.rewrite.full_names import dotted
+
+
+def shown_topic(target: KafkaTarget) -> str:
+    """Return the options of KAFKA CONNECTION."""
+    parts = [f"TOPIC = {quote_string(target.topic)}"]
+    if target.partitions is not None:
+        parts.append(f"TOPIC PARTITION COUNT = {target.partitions}")
+    if target.replicas is not None:
+        parts.append(f"TOPIC REPLICATION FACTOR = {target.replicas}")
+    if target.settings:
+        pairs = (f"{quote_string(k)} => {quote_string(v)}" for k, v in target.settings.items())
+        parts.append(f"TOPIC CONFIG = MAP[{', '.join(pairs)}]")
+    parts.append(f"COMPRESSION TYPE = {quote_string(target.compression)}")
+    if target.group_prefix:
+        parts.append(f"PROGRESS GROUP ID PREFIX = {quote_string(target.group_prefix)}")
+    if target.transaction_prefix:
+        parts.append(f"TRANSACTIONAL ID PREFIX = {quote_string(target.transaction_prefix)}")
+    return ", ".join(parts)
+
+
+def shown_formats(state: State, target: KafkaTarget) -> str:
+    """Return HEADERS and the formats."""
+    headers = "" if target.headers is None else f"HEADERS {quote_identifier(target.headers)} "
+    value = _format(state, target.value)
+    if target.key is None or target.key == target.value:
+        return f"{headers}FORMAT {value}"
+    return f"{headers}KEY FORMAT {_format(state, target.key)} VALUE FORMAT {value}"
+
+
+def _format(state: State, format: Format) -> str:
+    match format:
+        case JsonFormat():
+            return "JSON"
+        case TextFormat():
+            return "TEXT"
+        case BytesFormat():
+            return "BYTES"
+        case AvroFormat(registry=registry) if registry is not None:
+            connection = state.objects[registry]
+            assert isinstance(connection, Connection), connection
+            called = dotted(full_name(state, connection))
+            return f"AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION {called}"
+    raise AssertionError(f"binding refuses {format}")

@@ -1,0 +1,174 @@
+"""Bind KAFKA CONNECTION as the target of a sink: the topic, and how rows become messages."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from foreshore.errors import (
+    DatatypeMismatch,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    UndefinedColumn,
+)
+from foreshore.sinks.kafka import WRITTEN_FORMATS, Compression, KafkaTarget
+from foreshore.sinks.spec import Envelope
+from foreshore.sources.formats import AvroFormat, BytesFormat, Format, TextFormat
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.definitions.sources.formats import bind_format
+from foreshore.sql.bind.definitions.sources.options import (
+    OptionValue,
+    Parse,
+    count,
+    parsed_options,
+    text,
+)
+from foreshore.sql.planning import Planning, located
+from foreshore.types import RelationDesc, SqlType, item_of
+
+LONGEST_TOPIC = 249  # characters, by the rules of Kafka
+_TOPIC_CHARACTERS = frozenset("._-")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a sink writes: rows of `desc`, told apart by the columns of `key`."""
+
+    desc: RelationDesc
+    key: tuple[str, ...]
+    envelope: Envelope
+
+
+def bind_kafka_target(
+    planning: Planning,
+    target: ast.KafkaTargetSyntax,
+    messages: ast.MessagesSyntax | None,
+    rows: Written,
+) -> KafkaTarget:
+    """Return the topic that a sink writes."""
+    connection = bind_connection(planning, target.connection, "kafka")
+    options = parsed_options("KAFKA CONNECTION", target.options, _OPTIONS)
+    with located(target.at):
+        if "topic" not in options:
+            raise InvalidParameterValue('KAFKA CONNECTION needs the option "topic"')
+        if rows.envelope == "append":
+            raise FeatureNotSupported(
+                "ENVELOPE APPEND is not for topics", hint="Use UPSERT or DEBEZIUM."
+            )
+        if messages is None or messages.value is None:
+            raise InvalidParameterValue(
+                "KAFKA CONNECTION needs a format", hint="Add FORMAT JSON, for instance."
+            )
+    value = bind_format(planning, messages.value)
+    key = bind_format(planning, messages.key) if messages.key is not None else value
+    with located(messages.at):
+        for each in (key, value):
+            _check_format(each, rows.envelope if each is value else None)
+        if messages.key is not None and not rows.key:
+            raise InvalidParameterValue("KEY FORMAT needs a key", hint="Add KEY (column, ...).")
+        if messages.headers is not None:
+            _check_headers(messages.headers, rows.desc)
+        found = KafkaTarget(
+            connection,
+            value=value,
+            key=key if rows.key else None,
+            headers=messages.headers,
+            **options,
+        )
+        if found.key is not None:
+            _check_single(found.key, rows.key, rows.desc, "key")
+        _check_single(value, found.value_columns(rows.key, rows.desc.names), rows.desc, "value")
+    return found
+
+
+def _check_format(format: Format, envelope: Envelope | None) -> None:
+    """Raise unless a sink can write a format; the envelope is that of values."""
+    if not isinstance(format, WRITTEN_FORMATS):
+        raise FeatureNotSupported("sinks write the formats JSON, AVRO, TEXT and BYTES only")
+    if isinstance(format, AvroFormat) and (format.registry is None or not format.framed):
+        raise FeatureNotSupported(
+            "FORMAT AVRO of a sink needs a schema registry",
+            hint="Write AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
+        )
+    if envelope == "debezium" and isinstance(format, TextFormat | BytesFormat):
+        raise InvalidParameterValue("ENVELOPE DEBEZIUM needs FORMAT JSON or AVRO")
+
+
+def _check_single(format: Format, columns: tuple[str, ...], desc: RelationDesc, what: str) -> None:
+    """Raise if a format has one column, and the key or value has others."""
+    if not isinstance(format, TextFormat | BytesFormat):
+        return
+    is_text = isinstance(format, TextFormat)
+    if len(columns) != 1:
+        raise InvalidParameterValue(
+            f"the {what} has {len(columns)} columns, and FORMAT {'TEXT' if is_text else 'BYTES'}"
+            " is for one",
+            hint="Use FORMAT JSON, or create a materialized view with fewer columns.",
+        )
+    type = _type_of(columns[0], desc)
+    if not is_text and type.name != "bytea":
+        raise DatatypeMismatch(f'FORMAT BYTES needs type bytea, and "{columns[0]}" is {type}')
+
+
+def _check_headers(name: str, desc: RelationDesc) -> None:
+    if name not in desc.names:
+        raise UndefinedColumn(f'column "{name}" does not exist')
+    type = _type_of(name, desc)
+    if type.name != "map" or item_of(type).name not in ("text", "bytea"):
+        raise DatatypeMismatch(
+            f'HEADERS needs type map[text=>text] or map[text=>bytea], and "{name}" is {type}'
+        )
+
+
+def _type_of(name: str, desc: RelationDesc) -> SqlType:
+    return desc.columns[desc.names.index(name)].type
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def _topic(name: str, value: OptionValue) -> str:
+    found = text(name, value)
+    is_plain = all(
+        (each.isascii() and each.isalnum()) or each in _TOPIC_CHARACTERS for each in found
+    )
+    if not is_plain or len(found) > LONGEST_TOPIC or found in (".", ".."):
+        raise InvalidParameterValue(
+            f'"{found}" cannot be the name of a topic',
+            hint=f"Use up to {LONGEST_TOPIC} ASCII letters, digits, '.', '_' and '-'.",
+        )
+    return found
+
+
+def _number(most: int) -> Callable[[str, OptionValue], int]:
+    def parse(name: str, value: OptionValue) -> int:
+        found = count(name, value)
+        if not 1 <= found <= most:
+            raise InvalidParameterValue(f'option "{name}" must be from 1 to {most}')
+        return found
+
+    return parse
+
+
+def _compression(name: str, value: OptionValue) -> Any:
+    found = value.lower() if isinstance(value, str) else ""
+    known = get_args(Compression)
+    if found not in known:
+        raise InvalidParameterValue(f'option "{name}" must be one of {", ".join(known)}')
+    return found
+
+
+def _settings(name: str, value: OptionValue) -> dict[str, str]:
+    pairs = value if isinstance(value, tuple) else ()
+    return dict(each.split("=", 1) for each in pairs)
+
+
+_OPTIONS: Mapping[str, tuple[str, Parse]] = {
+    "topic": ("topic", _topic),
+    "topic partition count": ("partitions", _number(10_000)),
+    "topic replication factor": ("replicas", _number(32_767)),
+    "topic config": ("settings", _settings),
+    "compression type": ("compression", _compression),
+    "progress group id prefix": ("group_prefix", text),
+    "transactional id prefix": ("transaction_prefix", text),
+}

@@ -1,0 +1,1 @@
+"""Formats of the messages that sinks write, by column."""

@@ -1,0 +1,116 @@
+"""Writes the changes of an interval to a topic, with the frontier, in one transaction.
+
+The producer has an id of its sink's own. One that resumes shuts out all earlier ones, and their
+unfinished transactions are aborted. So the progress topic has the frontier of what is committed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.storage.export.kafka import progress
+from foreshore.storage.export.kafka.layout import laid_out, target_of
+from foreshore.storage.export.kafka.messages import (
+    Layout,
+    Messages,
+    messages_of_changes,
+    messages_of_contents,
+)
+from foreshore.storage.export.kafka.producer import TransactionalProducer
+from foreshore.storage.export.kafka.topics import Topics
+from foreshore.storage.export.messages import Export
+from foreshore.storage.external.access import Access
+from foreshore.update import Timestamp
+
+ToMessages: TypeAlias = Callable[[Layout, pa.Table], Iterator[Messages]]
+
+
+class KafkaExporter:
+    """Writes to one topic; the state of one producer."""
+
+    def __init__(self, export: Export) -> None:
+        self._export = export
+        self._target = target_of(export)
+        self._access = access_of(export)
+        self._layout: Layout | None = None
+        self._producer: TransactionalProducer | None = None
+        self._frontier: Timestamp | None = None
+
+    async def resume(self) -> Timestamp | None:
+        """Shut out earlier producers, and return the frontier that was committed last."""
+        self._layout = await laid_out(self._export)
+        await asyncio.to_thread(self._require_topics)
+        self._producer = await asyncio.to_thread(producer_of, self._export)
+        self._frontier = await asyncio.to_thread(self._begin, self._producer)
+        return self._frontier
+
+    async def write(
+        self, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp
+    ) -> None:
+        """Write an interval and its end in one transaction."""
+        producer = self._producer
+        assert producer is not None, "resume comes first"
+        if self._frontier not in (None, lower):
+            raise ObjectNotInPrerequisiteState(
+                f"the topic has changes before {self._frontier}, not before {lower}"
+            )
+        await asyncio.to_thread(producer.begin)
+        if self._frontier is None:  # the contents: all are new, at one time
+            async for part in parts:
+                await asyncio.to_thread(self._produce, producer, messages_of_contents, part)
+        elif gathered := [part async for part in parts]:
+            updates = pa.concat_tables(gathered)
+            await asyncio.to_thread(self._produce, producer, messages_of_changes, updates)
+        await asyncio.to_thread(self._commit, producer, upper)
+        self._frontier = upper
+
+    async def close(self) -> None:
+        """Abort what is not committed."""
+        if (producer := self._producer) is None:
+            return
+        producer.end_soon()
+        await asyncio.to_thread(producer.close)
+
+    # --- on threads ----------------------------------------------------------------------------
+
+    def _require_topics(self) -> None:
+        topics = Topics(self._access)
+        topics.require(self._target.topic)
+        topics.require(progress.topic_of(self._access))
+
+    def _begin(self, producer: TransactionalProducer) -> Timestamp | None:
+        producer.begin_after_others()
+        name = self._export.name
+        return progress.frontier_of(self._access, f"{self._target.group_prefix}{name}", name)
+
+    def _produce(
+        self, producer: TransactionalProducer, to_messages: ToMessages, table: pa.Table
+    ) -> None:
+        assert self._layout is not None, "resume comes first"
+        for messages in to_messages(self._layout, table):
+            producer.write(self._target.topic, messages)
+
+    def _commit(self, producer: TransactionalProducer, upper: Timestamp) -> None:
+        name = self._export.name
+        producer.write_to(
+            progress.topic_of(self._access),
+            progress.PARTITION,
+            name.encode(),
+            progress.written(name, upper),
+        )
+        producer.commit()
+
+
+def producer_of(export: Export) -> TransactionalProducer:
+    """Return a producer with the id of a sink."""
+    target = target_of(export)
+    id = f"{target.transaction_prefix}{export.name}"
+    return TransactionalProducer(access_of(export), id, target.compression)
+
+
+def access_of(export: Export) -> Access:
+    """Return how to reach the brokers."""
+    return export.accesses[target_of(export).connection]
