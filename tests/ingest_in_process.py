@@ -64,8 +64,8 @@ class IngestInProcess:
     @asynccontextmanager
     async def start(self) -> AsyncIterator[Launched]:
         """Run a worker until the context is left."""
-        self.last = self._made()
+        made = self.last = self._made()
         try:
-            yield self.last
+            yield made
         finally:
-            self.last.kill()
+            made.kill()

@@ -7,6 +7,7 @@ Materialize's columns and no rows. Values of type uint8 there are int8 here.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from foreshore.catalog.builtin import mz_dependencies, mz_types
+from foreshore.catalog.builtin.mz_rows import kafka_sink_rows
 from foreshore.catalog.builtin.relation import (
     Declaration,
     IntrospectionSnapshot,
@@ -118,6 +119,7 @@ def relations() -> Iterator[Declaration]:
         "mz_source_statuses": live("mz_source_statuses"),
         "mz_source_status_history": live("mz_source_status_history"),
         "mz_source_statistics": live("mz_source_statistics"),
+        "mz_kafka_sinks": kafka_sink_rows,
         "mz_sink_statuses": live("mz_sink_statuses"),
         "mz_sink_status_history": live("mz_sink_status_history"),
         "mz_sink_statistics": live("mz_sink_statistics"),

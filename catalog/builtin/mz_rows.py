@@ -22,6 +22,7 @@ from foreshore.catalog.item import (
     Secret,
 )
 from foreshore.ids import is_temporary
+from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.spec import connections_of
 from foreshore.sinks.spec import kind_of as kind_of_target
 from foreshore.sources.outputs import PROGRESS
@@ -216,6 +217,13 @@ def sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,
             }
+
+
+def kafka_sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_kafka_sinks."""
+    for item in _items(snapshot, "subscription"):
+        if item.sink and isinstance(item.sink.target, KafkaTarget):
+            yield {"id": item.id, "topic": item.sink.target.topic}
 
 
 def source_type(feed: Feed) -> str:

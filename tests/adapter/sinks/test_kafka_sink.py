@@ -6,14 +6,22 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
+import fastavro
 import pytest
-from tests.broker import Broker, serving
 
 from tests.adapter.harness import TestEnvironment
-from tests.kafka_topics import TopicReader, reading, rows_of
+from tests.harness import ROOT
+from tests.kafka_topics import Message, TopicReader, reading, rows_of
+from tests.schema_registry import PASSWORD, USER, FakeRegistry
+from tests.schema_registry import serving as serving_registry
+
+pytest.importorskip("tests.broker")
+
+from tests.broker import Broker, serving
 
 STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
 FAST = "WITH (COMMIT INTERVAL '10 ms')"
@@ -49,7 +57,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def until_read(reader: TopicReader, count: int) -> list[Any]:
+async def until_read(reader: TopicReader, count: int) -> list[Message]:
     """Wait until the topic has so many messages."""
     while True:
         found = await asyncio.to_thread(reader.read)
@@ -89,3 +97,196 @@ async def test_each_change_arrives_once_over_kills_and_restarts(
         assert progress.newest()
         await env.ran("a", "DROP SINK s")
         await until(lambda: not progress.newest())
+
+
+async def test_changes_of_one_time_stay_together(env: TestEnvironment, broker: Broker) -> None:
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v int)")
+    await env.ran("a", "INSERT INTO t VALUES (1, 1), (2, 1)")
+    into = "INTO KAFKA CONNECTION k (TOPIC 'changes', TOPIC PARTITION COUNT 1)"
+    await env.ran("a", f"CREATE SINK s FROM t {into} FORMAT JSON ENVELOPE DEBEZIUM {FAST}")
+    with reading(broker.address, "changes") as reader:
+        await until_read(reader, 2)
+        await env.ran("a", "BEGIN", "UPDATE t SET v = 2", "DELETE FROM t WHERE k = 1", "COMMIT")
+        found = await until_read(reader, 4)
+    assert all(each.key is None for each in found)
+    assert sorted(each.value or b"" for each in found[:2]) == [
+        b'{"before":null,"after":{"k":1,"v":1}}',
+        b'{"before":null,"after":{"k":2,"v":1}}',
+    ]
+
+
+async def test_debezium_with_a_key_pairs_the_rows(env: TestEnvironment, broker: Broker) -> None:
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v int)")
+    await env.ran("a", "INSERT INTO t VALUES (1, 1), (2, 1)")
+    into = "INTO KAFKA CONNECTION k (TOPIC 'pairs', TOPIC PARTITION COUNT 1) KEY (k)"
+    await env.ran(
+        "a",
+        f"CREATE SINK s FROM t {into} KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE DEBEZIUM {FAST}",
+    )
+    with reading(broker.address, "pairs") as reader:
+        await until_read(reader, 2)
+        await env.ran("a", "BEGIN", "UPDATE t SET v = 2", "DELETE FROM t WHERE k = 1", "COMMIT")
+        found = await until_read(reader, 4)
+    assert sorted((each.key, each.value) for each in found[2:]) == [
+        (b"1", b'{"before":{"k":1,"v":1},"after":null}'),
+        (b"2", b'{"before":{"k":2,"v":1},"after":{"k":2,"v":2}}'),
+    ]
+
+
+async def test_text_bytes_and_headers(env: TestEnvironment, broker: Broker) -> None:
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k text PRIMARY KEY, v bytea, h map[text=>text])",
+        "INSERT INTO t VALUES ('a', '\\x00ff', '{one=>1,none=>NULL}'), ('b', 'b', NULL)",
+    )
+    into = "INTO KAFKA CONNECTION k (TOPIC 'plain', COMPRESSION TYPE 'zstd')"
+    formats = "HEADERS h KEY FORMAT TEXT VALUE FORMAT BYTES"
+    await env.ran("a", f"CREATE SINK s FROM t {into} KEY (k) {formats} ENVELOPE UPSERT {FAST}")
+    with reading(broker.address, "plain") as reader:
+        found = await until_read(reader, 2)
+        await env.ran("a", "DELETE FROM t WHERE k = 'a'")
+        found = sorted(await until_read(reader, 3), key=lambda each: (each.key, each.value is None))
+    headers = (("one", b"1"), ("none", None))
+    assert [(each.key, each.value) for each in found] == [
+        (b"a", b"\x00\xff"),
+        (b"a", None),
+        (b"b", b"b"),
+    ]
+    assert [sorted(each.headers) for each in found] == [sorted(headers), sorted(headers), []]
+
+
+async def test_avro_schemas_are_registered(
+    env: TestEnvironment, broker: Broker, registry: FakeRegistry
+) -> None:
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k int8 PRIMARY KEY, n numeric(10, 2), at timestamptz)",
+        "INSERT INTO t VALUES (1, 1.5, '2024-01-31 12:00:00.5Z'), (2, NULL, NULL)",
+    )
+    into = "INTO KAFKA CONNECTION k (TOPIC 'avro')"
+    format = "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION csr"
+    await env.ran("a", f"CREATE SINK s FROM t {into} {format} ENVELOPE UPSERT {FAST}")
+    (key_id,), (value_id,) = registry.subjects["avro-key"], registry.subjects["avro-value"]
+    with reading(broker.address, "avro") as reader:
+        found = await until_read(reader, 2)
+    rows = {
+        decoded(registry, key_id, each.key)["k"]: decoded(registry, value_id, each.value)
+        for each in found
+    }
+    assert {k: (row["k"], str(row["n"])) for k, row in rows.items()} == {
+        1: (1, "1.50"),
+        2: (2, "None"),
+    }
+    source = f"CREATE SOURCE back FROM KAFKA CONNECTION k (TOPIC 'avro') {format} ENVELOPE UPSERT"
+    await env.ran("a", source)
+    here = (await env.query("a", "SELECT k, n, at FROM t ORDER BY k")).rpartition("\n")[0]
+    while True:
+        back = await env.query("a", "SELECT k, n, at FROM back ORDER BY k")
+        if back.rpartition("\n")[0] == here:
+            break
+        await asyncio.sleep(0.05)
+    registry.refused.add("refused-value")
+    into = "INTO KAFKA CONNECTION k (TOPIC 'refused')"
+    error = await env.query("a", f"CREATE SINK x FROM t {into} {format} ENVELOPE UPSERT")
+    assert "ERROR 22023: the schema registry at" in error
+    assert "the schema is incompatible" in error
+
+
+def decoded(registry: FakeRegistry, id: int, message: bytes | None) -> Any:
+    """Return an Avro message, which has to be of this schema."""
+    assert message is not None
+    assert message[:5] == b"\0" + id.to_bytes(4, "big")
+    schema: Any = fastavro.parse_schema(json.loads(registry.schemas[id]["schema"]))
+    return fastavro.schemaless_reader(BytesIO(message[5:]), schema, None)
+
+
+@pytest.fixture
+def registry(runner: asyncio.Runner, env: TestEnvironment) -> Iterator[FakeRegistry]:
+    env.environment.unlock_secrets(bytes(32))
+    with serving_registry() as registry:
+        options = f"URL '{registry.url}', USERNAME '{USER}', PASSWORD SECRET pw"
+        runner.run(
+            env.ran(
+                "a",
+                f"CREATE SECRET pw AS '{PASSWORD}'",
+                f"CREATE CONNECTION csr TO CONFLUENT SCHEMA REGISTRY ({options})",
+            )
+        )
+        yield registry
+
+
+async def test_the_statement_that_is_shown_makes_the_same_sink(
+    env: TestEnvironment, broker: Broker
+) -> None:
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, h map[text=>text])")
+    options = (
+        "TOPIC = 'shown', TOPIC PARTITION COUNT = 2, TOPIC REPLICATION FACTOR = 1, TOPIC CONFIG ="
+        " MAP['cleanup.policy' => 'compact', 'retention.ms' => '-1'], COMPRESSION TYPE = 'gzip',"
+        " PROGRESS GROUP ID PREFIX = 'g-', TRANSACTIONAL ID PREFIX = 't-'"
+    )
+    text = (
+        "CREATE SINK foreshore.public.s IN CLUSTER quickstart FROM foreshore.public.t INTO"
+        f" KAFKA CONNECTION foreshore.public.k ({options}) KEY (k) NOT ENFORCED HEADERS h KEY"
+        " FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT WITH (SNAPSHOT = false, COMMIT INTERVAL ="
+        " '20 ms')"
+    )
+    await env.ran("a", text)
+    shown = await env.query("a", "SHOW CREATE SINK s")
+    assert text in shown
+    await env.ran("a", "DROP SINK s", text)
+    assert await env.query("a", "SHOW CREATE SINK s") == shown
+    kafka = "SELECT topic FROM mz_catalog.mz_kafka_sinks k JOIN mz_sinks s USING (id)"
+    assert (await env.query("a", kafka)).startswith("shown\n")
+
+
+INTO = "INTO KAFKA CONNECTION k"
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        (f"{INTO} FORMAT JSON ENVELOPE UPSERT", '22023: KAFKA CONNECTION needs the option "topic"'),
+        (f"{INTO} (TOPIC 't') ENVELOPE UPSERT", "22023: KAFKA CONNECTION needs a format"),
+        (f"{INTO} (TOPIC 'a/b') FORMAT JSON", '22023: "a/b" cannot be the name of a topic'),
+        (f"{INTO} (TOPIC 't', X 1) FORMAT JSON", '42601: unknown option "x"'),
+        (f"{INTO} (TOPIC 't') FORMAT JSON ENVELOPE APPEND", "0A000: ENVELOPE APPEND"),
+        (f"{INTO} (TOPIC 't') FORMAT CSV WITH 2 COLUMNS", "0A000: sinks write the formats"),
+        (f"{INTO} (TOPIC 't') FORMAT TEXT ENVELOPE DEBEZIUM", "22023: ENVELOPE DEBEZIUM needs"),
+        (f"{INTO} (TOPIC 't') FORMAT TEXT", "22023: the value has 2 columns"),
+        (f"{INTO} (TOPIC 't') KEY (k, v) FORMAT TEXT", "42703"),
+        (f"{INTO} (TOPIC 't') HEADERS w FORMAT JSON", "42804: HEADERS needs type map"),
+        (f"{INTO} (TOPIC 't', PARTITION BY k) FORMAT JSON", "0A000: PARTITION BY"),
+        (
+            f"{INTO} (TOPIC 't') KEY FORMAT TEXT VALUE FORMAT BYTES ENVELOPE UPSERT",
+            "22023: the value has 2 columns",
+        ),
+        (
+            f"{INTO} (TOPIC 't', TOPIC CONFIG MAP['no.such' => '1'], TOPIC PARTITION COUNT 0)"
+            " FORMAT JSON",
+            '22023: option "topic partition count" must be',
+        ),
+        ("INTO KAFKA CONNECTION away (TOPIC 't') FORMAT JSON", "08006: could not write to Kafka"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(
+    env: TestEnvironment, statement: str, error: str
+) -> None:
+    await env.ran(
+        "a",
+        "CREATE CONNECTION away TO KAFKA (BROKER '127.0.0.1:1')",
+        "CREATE TABLE t (k int PRIMARY KEY, w int, x int)",
+    )
+    assert f"ERROR {error}" in await env.query("a", f"CREATE SINK s FROM t {statement}")
+    assert await env.query("a", "SHOW SINKS") == "SELECT 0"
+
+
+async def test_the_example_of_the_docs_runs(own_env: TestEnvironment, broker: Broker) -> None:
+    page = (ROOT / "docs" / "sinks.md").read_text().partition("## Kafka")[2]
+    example = page.partition("```sql\n")[2].partition("```")[0]
+    statements = example.replace("broker:9092", broker.address).split(";\n")[:-1]
+    await own_env.ran("a", *statements, "INSERT INTO orders VALUES (1, 'tea', 2.50)")
+    for topic in ("sales", "orders"):
+        with reading(broker.address, topic) as reader:
+            (message,) = await until_read(reader, 1)
+            for part in (message.key, message.value):
+                assert f"`{(part or b'').decode()}`" in page.replace("\n", " "), part
