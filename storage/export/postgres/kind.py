@@ -89,7 +89,9 @@ def _create_table(export: Export, table: str) -> str:
     for name in own_columns(export)[len(desc.names) :]:
         parts.append(f"{quoted(name)} bigint NOT NULL")
     if export.spec.key:
-        parts.append(f"PRIMARY KEY ({', '.join(map(quoted, export.spec.key))})")
+        nullable = {n for n, c in zip(desc.names, desc.columns, strict=True) if c.nullable}
+        constraint = "PRIMARY KEY" if nullable.isdisjoint(export.spec.key) else "UNIQUE"
+        parts.append(f"{constraint} ({', '.join(map(quoted, export.spec.key))})")
     return f"CREATE TABLE {table} ({', '.join(parts)})"
 
 

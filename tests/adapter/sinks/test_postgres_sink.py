@@ -101,6 +101,36 @@ async def test_rows_whose_keys_have_nulls_are_replaced(
     await until_equal(env, target, "t", "out.t")
 
 
+async def test_the_key_of_a_view_follows_from_its_query(
+    own_env: TestEnvironment, target: Target
+) -> None:
+    """A group of NULL is a row like others, so the table may have it, too."""
+    env = own_env
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({target.options})")
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k text, v int)",
+        "CREATE MATERIALIZED VIEW m AS SELECT sum(v) AS s, k FROM t GROUP BY k",
+        "CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n FROM t",
+        "CREATE MATERIALIZED VIEW pairs AS SELECT k, v FROM t",
+        "INSERT INTO t VALUES (NULL, 1), ('b', 2)",
+        "CREATE SINK s FROM m INTO POSTGRES CONNECTION pg (TABLE 'out.m')",
+        "CREATE SINK n FROM total INTO POSTGRES CONNECTION pg (TABLE 'out.total') KEY (n)",
+    )
+    shown = await env.ran("a", "SHOW CREATE SINK s")
+    assert " KEY (k) " in shown
+    refused = await env.query(
+        "a", "CREATE SINK p FROM pairs INTO POSTGRES CONNECTION pg (TABLE 'out.p')"
+    )
+    assert "ERROR 22023: ENVELOPE UPSERT needs a key" in refused
+    await until_equal(env, target, "m", "out.m")
+    await env.ran("a", "INSERT INTO t VALUES (NULL, 5), ('b', 1), ('c', 0)")
+    await until_equal(env, target, "m", "out.m")
+    await until_equal(env, target, "total", "out.total")
+    await env.ran("a", "DELETE FROM t WHERE k IS NULL")
+    await until_equal(env, target, "m", "out.m")
+
+
 async def test_changes_are_appended_with_their_times(
     own_env: TestEnvironment, target: Target
 ) -> None:

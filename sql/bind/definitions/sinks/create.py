@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 from foreshore.errors import InvalidParameterValue, UndefinedColumn, WrongObjectType
+from foreshore.item_view import ItemView
 from foreshore.sinks.spec import SinkSpec, Target
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sinks.kafka import Written, bind_kafka_target
+from foreshore.sql.bind.definitions.sinks.keys import known_keys
 from foreshore.sql.bind.definitions.sinks.places import bind_place
 from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
 from foreshore.sql.bind.definitions.sources.options import (
@@ -17,7 +19,6 @@ from foreshore.sql.bind.definitions.sources.options import (
 from foreshore.sql.bind.subscribe import bind_create_subscription
 from foreshore.sql.plan import CreateSink
 from foreshore.sql.planning import Planning, located
-from foreshore.types import RelationDesc
 
 _WITH_HISTORY = ("table", "source", "materialized view")
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {
@@ -38,7 +39,7 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
             )
     options = parsed_options("CREATE SINK", statement.options, _OPTIONS)
     envelope = statement.envelope or "upsert"
-    key = _key(statement, item.desc, envelope)
+    key = _key(planning, statement, item, envelope)
     target = _bind_target(planning, statement, Written(item.desc, key, envelope))
     subscription = bind_create_subscription(
         planning,
@@ -64,25 +65,30 @@ def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: W
 
 
 def _key(
-    statement: ast.CreateSinkStatement, desc: RelationDesc, envelope: ast.SinkEnvelope
+    planning: Planning,
+    statement: ast.CreateSinkStatement,
+    item: ItemView,
+    envelope: ast.SinkEnvelope,
 ) -> tuple[str, ...]:
     """Return the columns of the key: those that are named, or else a unique key that is known."""
-    known = [tuple(desc.names[place] for place in key) for key in desc.keys]
     given = statement.key
     if given is None:
         if envelope != "upsert":
             return ()
+        known = known_keys(planning, item)
         if not known:
             raise InvalidParameterValue(
                 f"ENVELOPE {envelope.upper()} needs a key",
                 hint="Add KEY (column, ...): the relation has no unique key that is known.",
                 position=statement.at + 1,
             )
-        return min(known, key=len)
+        return known[0]
     for name in given.columns:
-        if name not in desc.names:
+        if name not in item.desc.names:
             raise UndefinedColumn(f'column "{name}" does not exist', position=given.at + 1)
-    if given.enforced and not any(set(key) <= set(given.columns) for key in known):
+    if given.enforced and not any(
+        set(key) <= set(given.columns) for key in known_keys(planning, item)
+    ):
         raise InvalidParameterValue(
             f"the columns ({', '.join(given.columns)}) are not known to be unique",
             hint="Add NOT ENFORCED if they are: a second row of a key would stop the sink.",
