@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -126,6 +126,21 @@ async def run(
     if isinstance(executor, OneThread) and isinstance(loop, uvloop.Loop):
         return await executor.hand_over(loop, partial(work, *args, **kwargs))
     return await loop.run_in_executor(executor, partial(work, *args, **kwargs))
+
+
+async def each(iterator: Iterator[R]) -> AsyncIterator[R]:
+    """Yield what an iterator gives, which takes each step on a thread."""
+    while True:
+        found = await run(None, _next, iterator)
+        if not found:
+            return
+        yield found[0]
+
+
+def _next(iterator: Iterator[R]) -> tuple[R, ...]:
+    for found in iterator:
+        return (found,)
+    return ()
 
 
 def call(executor: Executor, work: Callable[[], R], ended: Ended[R]) -> None:

@@ -6,9 +6,11 @@ from now on can still be read.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +20,7 @@ from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState, Undefi
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import read_batch
 from foreshore.storage.capability import ReadCapability
+from foreshore.storage.consolidate import consolidate
 from foreshore.storage.corruption import Corruptions
 from foreshore.storage.lease import Leases
 from foreshore.storage.listen import Listen, ListenEvent
@@ -27,7 +30,7 @@ from foreshore.storage.selection import ALL, Reading, Selection, later, moved_to
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
 from foreshore.storage.trace import Batch
-from foreshore.update import Timestamp, row_schema
+from foreshore.update import T0, Timestamp, row_schema
 
 
 class ShardReader:
@@ -214,15 +217,60 @@ class ShardReader:
 
         Raises ObjectNotInPrerequisiteState unless since <= after and through < upper.
         """
+        shard = self._known(read, after, through)
+        found = await self._read(shard, after, selection, Reading())
+        times = found.column(found.num_columns - 2)
+        return found.filter(pc.less_equal(times, through))
+
+    async def changes_in_parts(
+        self, read: ReadCapability, after: Timestamp, through: Timestamp
+    ) -> AsyncGenerator[pa.Table, None]:
+        """Yield the same updates as `changes`, consolidated, in parts of some megabytes.
+
+        Many are sorted on disk. Raises as `changes` does.
+        """
+        shard = self._known(read, after, through)
+        self.corruptions.check(shard.id)
+        tail = tuple(part.updates for part in shard.tail if part.upper > after)
+        batches = tuple(batch for batch in shard.batches if batch.upper > after)
+        release = self._leases.take(batch.key for batch in batches)
+
+        def updates() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield from read_batch(self._files, batch, shard.schema, ALL, after)
+            for table in tail:
+                yield from (later(piece, after) for piece in table.to_batches())
+
+        def found() -> Iterator[pa.RecordBatch]:
+            place = len(shard.schema) - 2
+            wanted = (u.filter(pc.less_equal(u.column(place), through)) for u in updates())
+            with tempfile.TemporaryDirectory() as scratch:
+                yield from consolidate(wanted, shard.schema, T0, Path(scratch))
+
+        try:
+            with self.corruptions.recording(shard.id):
+                async for piece in blocking.each(found()):
+                    yield pa.Table.from_batches([piece], shard.schema)
+        finally:
+            release()
+
+    async def change_times(self, read: ReadCapability, after: Timestamp) -> pa.ChunkedArray:
+        """Return the time of each update beyond `after` that is known, in no order.
+
+        Raises ObjectNotInPrerequisiteState unless since <= after.
+        """
+        shard = self._held(read, after)
+        return (await self._read(shard, after, Selection(()), Reading())).column(0)
+
+    def _known(self, read: ReadCapability, after: Timestamp, through: Timestamp) -> Shard:
+        """Return the shard if its changes with after < time <= through can be read."""
         shard = self._held(read, after)
         if through >= shard.upper:
             raise ObjectNotInPrerequisiteState(
                 f"the changes of {shard.id} are not known through {through}",
                 detail=f"They are known before {shard.upper}.",
             )
-        found = await self._read(shard, after, selection, Reading())
-        times = found.column(found.num_columns - 2)
-        return found.filter(pc.less_equal(times, through))
+        return shard
 
     def _held(self, read: ReadCapability, as_of: Timestamp) -> Shard:
         """Return the shard if the capability holds it readable as of `as_of`."""

@@ -9,13 +9,14 @@ The files are kept until the snapshot is released.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from foreshore import blocking
 from foreshore.errors import InternalError
@@ -90,6 +91,36 @@ class Snapshot:
         with self._noticing():
             return await blocking.run(None, self._contents)
 
+    async def parts(self) -> AsyncGenerator[pa.Table, None]:
+        """Yield the same contents as `contents`, in parts of a few megabytes."""
+        with self._noticing():
+            if await blocking.run(None, self._may_have_retractions):
+                pieces = self._consolidated_pieces(self._visible())
+            else:
+                pieces = self._visible()
+            async for piece in blocking.each(pieces):
+                columns = [*piece.columns[: len(self.schema)], piece.columns[-1]]
+                yield pa.Table.from_arrays(columns, schema=pa.schema([*self.schema, DIFF_FIELD]))
+
+    def _may_have_retractions(self) -> bool:
+        """Return False if no update of the snapshot removes a row, by statistics of its files."""
+        for table in self.tail:
+            if table.num_rows and pc.min(table.column(len(self.schema) + 1)).as_py() < 0:
+                return True
+        with self.paths() as paths:
+            for path in paths:
+                file = pq.ParquetFile(path).metadata
+                for group in range(file.num_row_groups):
+                    found = file.row_group(group).column(file.num_columns - 1).statistics
+                    if found is None or not found.has_min_max or found.min < 0:
+                        return True
+        return False
+
+    def _consolidated_pieces(self, updates: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with tempfile.TemporaryDirectory() as scratch:
+            schema = update_schema(self.schema)
+            yield from consolidate(updates, schema, self.as_of, Path(scratch))
+
     def _contents(self) -> pa.Table:
         schema = update_schema(self.schema)
         table = pa.Table.from_batches(self._visible(), schema)
@@ -102,9 +133,7 @@ class Snapshot:
 
     def _consolidated(self, updates: Iterable[pa.RecordBatch]) -> pa.Table:
         schema = update_schema(self.schema)
-        with tempfile.TemporaryDirectory() as scratch:
-            pieces = list(consolidate(updates, schema, self.as_of, Path(scratch)))
-        table = pa.Table.from_batches(pieces, schema)
+        table = pa.Table.from_batches(self._consolidated_pieces(updates), schema)
         diffs = table.column(len(schema) - 1)
         if table.num_rows and pc.min(diffs).as_py() < 0:
             raise InternalError(

@@ -7,19 +7,19 @@ if the server ended between a commit there and the move of the position.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec.structs import replace
 
-from foreshore import blocking
+from foreshore.adapter.sinks.reading import changed, contents, interval
 from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import using
 from foreshore.catalog.item import Connection, Item, Object, Secret
 from foreshore.catalog.subscription_positions import Move
-from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, UndefinedObject
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
@@ -30,16 +30,13 @@ from foreshore.storage.export.controller import ExportController, SinkDescriptio
 from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
 from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.external.request import answer_to
-from foreshore.storage.listen import ListenEvent
 from foreshore.types import RelationDesc
-from foreshore.update import Timestamp, at_time
+from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)
-
-ROWS_AT_ONCE = 65_536
 
 
 class SinkExports:
@@ -186,43 +183,26 @@ class SinkExports:
             await coordinator.wait_readable(relation, frontier)
             through = frontier
         else:
-            through = await self._changed(relation, frontier)
+            through = await changed(coordinator, relation, frontier)
         await coordinator.compute.maintained.check_errors([relation], through)
         return through
 
-    async def _changed(self, relation: GlobalId, frontier: Timestamp) -> Timestamp:
-        """Wait for a change at `frontier` or later; return the newest time that is known."""
-        storage, changed = self._coordinator.storage, asyncio.Event()
-
-        def deliver(event: ListenEvent) -> None:
-            if event.updates is not None and event.updates.num_rows:
-                changed.set()
-
-        listen = storage.listen(relation, frontier, deliver, changed.set)
-        try:
-            await changed.wait()
-        finally:
-            listen.cancel()
-        return storage.upper(relation) - 1
-
     async def changes(
         self, sink: GlobalId, frontier: Timestamp, through: Timestamp
-    ) -> AsyncIterator[pa.Table]:
+    ) -> AsyncGenerator[pa.Table, None]:
         """Yield the updates with frontier <= time <= through, or the contents at its beginning."""
         coordinator, relation = self._coordinator, self._relation(sink)
         position = coordinator.subscriptions.position(sink)
-        read, _ = coordinator.capabilities[relation]
+        spec = coordinator.state.item(sink).sink
         if position is not None and frontier > position.began:
-            updates = await coordinator.storage.changes(read, frontier - 1, through)
-            found = await blocking.run(None, _consolidated, updates)
+            found = interval(coordinator, relation, frontier, through)
+        elif spec and spec.with_snapshot:
+            found = contents(coordinator, relation, through)
         else:
-            spec = coordinator.state.item(sink).sink
-            if not spec or not spec.with_snapshot:
-                return
-            with coordinator.storage.snapshot(read, through) as snapshot:
-                found = at_time(await snapshot.contents(), through)
-        for start in range(0, found.num_rows, ROWS_AT_ONCE):
-            yield found.slice(start, ROWS_AT_ONCE)
+            return
+        async with aclosing(found) as tables:
+            async for table in tables:
+                yield table
 
     async def exported(self, sink: GlobalId, upper: Timestamp) -> None:
         """Note durably that the target has everything before `upper`."""
@@ -242,9 +222,3 @@ class SinkExports:
             raise UndefinedObject(f"sink {sink} was dropped")
         assert isinstance(planned.definition, Get), sink
         return planned.definition.id
-
-
-def _consolidated(updates: pa.Table) -> pa.Table:
-    """Return the same updates, each row once for each time."""
-    rows = pa.schema(list(updates.schema)[:-2])
-    return consolidate(updates, rows, 0)

@@ -2,13 +2,14 @@
 
 A sink has a process with the other sinks of its cluster. It asks for changes from the frontier of
 its target on, gets an interval at a time, and confirms it. So however slow the target is, at most
-one interval of a sink is on its way.
+one interval of a sink is on its way, and of that a few tables in memory.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from foreshore.storage.export.messages import (
     SinkState,
     StartSink,
     StopSink,
+    Taken,
 )
 from foreshore.storage.external.processes import ClusterProcesses
 from foreshore.storage.external.states import States, Status
@@ -34,6 +36,7 @@ from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
+TABLES_AHEAD = 8  # that a process may have, beside the one that it writes
 STALLED_SECONDS = 1.0  # after a failure here, until the sink is started again
 
 
@@ -63,7 +66,7 @@ class Exports(Protocol):
 
     def changes(
         self, sink: GlobalId, frontier: Timestamp, through: Timestamp
-    ) -> AsyncIterator[pa.Table]:
+    ) -> AsyncGenerator[pa.Table, None]:
         """Yield the updates with frontier <= time <= through, or the contents at its beginning."""
         ...
 
@@ -86,6 +89,7 @@ class _Sink:
     run: int = 0  # the number of the last `Resumes`
     sending: asyncio.Task[None] | None = None
     confirmed: asyncio.Future[Timestamp] | None = None  # of the interval on its way
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TABLES_AHEAD))
 
 
 class ExportController:
@@ -154,8 +158,12 @@ class ExportController:
             case Resumes(run=run):
                 self._end_run(job)
                 job.run = run
+                job.room = asyncio.Semaphore(TABLES_AHEAD)
                 sending = self._send_changes(job, response)
                 job.sending = asyncio.get_running_loop().create_task(sending)
+            case Taken(run=run):
+                if run == job.run:
+                    job.room.release()
             case Exported(run=run, upper=upper):
                 confirmed = job.confirmed
                 if run == job.run and confirmed is not None and not confirmed.done():
@@ -203,11 +211,13 @@ class ExportController:
     ) -> None:
         """Send all updates of an interval, as fast as the process reads them."""
         id, run, lower, upper = header.id, header.run, header.lower, header.upper
-        async for table in self._exports.changes(id, lower, through):
-            connection.send(header, (table,))
-            sink.status.updates += table.num_rows
-            sink.status.bytes += table.nbytes
-            await connection.drained()
+        async with aclosing(self._exports.changes(id, lower, through)) as tables:
+            async for table in tables:
+                await sink.room.acquire()
+                connection.send(header, (table,))
+                sink.status.updates += table.num_rows
+                sink.status.bytes += table.nbytes
+                await connection.drained()
         connection.send(Changes(id, run, lower, upper, complete=True))
 
     def _stall(self, sink: _Sink, error: str) -> None:

@@ -77,6 +77,13 @@ class Resumes(Message, frozen=True):
     frontier: Timestamp | None
 
 
+class Taken(Message, frozen=True):
+    """The exporter has taken a table of the changes, so another one may be sent."""
+
+    id: GlobalId
+    run: int
+
+
 class Exported(Message, frozen=True):
     """The target has all changes before `upper`."""
 
@@ -96,4 +103,4 @@ class SinkState(Message, frozen=True):
 Request: TypeAlias = CheckSink | DisposeSink
 Answer: TypeAlias = Done | Refused
 Command: TypeAlias = Hello | StartSink | StopSink | Changes | Request
-Response: TypeAlias = Resumes | Exported | SinkState
+Response: TypeAlias = Resumes | Taken | Exported | SinkState

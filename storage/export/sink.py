@@ -18,6 +18,7 @@ from foreshore.storage.export.messages import (
     Resumes,
     SinkState,
     StartSink,
+    Taken,
 )
 from foreshore.storage.external.process import Send
 from foreshore.storage.external.retries import error_text, waits
@@ -76,7 +77,10 @@ class Sink:
     async def _write_next(self, exporter: Exporter) -> None:
         first = await self._arrived.get()
         changes, _ = first
-        await exporter.write(self._parts(first), changes.lower, changes.upper)
+        parts = self._parts(first)
+        await exporter.write(parts, changes.lower, changes.upper)
+        async for _ in parts:
+            raise AssertionError("the exporter has not taken all changes")
         self._written = True
         self._send(Exported(self._id, self._run_number, changes.upper))
 
@@ -86,6 +90,7 @@ class Sink:
         while True:
             for table in tables:
                 yield table
+                self._send(Taken(self._id, self._run_number))
             if changes.complete:
                 return
             changes, tables = await self._arrived.get()

@@ -4,8 +4,10 @@ import asyncio
 import gc
 import weakref
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState
@@ -175,6 +177,16 @@ def test_unselected_data_is_neither_read_nor_delivered(tmp_path: Path) -> None:
     run(main)
 
 
+def summed(tables: Iterable[pa.Table]) -> dict[tuple[object, ...], int]:
+    """Return how often each row is there, at each time if there are times."""
+    found: Counter[tuple[object, ...]] = Counter()
+    for table in tables:
+        for row in table.to_pylist():
+            *key, diff = row.values()
+            found[tuple(key)] += diff
+    return {key: diff for key, diff in found.items() if diff}
+
+
 def test_changes_returns_updates_between_times(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
@@ -188,6 +200,13 @@ def test_changes_returns_updates_between_times(tmp_path: Path) -> None:
                 table = await controller.changes(read, after, through)
                 times = table.column(2).to_pylist()
                 assert sorted(times) == sorted(t for _, t, _ in HISTORY if after < t <= through)
+                parts = [part async for part in controller.changes_in_parts(read, after, through)]
+                assert summed(parts) == summed([table])
+            known = await controller.change_times(read, after)
+            assert sorted(known.to_pylist()) == sorted(t for _, t, _ in HISTORY if after < t)
+        with controller.snapshot(read, 9) as snapshot:
+            contents = [part async for part in snapshot.parts()]
+            assert summed(contents) == summed([await snapshot.contents()])
         with pytest.raises(ObjectNotInPrerequisiteState, match="not known through 10"):
             await controller.changes(read, 3, 10)
         lower = await controller.downgrade_capability(read, 4)

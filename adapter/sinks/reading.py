@@ -1,0 +1,98 @@
+"""The changes of a relation that a sink gets: in intervals of bounded size, and these in parts."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.ids import GlobalId
+from foreshore.storage.listen import ListenEvent
+from foreshore.update import Timestamp, at_time
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+ROWS_AT_ONCE = 65_536
+BYTES_AT_ONCE = 8 << 20
+MOST_ROWS = 500_000  # of an interval that has several times
+MOST_BYTES = 128 << 20  # of these, as they are stored
+
+
+async def changed(coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp) -> Timestamp:
+    """Wait for a change at `frontier` or later; return a known time to which an interval may go.
+
+    That is the newest time, unless there are more changes than an interval should have.
+    """
+    storage = coordinator.storage
+    read, _ = coordinator.capabilities[relation]
+    while True:
+        upper = storage.upper(relation)
+        if upper > frontier:
+            times = await storage.change_times(read, frontier - 1)
+            if len(times):
+                newest = storage.upper(relation) - 1
+                per_row = storage.size_bytes(relation) / max(1, storage.count_updates(relation))
+                most = min(MOST_ROWS, int(MOST_BYTES / max(1.0, per_row)))
+                return await blocking.run(None, _end, times, most, newest)
+        await _published(coordinator, relation, max(upper, frontier))
+
+
+def _end(times: pa.ChunkedArray, most: int, newest: Timestamp) -> Timestamp:
+    """Return the last time through which there are at most `most` updates, or the first time."""
+    if len(times) <= most:
+        return newest
+    found = times.to_numpy()
+    first_beyond = np.partition(found, most)[most]
+    before = found[found < first_beyond]
+    return int(before.max() if len(before) else first_beyond)
+
+
+async def _published(coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp) -> None:
+    """Wait until there is a change at `frontier` or later, or the relation is dropped."""
+    published = asyncio.Event()
+
+    def deliver(event: ListenEvent) -> None:
+        if event.updates is not None and event.updates.num_rows:
+            published.set()
+
+    listen = coordinator.storage.listen(relation, frontier, deliver, published.set)
+    try:
+        await published.wait()
+    finally:
+        listen.cancel()
+
+
+async def interval(
+    coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp, through: Timestamp
+) -> AsyncGenerator[pa.Table, None]:
+    """Yield the updates with frontier <= time <= through, each row once for each time."""
+    read, _ = coordinator.capabilities[relation]
+    reading = coordinator.storage.changes_in_parts(read, frontier - 1, through)
+    async with aclosing(reading) as parts:
+        async for found in parts:
+            for part in sliced(found):
+                yield part
+
+
+async def contents(
+    coordinator: "Coordinator", relation: GlobalId, time: Timestamp
+) -> AsyncGenerator[pa.Table, None]:
+    """Yield the contents at a time, as updates at that time."""
+    read, _ = coordinator.capabilities[relation]
+    with coordinator.storage.snapshot(read, time) as snapshot:
+        async with aclosing(snapshot.parts()) as parts:
+            async for found in parts:
+                for part in sliced(found):
+                    yield at_time(part, time)
+
+
+def sliced(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows of a table in parts of about BYTES_AT_ONCE, and ROWS_AT_ONCE at most."""
+    per_row = table.nbytes / max(1, table.num_rows)
+    rows = max(1, min(ROWS_AT_ONCE, int(BYTES_AT_ONCE / max(1.0, per_row))))
+    for start in range(0, table.num_rows, rows):
+        yield table.slice(start, rows)
