@@ -43,7 +43,8 @@ from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sinks.create import create_sink
+from foreshore.adapter.sinks.create import check_target, create_sink
+from foreshore.adapter.sinks.wait import wait_for_sinks
 from foreshore.adapter.sources import tables as source_tables
 from foreshore.adapter.sources.connections import (
     alter_connection,
@@ -93,6 +94,7 @@ ROWS: Mapping[type, Statement] = {
     plans.SetConstraints: set_constraints,
     plans.RefreshView: refresh_view,
     plans.ValidateConnection: validate_connection,
+    plans.WaitForSinks: wait_for_sinks,
 }
 DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateDatabase: create.create_database,
@@ -208,7 +210,7 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
     its transaction reads.
     """
     if is_wanted(context):
-        await wait_for_sources(context)
+        await wait_for_sources(context, context.prepared.used)
     plan = context.prepared.plan
     assert plan is not None
     authorize(context)
@@ -274,8 +276,7 @@ async def _lock(context: StatementContext) -> StatementContext:
         case plans.CreateConnection() as plan:
             await validate_new(context, plan)
         case plans.CreateSink() as plan:
-            with context.interrupts.running():
-                await context.coordinator.exports.check(plan.spec, plan.subscription.query.desc)
+            await check_target(context, plan)
         case _:
             pass
     await lock_catalog(context)

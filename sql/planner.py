@@ -33,6 +33,7 @@ from foreshore.sql.bind.definitions import (
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.definitions.sinks.create import bind_create_sink
+from foreshore.sql.bind.definitions.sinks.wait import bind_wait_for_sinks
 from foreshore.sql.bind.definitions.sources import tables as source_tables
 from foreshore.sql.bind.definitions.sources.create import bind_create_source
 from foreshore.sql.bind.explain import bind_explain
@@ -210,6 +211,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return refresh.with_options(planning, tree, ddl.bind_create_view(planning, tree))
         case ast.RefreshViewStatement():
             return refresh.bind_refresh_view(planning, tree)
+        case ast.WaitForSinksStatement():
+            return bind_wait_for_sinks(planning, tree)
         case ast.VerifyViewStatement():
             return verify.bind_verify(planning, tree)
         case ast.CreateIndexStatement():

@@ -49,7 +49,7 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
     if item.feed:
         return source_text(state, item)
     if item.sink:
-        return sink_text(state, item, item.sink)
+        return sink_text(state, reader.planned, item, item.sink)
     sql = definition_text(state, reader.planned, item)
     if item.security_invoker:
         sql = statement_heads.with_security_invoker(sql)

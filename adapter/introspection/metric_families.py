@@ -19,6 +19,7 @@ from foreshore.latencies import Latencies
 _VIEW = ("id", "view", "type", "cluster")
 _REPLICA = ("cluster", "replica", "size")
 _SOURCE = ("id", "source", "type")
+_SINK = ("id", "sink", "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ DECLARED = (
     Declared("foreshore_source_updates_total", "counter", "Updates committed.", _SOURCE),
     Declared("foreshore_source_bytes_total", "counter", "Bytes of these in memory.", _SOURCE),
     Declared("foreshore_source_commits_total", "counter", "Batches committed.", _SOURCE),
+    Declared("foreshore_sink_state", "gauge", "1 for its state.", (*_SINK, "state")),
+    Declared("foreshore_sink_lag_seconds", "gauge", "How far its target is behind.", _SINK),
+    Declared("foreshore_sink_updates_total", "counter", "Updates that its target has.", _SINK),
+    Declared("foreshore_sink_bytes_total", "counter", "Bytes of these in memory.", _SINK),
+    Declared("foreshore_sink_commits_total", "counter", "Intervals that its target has.", _SINK),
     Declared("foreshore_storage_shards", "gauge", "Durable collections."),
     Declared("foreshore_storage_files", "gauge", "Batch files of these."),
     Declared("foreshore_storage_bytes", "gauge", "Bytes in batch files."),

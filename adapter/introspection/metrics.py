@@ -18,6 +18,7 @@ from foreshore.catalog.item import Cluster, Item
 from foreshore.compute.protocol import DataflowStatus
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
+from foreshore.sinks.spec import kind_of as sink_type
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.update import EMPTY
 
@@ -42,6 +43,7 @@ class EnvironmentMetrics:
         self._sessions(samples)
         self._statements(samples)
         self._sources(samples)
+        self._sinks(samples)
         self._storage(samples)
         pids = self._replicas(samples)
         await self._views(samples)
@@ -183,6 +185,21 @@ class EnvironmentMetrics:
             samples.put("foreshore_source_updates_total", status.updates, labels)
             samples.put("foreshore_source_bytes_total", status.bytes, labels)
             samples.put("foreshore_source_commits_total", status.batches, labels)
+
+    def _sinks(self, samples: Samples) -> None:
+        coordinator = self._coordinator
+        exports, now = coordinator.exports, coordinator.clock.now()
+        for id, status in exports.controller.statuses().items():
+            item = coordinator.state.get(id)
+            if not isinstance(item, Item) or not item.sink:
+                continue
+            labels = (id, dotted(coordinator.state.full_name(item)), sink_type(item.sink.target))
+            samples.put("foreshore_sink_state", 1, (*labels, status.state))
+            lag = max(now - (exports.frontier(id) or status.since), 0) / 1000
+            samples.put("foreshore_sink_lag_seconds", lag, labels)
+            samples.put("foreshore_sink_updates_total", status.committed_updates, labels)
+            samples.put("foreshore_sink_bytes_total", status.committed_bytes, labels)
+            samples.put("foreshore_sink_commits_total", status.commits, labels)
 
     def _storage(self, samples: Samples) -> None:
         amounts = self._coordinator.storage.amounts()

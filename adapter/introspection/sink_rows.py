@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.mz_rows import span
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Item
 from foreshore.sinks.spec import kind_of
@@ -36,12 +37,16 @@ def sink_status_history(context: StatementContext) -> Iterator[Row]:
 
 
 def sink_statistics(context: StatementContext) -> Iterator[Row]:
-    """Yield how much each sink has written since the server started."""
-    for id, status in context.coordinator.exports.controller.statuses().items():
+    """Yield how much each sink has written since the server started, and how far it is."""
+    coordinator = context.coordinator
+    for id, status in coordinator.exports.controller.statuses().items():
+        frontier = coordinator.exports.frontier(id)
         yield {
             "id": id,
             "messages_staged": status.updates,
-            "messages_committed": status.updates,
+            "messages_committed": status.committed_updates,
             "bytes_staged": status.bytes,
-            "bytes_committed": status.bytes,
+            "bytes_committed": status.committed_bytes,
+            "frontier": frontier,
+            "lag": None if frontier is None else span(max(coordinator.clock.now() - frontier, 0)),
         }

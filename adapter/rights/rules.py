@@ -460,6 +460,7 @@ RULES: Mapping[type, Rule] = {
     plans.LockTable: _nothing,
     plans.SetConstraints: _nothing,
     plans.RefreshView: _refresh,
+    plans.WaitForSinks: _nothing,  # states of sinks are shown to everybody
     plans.CreateDatabase: _attribute("create_db", "create database"),
     plans.CreateSchema: _schema,
     plans.CreateTable: _table,

@@ -11,6 +11,18 @@ from foreshore.expr.ir import Get
 from foreshore.sql.plan import CreateSink
 
 
+async def check_target(context: StatementContext, plan: CreateSink) -> None:
+    """Raise DatabaseError if a new sink could not write to its target, which is asked."""
+    name, subscription = plan.subscription.name, plan.subscription
+    reader = context.planner.reader()
+    schema = reader.schema(name.database or context.database, name.schema or "")
+    taken = schema is not None and reader.state.is_taken(schema.id, name.item)
+    if taken and subscription.if_not_exists:
+        return
+    with context.interrupts.running():
+        await context.coordinator.exports.check(plan.spec, subscription.query.desc)
+
+
 def create_sink(context: StatementContext, plan: CreateSink) -> Completed:
     """Run CREATE SINK; it begins with the contents at the time at which the transaction commits."""
     subscription = plan.subscription

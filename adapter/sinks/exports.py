@@ -9,13 +9,16 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.sinks.reading import changed, contents, interval
+from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.sources.access import accesses
+from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import using
 from foreshore.catalog.item import Connection, Item, Object, Secret
@@ -46,6 +49,9 @@ class SinkExports:
         self._coordinator = coordinator
         self._launcher = launcher
         self._database = database
+        # The time before which the target has all changes, where its position is earlier.
+        self._idle_before: dict[GlobalId, Timestamp] = {}
+        self._moved = Signal()
         self._disposing: set[asyncio.Task[None]] = set()
         self.controller = ExportController(launcher, self, coordinator.clock)
 
@@ -66,6 +72,8 @@ class SinkExports:
             if described == running:
                 continue
             stopped = await self.controller.stop(id)
+            self._idle_before.pop(id, None)
+            self._moved.set()
             if described is not None:
                 self.controller.start(described)
             elif stopped is not None:
@@ -145,6 +153,32 @@ class SinkExports:
                 extra={"sink": stopped.id},
             )
 
+    # --- how far they are ----------------------------------------------------------------------
+
+    def frontier(self, sink: GlobalId) -> Timestamp | None:
+        """Return the time before which the target has all changes; None if it has nothing yet."""
+        position = self._coordinator.subscriptions.position(sink)
+        if position is None or not position.confirmed:
+            return None
+        return max(position.reached, self._idle_before.get(sink, 0))
+
+    async def wait_for(self, sink: GlobalId, time: Timestamp) -> None:
+        """Wait until the target of a sink has all changes up to `time`.
+
+        Raises UndefinedObject if the sink is dropped meanwhile.
+        """
+        while True:
+            self._relation(sink)
+            frontier = self.frontier(sink)
+            if frontier is not None and frontier > time:
+                return
+            await self._moved.wait()
+
+    def _note_idle(self, sink: GlobalId, before: Timestamp) -> None:
+        """Note that a sink which has written all changes has none to write before a time."""
+        self._idle_before[sink] = before
+        self._moved.set()
+
     # --- what they get -------------------------------------------------------------------------
 
     def begin(self, sink: GlobalId, frontier: Timestamp | None) -> Timestamp:
@@ -183,7 +217,8 @@ class SinkExports:
             await coordinator.wait_readable(relation, frontier)
             through = frontier
         else:
-            through = await changed(coordinator, relation, frontier)
+            idle = partial(self._note_idle, sink)
+            through = await changed(coordinator, relation, frontier, idle)
         await coordinator.compute.maintained.check_errors([relation], through)
         return through
 
@@ -213,7 +248,9 @@ class SinkExports:
         name = coordinator.state.full_name(coordinator.state.item(sink))
         write = Write({})
         write.moves = {sink: Move(name, before, replace(before, reached=upper))}
+        move_positions(write, coordinator.subscriptions)
         await coordinator.group.write(write)
+        self._moved.set()
 
     def _relation(self, sink: GlobalId) -> GlobalId:
         """Return the relation that a sink writes."""

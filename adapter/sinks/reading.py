@@ -1,7 +1,7 @@
 """The changes of a relation that a sink gets: in intervals of bounded size, and these in parts."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,16 @@ MOST_ROWS = 500_000  # of an interval that has several times
 MOST_BYTES = 128 << 20  # of these, as they are stored
 
 
-async def changed(coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp) -> Timestamp:
+async def changed(
+    coordinator: "Coordinator",
+    relation: GlobalId,
+    frontier: Timestamp,
+    idle: Callable[[Timestamp], None],
+) -> Timestamp:
     """Wait for a change at `frontier` or later; return a known time to which an interval may go.
 
-    That is the newest time, unless there are more changes than an interval should have.
+    That is the newest time, unless there are more changes than an interval should have. Meanwhile
+    `idle` is called with the time before which there is no change.
     """
     storage = coordinator.storage
     read, _ = coordinator.capabilities[relation]
@@ -38,7 +44,8 @@ async def changed(coordinator: "Coordinator", relation: GlobalId, frontier: Time
                 per_row = storage.size_bytes(relation) / max(1, storage.count_updates(relation))
                 most = min(MOST_ROWS, int(MOST_BYTES / max(1.0, per_row)))
                 return await blocking.run(None, _end, times, most, newest)
-        await _published(coordinator, relation, max(upper, frontier))
+            idle(upper)
+        await _published(coordinator, relation, max(upper, frontier), idle)
 
 
 def _end(times: pa.ChunkedArray, most: int, newest: Timestamp) -> Timestamp:
@@ -51,13 +58,20 @@ def _end(times: pa.ChunkedArray, most: int, newest: Timestamp) -> Timestamp:
     return int(before.max() if len(before) else first_beyond)
 
 
-async def _published(coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp) -> None:
+async def _published(
+    coordinator: "Coordinator",
+    relation: GlobalId,
+    frontier: Timestamp,
+    idle: Callable[[Timestamp], None],
+) -> None:
     """Wait until there is a change at `frontier` or later, or the relation is dropped."""
     published = asyncio.Event()
 
     def deliver(event: ListenEvent) -> None:
-        if event.updates is not None and event.updates.num_rows:
+        if event.updates is not None:
             published.set()
+        elif not published.is_set():
+            idle(event.upper)
 
     listen = coordinator.storage.listen(relation, frontier, deliver, published.set)
     try:

@@ -1,9 +1,13 @@
 """SHOW CREATE SINK."""
 
+from collections.abc import Mapping
+
 from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic
 from foreshore.adapter.sources.connections import full_name
 from foreshore.catalog.item import Connection, Item
+from foreshore.catalog.reader import Planned
 from foreshore.catalog.state import State
+from foreshore.ids import GlobalId
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
 from foreshore.sinks.spec import PostgresTarget, SinkSpec, Target
@@ -11,13 +15,16 @@ from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.rewrite.full_names import dotted
 
 
-def sink_text(state: State, item: Item, spec: SinkSpec) -> str:
+def sink_text(state: State, planned: Mapping[GlobalId, Planned], item: Item, spec: SinkSpec) -> str:
     """Return the statement that creates a sink, with the present names of all objects."""
     (relation,) = item.depends_on
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
     key = ""
     if spec.key:
-        key = f" KEY ({', '.join(map(quote_identifier, spec.key))}) NOT ENFORCED"
+        # The sink has the names that columns had when it was created.
+        places = map(planned[item.id].desc.names.index, spec.key)
+        names = [planned[relation].desc.names[place] for place in places]
+        key = f" KEY ({', '.join(map(quote_identifier, names))}) NOT ENFORCED"
     messages = _messages(state, spec.target)
     snapshot = str(spec.with_snapshot).lower()
     return (

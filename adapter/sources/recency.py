@@ -1,6 +1,7 @@
 """Real-time recency: a read waits for what the external systems of its sources have."""
 
 import asyncio
+from collections.abc import Iterable
 
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Item
@@ -20,13 +21,13 @@ def is_wanted(context: StatementContext) -> bool:
     )
 
 
-async def wait_for_sources(context: StatementContext) -> None:
-    """Wait until all is durable that the sources of a statement have outside now.
+async def wait_for_sources(context: StatementContext, relations: Iterable[GlobalId]) -> None:
+    """Wait until all is durable that the sources of some relations have outside now.
 
     Raises QueryCanceled after `real_time_recency_timeout`, FeatureNotSupported if a source cannot
     say what its external system has.
     """
-    sources = _sources_below(context)
+    sources = _sources_below(context, relations)
     if not sources:
         return
     limit = milliseconds(context.variables["real_time_recency_timeout"])
@@ -42,10 +43,10 @@ async def wait_for_sources(context: StatementContext) -> None:
         raise errors.exceptions[0] from None
 
 
-def _sources_below(context: StatementContext) -> set[GlobalId]:
-    """Return the sources whose relations a statement reads, also by views."""
+def _sources_below(context: StatementContext, relations: Iterable[GlobalId]) -> set[GlobalId]:
+    """Return the sources of relations, also below views."""
     catalog, found = context.coordinator.catalog, set()
-    for id in context.prepared.used:
+    for id in relations:
         for base in catalog.bases(id):
             item = catalog.state.get(base)
             if isinstance(item, Item) and item.feed:

@@ -7,13 +7,13 @@ from foreshore import blocking
 from foreshore.adapter.ddl.tables.alter import altered_indexes
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
+from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.adapter.write.foreign_keys import referred_at_commit
 from foreshore.adapter.write.stage import has_foreign_keys
 from foreshore.adapter.write.violations import key_exists, not_present
 from foreshore.catalog.catalog import Catalog
-from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.naming import NameKey
 from foreshore.catalog.subscription_positions import DurablePositions
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
@@ -71,16 +71,8 @@ async def commit_effects(context: StatementContext, visible: Callable[[], None])
         }
         await coordinator.catalog_commits.commit(write, CatalogChange(catalog, altered, contents))
         return
-    if moves := write.moves:
-        positions = coordinator.subscriptions
-        write.rows[CATALOG_SHARD] = ()
-        write.at = lambda time: {CATALOG_SHARD: positions.updates(time, moves)}
-
-        def applied(time: Timestamp) -> None:
-            positions.apply(time, moves)
-            visible()
-
-        write.applied = applied
+    if write.moves:
+        move_positions(write, coordinator.subscriptions, visible)
     await coordinator.group.write(write)
 
 

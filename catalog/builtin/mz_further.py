@@ -84,7 +84,8 @@ _INTERNAL = {
     "mz_postgres_source_tables": "id text, schema_name text, table_name text",
     "mz_postgres_sources": "id text, replication_slot text, timeline_id int8?",
     "mz_sink_statistics": "id text, replica_id text?, messages_staged int8,"
-    "messages_committed int8, bytes_staged int8, bytes_committed int8",
+    "messages_committed int8, bytes_staged int8, bytes_committed int8,"
+    "frontier mz_timestamp?, lag interval?",
     "mz_sink_status_history": _HISTORY.format("sink") + ", replica_id text?",
     "mz_sink_statuses": _STATUS,
     "mz_source_references": "source_id text, namespace text?, name text, updated_at timestamptz,"

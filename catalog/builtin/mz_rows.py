@@ -154,7 +154,7 @@ def refresh_strategy_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             yield {
                 **id,
                 "type": "target-lag" if refresh.is_lag else "every",
-                "interval": _span(refresh.every_ms),
+                "interval": span(refresh.every_ms),
                 "aligned_to": refresh.aligned_to * 1000,
             }
 
@@ -326,10 +326,10 @@ def frontier_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def _lag(upper: int | None, than: int) -> dict[str, int] | None:
     """Return how far `upper` is behind `than`, as an interval; None if it is not known."""
-    return _span(max(than - upper, 0)) if upper else None
+    return span(max(than - upper, 0)) if upper else None
 
 
-def _span(milliseconds: int) -> dict[str, int]:
+def span(milliseconds: int) -> dict[str, int]:
     """Return an interval."""
     return {"months": 0, "days": 0, "micros": milliseconds * 1000}
 

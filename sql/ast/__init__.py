@@ -77,6 +77,7 @@ StatementSyntax: TypeAlias = (
     | CreateViewStatement
     | RefreshViewStatement
     | VerifyViewStatement
+    | WaitForSinksStatement
     | CreateIndexStatement
     | CreateNamespaceStatement
     | CreateClusterStatement

@@ -3,6 +3,7 @@
 from typing import Literal as OneOf
 from typing import TypeAlias
 
+from foreshore.sql.ast.changes import AsOf
 from foreshore.sql.ast.expressions import Syntax
 from foreshore.sql.ast.query import TableRef
 from foreshore.sql.ast.sources import FormatSyntax, SourceOption
@@ -52,6 +53,13 @@ class MessagesSyntax(Syntax):
     key: FormatSyntax | None
     value: FormatSyntax | None
     at: int
+
+
+class WaitForSinksStatement(Syntax):
+    """WAIT FOR SINKS name, ... or WAIT FOR ALL SINKS."""
+
+    sinks: tuple[TableRef, ...] | None  # None: all
+    as_of: AsOf | None
 
 
 class CreateSinkStatement(Syntax):

@@ -26,6 +26,15 @@ class SinkParser(KafkaSinkParser):
             name, cluster, relation, target, key, messages, envelope, options, if_not_exists, at
         )
 
+    def wait_for_sinks(self) -> ast.StatementSyntax:
+        """Parse WAIT FOR SINKS and WAIT FOR ALL SINKS."""
+        self.expect("wait", "for")
+        if self.accept("all", "sinks"):
+            return ast.WaitForSinksStatement(None, self.as_of())
+        if not self.accept("sink"):
+            self.expect("sinks")
+        return ast.WaitForSinksStatement(self.list_of(self.table_name), self.as_of())
+
     def _target(self) -> ast.TargetSyntax:
         """Parse where it writes: each kind of external system has its own form."""
         at = self.token.start

@@ -365,6 +365,7 @@ _STATEMENTS: dict[str, Parse] = {
     "checkpoint": StatementParser._checkpoint,
     "refresh": StatementParser.refresh_view,
     "verify": StatementParser.verify_view,
+    "wait": StatementParser.wait_for_sinks,
     "grant": StatementParser.grant_or_revoke,
     "revoke": StatementParser.grant_or_revoke,
     "reassign": StatementParser.reassign_owned,

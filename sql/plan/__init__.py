@@ -131,6 +131,7 @@ Plan: TypeAlias = (
     | Discard
     | Maintain
     | RefreshView
+    | WaitForSinks
 )
 
 

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from foreshore.item_view import Name
 from foreshore.sinks.spec import SinkSpec
 from foreshore.sql.plan.definitions import CreateSubscription
-from foreshore.sql.plan.query import WritePlan
+from foreshore.sql.plan.query import AsOf, WritePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +15,11 @@ class CreateSink(WritePlan):
     subscription: CreateSubscription
     spec: SinkSpec
     cluster: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForSinks:
+    """WAIT FOR SINKS: return when the targets have what was committed until a time."""
+
+    sinks: tuple[Name, ...] | None  # None: all
+    as_of: AsOf | None

@@ -77,9 +77,11 @@ class Exports(Protocol):
 
 @dataclass(slots=True)
 class SinkStatus(Status):
-    """The state of a sink, and what was written by it."""
+    """The state of a sink, what was sent, and of that what its target has confirmed."""
 
     commits: int = 0
+    committed_updates: int = 0
+    committed_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -194,10 +196,12 @@ class ExportController:
                 began = loop.time()
                 sink.confirmed = loop.create_future()
                 header = Changes(id, resumes.run, frontier, through + 1, complete=False)
-                await self._send_interval(connection, sink, header, through)
+                rows, size = await self._send_interval(connection, sink, header, through)
                 frontier = await sink.confirmed
                 await self._exports.exported(id, frontier)
                 sink.status.commits += 1
+                sink.status.committed_updates += rows
+                sink.status.committed_bytes += size
                 await asyncio.sleep(began + least - loop.time())
         except DatabaseError as error:
             self._stall(sink, error.message)
@@ -208,17 +212,23 @@ class ExportController:
 
     async def _send_interval(
         self, connection: Connection[Response], sink: _Sink, header: Changes, through: Timestamp
-    ) -> None:
-        """Send all updates of an interval, as fast as the process reads them."""
+    ) -> tuple[int, int]:
+        """Send all updates of an interval, as fast as the process reads them.
+
+        Returns how many there are, and their bytes.
+        """
         id, run, lower, upper = header.id, header.run, header.lower, header.upper
+        rows = size = 0
         async with aclosing(self._exports.changes(id, lower, through)) as tables:
             async for table in tables:
                 await sink.room.acquire()
                 connection.send(header, (table,))
+                rows, size = rows + table.num_rows, size + table.nbytes
                 sink.status.updates += table.num_rows
                 sink.status.bytes += table.nbytes
                 await connection.drained()
         connection.send(Changes(id, run, lower, upper, complete=True))
+        return rows, size
 
     def _stall(self, sink: _Sink, error: str) -> None:
         """Note a failure here; the sink is started again after a while."""

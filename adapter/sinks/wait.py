@@ -1,0 +1,49 @@
+"""WAIT FOR SINKS: whether what was written has arrived in other systems."""
+
+import asyncio
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.read.bind import timestamp_of
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.recency import wait_for_sources
+from foreshore.catalog.item import Item
+from foreshore.errors import ActiveSqlTransaction
+from foreshore.sql.plan import WaitForSinks
+
+
+async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Completed:
+    """Return when the targets have all changes of what was committed until a time.
+
+    That is the given time, or else the present, which all acknowledged writes are before. With
+    `real_time_recency`, what external systems have now is waited for first.
+    """
+    if not context.alone or context.transaction.block:
+        raise ActiveSqlTransaction("WAIT cannot run inside a transaction block")
+    coordinator = context.coordinator
+    sinks = _sinks(context, plan)
+    if context.variables["real_time_recency"] == "on":
+        await wait_for_sources(context, [id for sink in sinks for id in sink.depends_on])
+    if plan.as_of is not None:
+        time = timestamp_of(context, plan.as_of.time)
+    else:
+        time = coordinator.oracle.read_ts()
+    try:
+        with context.interrupts.running():
+            async with asyncio.TaskGroup() as tasks:
+                for sink in sinks:
+                    tasks.create_task(coordinator.exports.wait_for(sink.id, time))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return Completed("WAIT")
+
+
+def _sinks(context: StatementContext, plan: WaitForSinks) -> list[Item]:
+    if plan.sinks is None:
+        return [item for item in context.coordinator.state.all(Item) if item.sink]
+    found = []
+    for name in plan.sinks:
+        item = find_if_exists(context, "sink", name, if_exists=False, altered=True)
+        assert isinstance(item, Item), item
+        found.append(item)
+    return found
