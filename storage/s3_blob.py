@@ -12,7 +12,7 @@ the same key again does no harm.
 # The Protocol documents the methods.
 # ruff: noqa: D102
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -50,10 +50,14 @@ _FAULTS = (OSError, exceptions.BaseError)
 
 
 class S3Blob:
-    """Blobs below a prefix of a bucket. Credentials come from the environment."""
+    """Blobs below a prefix of a bucket."""
 
-    def __init__(self, url: str) -> None:
-        """Open `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`; the default endpoint is Amazon's."""
+    def __init__(self, url: str, credentials: Mapping[str, str] | None = None) -> None:
+        """Open `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`; the default endpoint is Amazon's.
+
+        `credentials` are `access_key_id`, `secret_access_key` and `session_token`; by default they
+        come from the environment.
+        """
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
         if not parts.hostname or parts.username is not None or options.keys() - _OPTIONS:
@@ -69,6 +73,7 @@ class S3Blob:
             parts.netloc,
             prefix=unquote(parts.path).strip("/"),
             **place,
+            **(credentials or {}),
             client_options={
                 "allow_http": place.get("endpoint", "").startswith("http://"),
                 "timeout": timedelta(seconds=REQUEST_SECONDS),

@@ -68,7 +68,7 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
     _use(check, (*connections_of(plan.spec), *secrets_of(plan.spec)))
     if isinstance(plan.spec, PythonSource):
         raise InsufficientPrivilege("must be superuser to create a source from Python")
-    if isinstance(plan.spec, FilesSource):
+    if isinstance(plan.spec, FilesSource) and plan.spec.connection is None:
         _need_files(check, "pg_read_server_files", "from")
     check.create_on_cluster(plan.cluster)
 

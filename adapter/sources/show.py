@@ -72,7 +72,8 @@ def _written(state: State, spec: SourceSpec) -> str:
         case KafkaSource():
             return kafka_text(spec, lambda id: _connection(state, id))
         case FilesSource():
-            return files_text(spec)
+            uses = spec.connection and _connection(state, spec.connection)
+            return files_text(spec, uses)
         case PythonSource():
             return python_text(spec)
         case WebhookSource():

@@ -34,12 +34,13 @@ def generator_text(spec: LoadGenerator) -> str:
     return f"LOAD GENERATOR {spec.generator.upper()} ({', '.join(options)})"
 
 
-def files_text(spec: FilesSource) -> str:
-    """Return what follows FROM."""
+def files_text(spec: FilesSource, connection: str | None) -> str:
+    """Return what follows FROM; `connection` is the name of its connection to AWS."""
     options = [f"FORMAT = {quote_string(spec.format)}"]
     if spec.format == "csv":
         options.append(f"HEADER = {'true' if spec.header else 'false'}")
         options.append(f"DELIMITER = {quote_string(spec.delimiter)}")
     options.append(f"FOLLOW = {'true' if spec.follow else 'false'}")
     options.append(f"POLL INTERVAL = '{spec.poll_ms} ms'")
-    return f"FILES {quote_string(spec.url)} ({', '.join(options)})"
+    uses = "" if connection is None else f" USING AWS CONNECTION {connection}"
+    return f"FILES {quote_string(spec.url)}{uses} ({', '.join(options)})"

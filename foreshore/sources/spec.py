@@ -26,6 +26,8 @@ def connections_of(spec: SourceSpec) -> tuple[str, ...]:
             return (connection,)
         case KafkaSource():
             return (spec.connection, *registries_of(spec.value, spec.key))
+        case FilesSource(connection=str(connection)):
+            return (connection,)
         case LoadGenerator() | WebhookSource() | FilesSource() | PythonSource():
             return ()
 

@@ -99,9 +99,10 @@ class WebhookSyntax(Syntax):
 
 
 class FilesSyntax(Syntax):
-    """FILES 'url' (option, ...)."""
+    """FILES 'url' [USING AWS CONNECTION name] (option, ...)."""
 
     url: str
+    connection: TableRef | None
     options: tuple[SourceOption, ...]
     at: int
 

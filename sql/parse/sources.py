@@ -56,7 +56,9 @@ class SourceParser(KafkaSourceParser, WebhookParser):
             self.expect("connection")
             return self._kafka(at)
         if self.accept("files"):
-            return ast.FilesSyntax(self.string(), self._source_options(), at)
+            url = self.string()
+            uses = self.table_name() if self.accept("using", "aws", "connection") else None
+            return ast.FilesSyntax(url, uses, self._source_options(), at)
         if self.accept("python"):
             return ast.PythonSyntax(self.string(), self._source_options(), at)
         if self.accept("webhook"):

@@ -91,6 +91,7 @@ def reached(location: "Location") -> tuple[str, dict[str, str] | None]:
     if "endpoint" in options:
         is_open = options["endpoint"].startswith("http://")
         reached |= {"aws_endpoint": options["endpoint"], "allow_http": str(is_open).lower()}
+    reached |= {f"aws_{name}": value for name, value in location.credentials.items()}
     key = "/".join(filter(None, (unquote(place.path).strip("/"), location.key)))
     return f"s3://{place.netloc}/{key}", reached
 

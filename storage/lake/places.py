@@ -31,6 +31,8 @@ class Location:
     key: str  # within it; no slash at its ends
     closed: Path | None = None  # the data directory, where files are not found
     bucket: str | None = None  # the allowed place, if that is in a bucket
+    # How to read it, as options of `S3Blob`; empty: as the environment of the process says.
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def path(self) -> Path:

@@ -7,6 +7,7 @@ from foreshore.errors import UndefinedFile
 from foreshore.sources.files import PLACES, TABLES, FilesSource
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.storage.external.access import Accesses
+from foreshore.storage.external.aws import bucket_of
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.files.columns import columns_of
 from foreshore.storage.ingest.files.connector import FilesConnector
@@ -18,6 +19,8 @@ from foreshore.storage.lake.places import CopyPlaces, Location
 
 def location_of(spec: FilesSource, accesses: Accesses) -> Location:
     """Return the place of a source; raises InsufficientPrivilege unless it is allowed."""
+    if spec.connection is not None:
+        return bucket_of(spec.url, accesses[spec.connection])
     places = CopyPlaces.from_options(accesses[PLACES].options)
     return places.find(spec.url, is_pattern=spec.format not in TABLES)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from foreshore.storage.s3_blob import S3Blob
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.test_files import allowed, reaches
 from tests.harness import object_store
@@ -133,3 +134,46 @@ async def test_a_delta_table_in_a_bucket_is_followed(
         write(pa.table({"id": [2], "p": ["b"]}))
         await reaches(env, IDS, "1|a", "2|b")
         await env.ran("a", "DROP SOURCE s")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("format", ["delta", "csv"])
+async def test_a_bucket_is_read_by_the_keys_of_a_connection(
+    own_env: TestEnvironment, format: str
+) -> None:
+    env = own_env
+    with object_store() as store:
+        options = {
+            "aws_endpoint": store.endpoint,
+            "allow_http": "true",
+            "aws_access_key_id": "test",
+            "aws_secret_access_key": "test",
+        }
+        table, rows = f"s3://{store.bucket}/lake/{format}", pa.table({"id": [1], "p": ["a"]})
+        if format == "delta":
+            deltalake.write_deltalake(table, rows, storage_options=options)
+        else:
+            S3Blob(store.url("lake/csv")).put("a.csv", b"id,p\n1,a\n")
+        env.environment.unlock_secrets(bytes(32))
+        await env.environment.equip_sources()
+        await env.ran("a", "CREATE SECRET k AS 'test'")
+        place = f"ENDPOINT '{store.endpoint}', REGION 'us-east-1'"
+        keys = "ACCESS KEY ID 'test', SECRET ACCESS KEY SECRET k"
+        await env.ran("a", f"CREATE CONNECTION c TO AWS ({place}, {keys})")
+        await env.ran("a", f"CREATE CONNECTION keyless TO AWS ({place})")
+        of = f"(FORMAT {format}, {'HEADER, ' if format == 'csv' else ''}POLL INTERVAL '10 ms')"
+        reads = f"FROM FILES '{table}' USING AWS CONNECTION"
+        assert "ERROR 42501" in await env.query("a", f"CREATE SOURCE s FROM FILES '{table}' {of}")
+        assert 'no option "ACCESS KEY ID"' in await env.query(
+            "a", f"CREATE SOURCE s {reads} keyless {of}"
+        )
+        await env.ran("a", "CREATE ROLE r", "GRANT CREATE ON SCHEMA public TO r")
+        await env.ran("a", "GRANT CREATE ON CLUSTER quickstart TO r", "SET ROLE r")
+        create = f"CREATE SOURCE s {reads} c {of}"
+        assert "ERROR 42501: permission denied for connection c" in await env.query("a", create)
+        await env.ran("a", "RESET ROLE", "GRANT USAGE ON CONNECTION c TO r", "SET ROLE r", create)
+        await reaches(env, IDS, "1|a")
+        shown = (await env.query("a", "SHOW CREATE SOURCE s")).splitlines()[0].split("|")[1]
+        await env.ran("a", "DROP SOURCE s", shown)
+        await reaches(env, IDS, "1|a")
+        await env.ran("a", "RESET ROLE", "DROP SOURCE s")

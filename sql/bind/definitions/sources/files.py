@@ -6,6 +6,7 @@ from typing import cast
 from foreshore.errors import InvalidParameterValue
 from foreshore.sources.files import FileFormat, FilesSource
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
 from foreshore.sql.bind.definitions.sources.options import (
     OptionValue,
@@ -62,7 +63,10 @@ def bind_files(
             position=reads.at + 1,
         )
     format = cast(FileFormat, options.pop("format"))
-    return FilesSource(reads.url, format, columns, **options)
+    connection = None
+    if reads.connection is not None:
+        connection = bind_connection(planning, reads.connection, "aws")
+    return FilesSource(reads.url, format, columns, connection=connection, **options)
 
 
 def with_format(option: ast.SourceOption) -> ast.SourceOption:
