@@ -45,7 +45,7 @@ def test_each_message_comes_once_over_kills(tmp_path: Path) -> None:
         for number in range(KILLS):
             time.sleep(seed.uniform(0.3, 1.5))
             if number % 2:
-                _kill_ingestion(server)
+                kill_ingestion(server)
             else:
                 server.kill()
                 server.start()
@@ -76,7 +76,8 @@ def _write(kafka: MockKafka, messages: list[tuple[bytes, bytes]]) -> None:
         time.sleep(0.1)
 
 
-def _kill_ingestion(server: Server) -> None:
+def kill_ingestion(server: Server) -> None:
+    """Kill the ingestion processes of a server."""
     for pid in server.processes():
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
