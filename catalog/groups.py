@@ -9,7 +9,7 @@ from typing import TypeAlias
 from foreshore.catalog.item import Item, Object
 from foreshore.layered_map import LayeredMap
 from foreshore.sinks.spec import connections_of as connections_of_target
-from foreshore.sources.spec import connections_of, secrets_of
+from foreshore.sources.spec import connections_of, connections_of_messages, secrets_of
 
 Group: TypeAlias = tuple[str, str]  # a kind of group, and what its objects have in common
 Ids: TypeAlias = LayeredMap[str, bool]  # the keys are a set
@@ -34,6 +34,8 @@ def groups_of(each: Object) -> Iterator[Group]:
     if each.feed and each.feed.spec is not None:
         for used in (*connections_of(each.feed.spec), *secrets_of(each.feed.spec)):
             yield using(used)
+    if each.feed:
+        yield from map(using, connections_of_messages(each.feed.messages))
     if each.sink:
         yield from map(using, connections_of_target(each.sink.target))
     if each.row_security:

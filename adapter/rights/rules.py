@@ -23,7 +23,7 @@ from foreshore.sinks.spec import connections_of as connections_of_target
 from foreshore.sinks.spec import is_place
 from foreshore.sources.files import FilesSource
 from foreshore.sources.python import PythonSource
-from foreshore.sources.spec import connections_of, secrets_of
+from foreshore.sources.spec import connections_of, connections_of_messages, secrets_of
 from foreshore.sql import plan as plans
 from foreshore.types import SqlType
 
@@ -76,6 +76,7 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
 def _source_table(check: Checker, plan: plans.CreateSourceTable) -> None:
     check.create_in(plan.name)
     check.own(check.found("source", plan.source))
+    _use(check, connections_of_messages(plan.messages))
 
 
 def _source_tables(check: Checker, plan: plans.AddSourceTables) -> None:

@@ -19,9 +19,16 @@ from foreshore.errors import DatabaseError, InsufficientPrivilege, UndefinedObje
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
 from foreshore.sources.files import PLACES, FilesSource
+from foreshore.sources.kafka import Messages
 from foreshore.sources.outputs import PROGRESS
 from foreshore.sources.python import PythonSource
-from foreshore.sources.spec import SourceSpec, connections_of, is_pushed, known_outputs
+from foreshore.sources.spec import (
+    SourceSpec,
+    connections_of,
+    connections_of_messages,
+    is_pushed,
+    known_outputs,
+)
 from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.external.request import answer_to
 from foreshore.storage.ingest.controller import (
@@ -117,8 +124,8 @@ class Ingestion:
         items = self._coordinator.state.all(Item)
         await self.follow([each for each in items if each.feed and each.feed.spec is not None])
 
-    def _accesses(self, spec: SourceSpec) -> Accesses:
-        """Return what a source needs to reach its external system.
+    def _accesses(self, spec: SourceSpec, tables: Iterable[Messages | None] = ()) -> Accesses:
+        """Return what a source needs to reach its external system, and to decode for its tables.
 
         Raises DatabaseError if a secret cannot be read, or a module is not allowed.
         """
@@ -128,7 +135,10 @@ class Ingestion:
                 hint="The server's option --python-source-module names those that are.",
             )
         coordinator = self._coordinator
-        given = accesses(coordinator.state, coordinator.secrets, connections_of(spec))
+        needed = dict.fromkeys(connections_of(spec))
+        for each in tables:
+            needed |= dict.fromkeys(connections_of_messages(each))
+        given = accesses(coordinator.state, coordinator.secrets, tuple(needed))
         if isinstance(spec, FilesSource):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
         return given
@@ -140,7 +150,8 @@ class Ingestion:
             case Item(feed=feed) if feed:
                 yield GlobalId(feed.source)
             case Connection():
-                yield from (item.id for item in state.items_of(using(each.id)))
+                for item in state.items_of(using(each.id)):
+                    yield from self._concerned(item)
             case Secret():
                 for user in state.all(Connection):
                     if each.id in user.spec.secrets:
@@ -153,14 +164,16 @@ class Ingestion:
         coordinator = self._coordinator
         planned = coordinator.catalog.planned
         outputs = {
-            each.feed.reference: OutputRelation(each.id, planned[each.id].desc, each.feed.details)
+            each.feed.reference: OutputRelation(
+                each.id, planned[each.id].desc, each.feed.details, each.feed.messages
+            )
             for each in (item, *coordinator.state.items_of(parts_of(item.id)))
             if each.feed
         }
         progress = outputs.pop(PROGRESS).id
         given, obstacle = {}, None
         try:
-            given = self._accesses(spec)
+            given = self._accesses(spec, [each.messages for each in outputs.values()])
         except DatabaseError as error:
             obstacle = error.message
         return SourceDescription(item.id, item.cluster, spec, outputs, progress, given, obstacle)

@@ -1,7 +1,7 @@
 """SHOW CREATE of sources, and of the relations that they write."""
 
 from foreshore.adapter.sources.connections import full_name
-from foreshore.adapter.sources.show_kafka import declared_text, kafka_text
+from foreshore.adapter.sources.show_kafka import declared_text, kafka_text, messages_text
 from foreshore.adapter.sources.show_others import files_text, generator_text, python_text
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
@@ -9,7 +9,7 @@ from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
-from foreshore.sources.kafka import KafkaSource
+from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.sources.outputs import ERRORS, PROGRESS
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.python import PythonSource
@@ -27,13 +27,22 @@ def source_text(state: State, item: Item) -> str:
     name = dotted(state.full_name(item))
     assert item.feed, item
     if item.feed.spec is None:
-        source = dotted(state.full_name(state.item(GlobalId(item.feed.source))))
+        fed_by = state.item(GlobalId(item.feed.source))
+        source = dotted(state.full_name(fed_by))
+        if item.feed.messages is not None:
+            assert fed_by.feed
+            assert isinstance(fed_by.feed.spec, KafkaSource), fed_by
+            if item.feed.messages.columns:
+                name += f" {declared_text(item.feed.messages.columns)}"
+            topic = quote_identifier(fed_by.feed.spec.topic)
+            format = messages_text(item.feed.messages, lambda id: _connection(state, id))
+            return f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {topic}) {format}"
         reference = _reference(item.feed.reference)
         return f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {reference})"
     parts = {
         each.feed.reference: dotted(state.full_name(each))
         for each in state.items_of(parts_of(item.id))
-        if each.feed
+        if each.feed and each.feed.messages is None
     }
     progress = parts.pop(PROGRESS, None)
     parts.pop(ERRORS, None)
@@ -41,8 +50,9 @@ def source_text(state: State, item: Item) -> str:
     chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
     spec = item.feed.spec
-    if isinstance(spec, KafkaSource | FilesSource | PythonSource) and spec.columns:
-        name += f" {declared_text(spec.columns)}"
+    declared = spec.messages if isinstance(spec, KafkaSource) else spec
+    if isinstance(declared, Messages | FilesSource | PythonSource) and declared.columns:
+        name += f" {declared_text(declared.columns)}"
     return (
         f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item.feed.spec)}{chosen}"
         + ("" if progress is None else f" EXPOSE PROGRESS AS {progress}")

@@ -8,7 +8,7 @@ from foreshore.sources.formats import (
     Format,
     ProtobufFormat,
 )
-from foreshore.sources.kafka import Include, KafkaSource
+from foreshore.sources.kafka import Include, KafkaSource, Messages
 from foreshore.sources.outputs import Column
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 
@@ -17,12 +17,17 @@ Called = Callable[[str], str]  # the name of a connection by its id
 
 def kafka_text(spec: KafkaSource, called: Called) -> str:
     """Return what follows FROM."""
-    parts = [f"KAFKA CONNECTION {called(spec.connection)} ({', '.join(_options(spec))})"]
+    topic = f"KAFKA CONNECTION {called(spec.connection)} ({', '.join(_options(spec))})"
+    return topic if spec.messages is None else f"{topic} {messages_text(spec.messages, called)}"
+
+
+def messages_text(spec: Messages, called: Called) -> str:
+    """Return how messages become rows: FORMAT and what follows."""
     value = _format(spec.value, called)
     if spec.key is not None:
-        parts.append(f"KEY FORMAT {_format(spec.key, called)} VALUE FORMAT {value}")
+        parts = [f"KEY FORMAT {_format(spec.key, called)} VALUE FORMAT {value}"]
     else:
-        parts.append(f"FORMAT {value}")
+        parts = [f"FORMAT {value}"]
     included = [_included(each) for each in spec.includes]
     if spec.shows_key and (spec.key_name is not None or spec.envelope == "none"):
         name = "" if spec.key_name is None else f" AS {quote_identifier(spec.key_name)}"

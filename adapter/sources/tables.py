@@ -3,6 +3,8 @@
 The source is run anew with its outputs when the transaction has committed (`ingestion.py`).
 """
 
+import msgspec
+
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.objects import find_if_exists, is_taken
@@ -15,11 +17,14 @@ from foreshore.catalog.item import Item
 from foreshore.errors import (
     DatatypeMismatch,
     InvalidParameterValue,
+    UndefinedTable,
     WrongObjectType,
 )
 from foreshore.item_view import Name
-from foreshore.sources.outputs import ERRORS, PROGRESS, Output
-from foreshore.sources.spec import Feed
+from foreshore.sources.kafka import KafkaSource, Messages
+from foreshore.sources.outputs import ERRORS, OWN_ROWS, PROGRESS, Output
+from foreshore.sources.spec import Feed, SourceSpec
+from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import (
     AddSourceTables,
     AskedTable,
@@ -40,8 +45,13 @@ async def discovered_again(
         return None
     assert source.feed
     assert source.feed.spec is not None, source
+    spec: SourceSpec = source.feed.spec
+    if isinstance(plan, CreateSourceTable) and plan.messages is not None:
+        if not isinstance(spec, KafkaSource):
+            raise InvalidParameterValue(f'tables of source "{source.name}" have no format')
+        spec = msgspec.structs.replace(spec, messages=plan.messages)
     with context.interrupts.running():
-        return await context.coordinator.ingestion.discovered(source.feed.spec)
+        return await context.coordinator.ingestion.discovered(spec)
 
 
 def create_source_table(context: StatementContext, plan: CreateSourceTable) -> Completed:
@@ -49,6 +59,9 @@ def create_source_table(context: StatementContext, plan: CreateSourceTable) -> C
     if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         source = _source(context, plan.source, False)
         assert source is not None, plan
+        if plan.messages is not None:
+            _add_of_topic(context, source, plan, plan.messages)
+            return Completed("CREATE TABLE")
         (part,) = _parts(context, source, (AskedTable(plan.reference, plan.name),))
         output = _output(context, part)
         names = tuple(each.name for each in output.columns)
@@ -124,6 +137,28 @@ def _parts(
 def _output(context: StatementContext, part: Part) -> Output:
     assert context.discovered is not None, part
     return context.discovered.outputs[part.reference]
+
+
+def _add_of_topic(
+    context: StatementContext, source: Item, plan: CreateSourceTable, messages: Messages
+) -> None:
+    """Add a table that has a format of its own; a topic may have several."""
+    assert context.discovered is not None, source
+    spec = context.discovered.spec
+    assert isinstance(spec, KafkaSource), spec
+    if plan.reference != spec.topic:
+        raise UndefinedTable(
+            f'table "{plan.reference}" does not exist in the source',
+            hint=f"It has {quote_identifier(spec.topic)}.",
+        )
+    items = context.planner.state.items_of(parts_of(source.id))
+    taken = {each.feed.reference for each in items if each.feed}
+    reference = f"{spec.topic} as {plan.name.item}"
+    while reference in taken:  # it was renamed meanwhile, or is in another schema
+        reference += "'"
+    output = context.discovered.outputs[OWN_ROWS]
+    feed = Feed(source.id, reference, details=output.details, messages=messages)
+    add_part(context, plan.name, output, feed)
 
 
 def _add(context: StatementContext, source: Item, part: Part) -> None:

@@ -20,14 +20,9 @@ class Include(msgspec.Struct, frozen=True):
     is_bytes: bool = False  # whether the header's value is bytes and not text
 
 
-class KafkaSource(msgspec.Struct, frozen=True, tag="kafka"):
-    """The messages of a topic. Its rows are its only output, and a part is a partition.
+class Messages(msgspec.Struct, frozen=True):
+    """How the messages of a topic become rows."""
 
-    A position is the next offset to be read.
-    """
-
-    connection: str  # its id
-    topic: str
     value: Format
     key: Format | None = None  # without it keys are not read
     columns: tuple[Column, ...] = ()  # of the value, if they were declared
@@ -36,6 +31,18 @@ class KafkaSource(msgspec.Struct, frozen=True, tag="kafka"):
     key_name: str | None = None  # of the only column of the key
     envelope: OneOf["none", "upsert", "debezium"] = "none"
     errors_column: str | None = None  # has why a value could not be decoded
+
+
+class KafkaSource(msgspec.Struct, frozen=True, tag="kafka"):
+    """A topic. Its messages are the source's own rows, or those of tables as these say.
+
+    The source's rows and each table have a position of their own: a part is a partition, and the
+    next offset of it to be read.
+    """
+
+    connection: str  # its id
+    topic: str
+    messages: Messages | None = None  # as rows of its own; None if it has none
     start_offsets: tuple[int, ...] = ()  # of the first partitions
     start_timestamp: int | None = None  # milliseconds
     group_prefix: str = ""

@@ -8,7 +8,7 @@ import msgspec
 from foreshore.sources.files import FilesSource
 from foreshore.sources.formats import registries_of
 from foreshore.sources.generators import OUTPUTS, LoadGenerator
-from foreshore.sources.kafka import KafkaSource
+from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.python import PythonSource
@@ -24,12 +24,17 @@ def connections_of(spec: SourceSpec) -> tuple[str, ...]:
     match spec:
         case PostgresSource(connection=connection):
             return (connection,)
-        case KafkaSource():
-            return (spec.connection, *registries_of(spec.value, spec.key))
+        case KafkaSource(connection=connection, messages=messages):
+            return (connection, *connections_of_messages(messages))
         case FilesSource(connection=str(connection)):
             return (connection,)
         case LoadGenerator() | WebhookSource() | FilesSource() | PythonSource():
             return ()
+
+
+def connections_of_messages(messages: Messages | None) -> tuple[str, ...]:
+    """Return the ids of the connections that are needed to decode messages."""
+    return () if messages is None else registries_of(messages.value, messages.key)
 
 
 def secrets_of(spec: SourceSpec) -> tuple[str, ...]:
@@ -79,3 +84,4 @@ class Feed(msgspec.Struct, frozen=True):
     reference: str
     spec: SourceSpec | None = None  # of the source itself
     details: str = ""  # of the output, for the connector
+    messages: Messages | None = None  # of a table that has a format of its own

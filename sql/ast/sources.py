@@ -53,19 +53,31 @@ class IncludeSyntax(Syntax):
     at: int
 
 
-class KafkaSyntax(Syntax):
-    """KAFKA CONNECTION name (option, ...) with formats, INCLUDE and ENVELOPE.
+class MessagesSyntax(Syntax):
+    """Formats, INCLUDE and ENVELOPE: how messages become rows.
 
     `value_format` is that of FORMAT too, which may hold for the key as well.
     """
 
-    connection: TableRef
-    options: tuple[SourceOption, ...]
     key_format: FormatSyntax | None
     value_format: FormatSyntax | None
     includes: tuple[IncludeSyntax, ...]
     envelope: str
     errors_column: str | None
+    at: int
+
+    @property
+    def is_given(self) -> bool:
+        """Return whether anything of it was written."""
+        return self.value_format is not None or bool(self.includes) or self.envelope != "none"
+
+
+class KafkaSyntax(Syntax):
+    """KAFKA CONNECTION name (option, ...), and how messages become rows."""
+
+    connection: TableRef
+    options: tuple[SourceOption, ...]
+    messages: MessagesSyntax
     at: int
 
 
@@ -149,12 +161,17 @@ class CreateSourceStatement(Syntax):
 
 
 class CreateSourceTableStatement(Syntax):
-    """CREATE TABLE name [(column, ...)] FROM SOURCE source (REFERENCE reference)."""
+    """CREATE TABLE name [(column, ...)] FROM SOURCE source (REFERENCE reference) [format].
+
+    `columns` are names alone, and `declared` columns with types.
+    """
 
     name: TableRef
     columns: tuple[str, ...] | None
+    declared: tuple[ColumnDefinition, ...]
     source: TableRef
     reference: str
+    messages: MessagesSyntax
     if_not_exists: bool
 
 

@@ -13,6 +13,11 @@ class KafkaSourceParser(SourceOptionParser):
     def _kafka(self, at: int) -> ast.KafkaSyntax:
         """Parse what follows KAFKA CONNECTION."""
         connection, options = self.table_name(), self._source_options()
+        return ast.KafkaSyntax(connection, options, self._messages(), at)
+
+    def _messages(self) -> ast.MessagesSyntax:
+        """Parse FORMAT, INCLUDE and ENVELOPE, each of which may lack."""
+        at = self.token.start
         key, value = None, None
         if self.accept("key", "format"):
             key = self._format()
@@ -29,7 +34,7 @@ class KafkaSourceParser(SourceOptionParser):
             if envelope == "upsert" and self.accept_symbol("("):
                 errors = self._inline_errors()
                 self.expect_symbol(")")
-        return ast.KafkaSyntax(connection, options, key, value, includes, envelope, errors, at)
+        return ast.MessagesSyntax(key, value, includes, envelope, errors, at)
 
     def _one_of(self, *words: str) -> str:
         if not self.at_word(*words):

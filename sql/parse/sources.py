@@ -83,6 +83,25 @@ class SourceParser(KafkaSourceParser, WebhookParser):
 
     # --- tables --------------------------------------------------------------------------------
 
+    def _create_source_table(
+        self,
+        name: ast.TableRef,
+        columns: tuple[str, ...] | None,
+        declared: tuple[ast.ColumnDefinition, ...],
+        if_not_exists: bool,
+    ) -> ast.StatementSyntax:
+        """Parse `FROM SOURCE source (REFERENCE reference)` and how messages become rows."""
+        self.expect("from", "source")
+        source = self.table_name()
+        self.expect_symbol("(")
+        self.expect("reference")
+        self.accept_symbol("=")
+        reference = ".".join(self.dotted())
+        self.expect_symbol(")")
+        return ast.CreateSourceTableStatement(
+            name, columns, declared, source, reference, self._messages(), if_not_exists
+        )
+
     def _fed_tables(self) -> ast.FedTables:
         """Parse what follows FOR."""
         if self.accept("all", "tables"):

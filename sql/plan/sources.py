@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from foreshore.item_view import Name
+from foreshore.sources.kafka import Messages
 from foreshore.sources.spec import SourceSpec
 from foreshore.sql.plan.query import WritePlan
 
@@ -38,12 +39,16 @@ class CreateSource(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class CreateSourceTable(WritePlan):
-    """CREATE TABLE ... FROM SOURCE; `columns`, if given, are those that it must have there."""
+    """CREATE TABLE ... FROM SOURCE; `columns`, if given, are those that it must have there.
+
+    `messages` says how the messages of a topic become its rows.
+    """
 
     name: Name
     columns: tuple[str, ...] | None
     source: Name
     reference: str
+    messages: Messages | None
     if_not_exists: bool
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello, Message
+from foreshore.sources.kafka import Messages
 from foreshore.sources.outputs import Output
 from foreshore.sources.spec import SourceSpec
 from foreshore.storage.external.access import Access, Accesses
@@ -22,11 +23,15 @@ WHOLE_BYTES = 32 << 20  # of the rows of a batch, beyond which it is sent in par
 
 
 class OutputRelation(msgspec.Struct, frozen=True):
-    """The relation that gets an output: its columns, as they are in its shard, and details."""
+    """The relation that gets an output: its columns, as they are in its shard, and details.
+
+    `messages` says how messages become its rows, if its source does not.
+    """
 
     id: GlobalId
     desc: RelationDesc
     details: str
+    messages: Messages | None = None
 
 
 # --- to a process ----------------------------------------------------------------------------

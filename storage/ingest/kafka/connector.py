@@ -1,73 +1,90 @@
 """The connector of Kafka: what comes within some milliseconds is a batch, over all partitions.
 
-The client blocks, so it has a thread, which also decodes. Meanwhile threads of the client's library
-fetch what follows.
+The rows of a source and each of its tables are read by themselves, each from a position of its own:
+so a new table is filled while the others go on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import AsyncIterator, Mapping
 
 from foreshore.errors import ConnectionFailure
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import OWN_ROWS
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
-from foreshore.storage.ingest.kafka.reader import TopicReader
-from foreshore.storage.ingest.kafka.rows import RowMaker
+from foreshore.storage.ingest.kafka.feeding import Feeding
 from foreshore.storage.ingest.messages import OutputRelation
 
-T = TypeVar("T")
-START_SECONDS = 10.0  # for which a question about the ends waits for the reader
+START_SECONDS = 10.0  # for which a question about the ends waits for the readers
 
 
 class KafkaConnector:
-    """Reads a topic."""
+    """Reads a topic for some relations."""
 
-    def __init__(self, spec: KafkaSource, output: OutputRelation, accesses: Accesses) -> None:
-        self._spec, self._output, self._accesses = spec, output, accesses
-        self._reader: TopicReader | None = None
-        self._thread: ThreadPoolExecutor | None = None  # that of the reader
+    def __init__(
+        self, spec: KafkaSource, outputs: Mapping[str, OutputRelation], accesses: Accesses
+    ) -> None:
+        self._spec, self._accesses = spec, accesses
+        self._outputs = {
+            reference: each
+            for reference, each in outputs.items()
+            if each.messages is not None or (reference == OWN_ROWS and spec.messages is not None)
+        }
+        self._running: list[Feeding] | None = None
 
     async def run(self, durable: Durable) -> AsyncIterator[Batch]:
         """Yield what follows the position, for ever."""
-        spec, access = self._spec, self._accesses[self._spec.connection]
-        group = f"{spec.group_prefix}foreshore-{self._output.id}"
-        thread = ThreadPoolExecutor(1, thread_name_prefix="kafka")
-
-        async def on_thread(do: Callable[[], T]) -> T:
-            return await asyncio.get_running_loop().run_in_executor(thread, do)
-
-        maker = RowMaker(spec, self._output, self._accesses)
-        reader = await on_thread(lambda: TopicReader(spec, access, group))
+        feedings: list[Feeding] = []
         try:
-            if maker.present is not None:
-                async for rows in durable.contents(OWN_ROWS):
-                    await on_thread(lambda rows=rows: maker.load(rows))  # type: ignore[misc]
-            began = await on_thread(lambda: reader.open(durable.position))
-            self._reader, self._thread = reader, thread
+            for reference, output in self._outputs.items():
+                feedings.append(Feeding(self._spec, reference, output, self._accesses))
+                await feedings[-1].load(durable)
+            began = {}
+            for each in feedings:
+                began |= await each.open(durable.position)
+            self._running = feedings
             yield Batch({}, began) if began else REACHED
-            while True:
-                batch = await on_thread(lambda: maker.batch(*reader.take()))
-                if batch.moved:
-                    yield batch
+            async for batch in _merged(feedings):
+                yield batch
         finally:
-            self._reader = None
-            thread.submit(reader.close)
-            thread.shutdown(wait=False)
+            self._running = None
+            for each in feedings:
+                each.close()
 
     async def furthest(self) -> Position:
         """Return the ends of the partitions; raises DatabaseError if it cannot."""
         ends = asyncio.get_running_loop().time() + START_SECONDS
-        while self._reader is None or self._thread is None:
+        while self._running is None:
             if asyncio.get_running_loop().time() > ends:
                 raise ConnectionFailure("the topic is not read at present")
             await asyncio.sleep(0.05)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._reader.furthest)
+        found: dict[str, int] = {}
+        for each in self._running:
+            found |= await each.furthest()
+        return found
 
     def committed(self, position: Position) -> None:
-        """Let the consumer group know, for who monitors it."""
-        if self._reader is not None:
-            self._reader.committed(position)
+        """Let the consumer groups know, for who monitors them."""
+        for each in self._running or ():
+            each.committed(position)
+
+
+async def _merged(feedings: list[Feeding]) -> AsyncIterator[Batch]:
+    """Yield the batches of all, each when it is there; for ever, even if there are none."""
+    if not feedings:
+        await asyncio.Event().wait()
+    loop = asyncio.get_running_loop()
+    tasks = {loop.create_task(each.batch()): each for each in feedings}
+    try:
+        while True:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                feeding = tasks.pop(task)
+                batch = task.result()
+                tasks[loop.create_task(feeding.batch())] = feeding
+                if batch.moved:
+                    yield batch
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,21 +12,23 @@ from foreshore.storage.ingest.kafka.layout import laid_out
 
 
 async def outputs_of(spec: KafkaSource, accesses: Accesses) -> dict[str, Output]:
-    """Return the output of a source, whose topic must exist.
+    """Return the rows of a source, if it has any; its topic must exist.
 
     Raises DatabaseError, also if a schema cannot be had.
     """
     await asyncio.to_thread(_look_for, spec.topic, accesses[spec.connection])
-    is_text = isinstance(spec.value, TextFormat)
-    asked = Asked(
-        f"{spec.topic}-value", "text" if is_text else "data", is_change=spec.envelope == "debezium"
-    )
-    value = await resolved(spec.value, asked, accesses, spec.columns)
+    messages = spec.messages
+    if messages is None:
+        return {}
+    is_text = isinstance(messages.value, TextFormat)
+    is_change = messages.envelope == "debezium"
+    asked = Asked(f"{spec.topic}-value", "text" if is_text else "data", is_change=is_change)
+    value = await resolved(messages.value, asked, accesses, messages.columns)
     key = None
-    if spec.key is not None:
-        of_key = Asked(f"{spec.topic}-key", spec.key_name or "key")
-        key = await resolved(spec.key, of_key, accesses)
-    return {OWN_ROWS: laid_out(spec, value, key)}
+    if messages.key is not None:
+        of_key = Asked(f"{spec.topic}-key", messages.key_name or "key")
+        key = await resolved(messages.key, of_key, accesses)
+    return {OWN_ROWS: laid_out(messages, value, key)}
 
 
 def _look_for(topic: str, access: Access) -> None:

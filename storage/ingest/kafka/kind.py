@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from foreshore.sources.kafka import KafkaSource
-from foreshore.sources.outputs import OWN_ROWS
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.kafka.connector import KafkaConnector
@@ -18,7 +17,7 @@ class KafkaKind:
         self, spec: KafkaSource, outputs: Mapping[str, OutputRelation], accesses: Accesses
     ) -> Connector:
         """Return a new connector."""
-        return KafkaConnector(spec, outputs[OWN_ROWS], accesses)
+        return KafkaConnector(spec, outputs, accesses)
 
     async def discover(self, spec: KafkaSource, accesses: Accesses) -> Discovered:
         """Return the columns of its rows."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from foreshore.errors import DuplicateColumn, FeatureNotSupported
-from foreshore.sources.kafka import Include, KafkaSource
+from foreshore.sources.kafka import Include, Messages
 from foreshore.sources.outputs import Column, Output
 from foreshore.storage.ingest.formats.schemas import Resolved
 
@@ -32,8 +32,8 @@ class Layout(msgspec.Struct, frozen=True):
     includes_at: tuple[int, ...] = ()
 
 
-def laid_out(spec: KafkaSource, value: Resolved, key: Resolved | None) -> Output:
-    """Return the output of a source, whose details are its layout.
+def laid_out(spec: Messages, value: Resolved, key: Resolved | None) -> Output:
+    """Return the output of messages, whose details are its layout.
 
     Raises DuplicateColumn if two columns would have one name.
     """

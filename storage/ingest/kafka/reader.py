@@ -20,16 +20,20 @@ _END = -1
 
 
 class TopicReader:
-    """The messages of a topic, partition by partition in order."""
+    """The messages of a topic, partition by partition in order.
+
+    A part of its positions is named by the number of a partition, and `table` if it reads for one.
+    """
 
     def __init__(
         self,
         spec: KafkaSource,
         access: Access,
         group: str,
+        table: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._spec, self._clock = spec, clock
+        self._spec, self._table, self._clock = spec, table, clock
         self._client = Client(access, group)
         self._offsets: dict[int, int] = {}  # the next of each partition
         self._ends: dict[int, int] = {}  # that were seen
@@ -41,7 +45,7 @@ class TopicReader:
 
         Raises DatabaseError if the topic cannot be read from there.
         """
-        known = {int(part): offset for part, offset in position.items()}
+        known = self._own(position)
         found = self._client.topic(self._spec.topic).partitions
         if any(each not in found for each in known):
             raise self._lost("it has fewer partitions than before")
@@ -51,13 +55,13 @@ class TopicReader:
             self._check(partition, offset)
         self._client.consumer.assign(self._at(self._offsets))
         self._refresh_at = self._clock() + REFRESH_SECONDS
-        return {str(partition): offset for partition, offset in began.items()}
+        return self._parts(began)
 
     def furthest(self) -> dict[str, int]:
         """Return the offsets after the last messages of all partitions that are there now."""
         topic = self._spec.topic
         found = self._client.topic(topic).partitions
-        return {str(each): self._client.bounds(topic, each)[1] for each in sorted(found)}
+        return self._parts({each: self._client.bounds(topic, each)[1] for each in sorted(found)})
 
     def take(self) -> tuple[Sequence[Message], dict[str, int]]:
         """Return the messages of a batch's time, and the position after them where it changes.
@@ -83,7 +87,7 @@ class TopicReader:
         for partition, offset in self._following(messages).items():
             if offset > self._offsets[partition]:
                 self._offsets[partition] = moved[partition] = offset
-        return messages, {str(partition): offset for partition, offset in moved.items()}
+        return messages, self._parts(moved)
 
     def _following(self, messages: Sequence[Message]) -> dict[int, int]:
         """Return the offsets that follow messages, and the ends that were seen since the last."""
@@ -122,6 +126,20 @@ class TopicReader:
         self._client.close()
 
     # --- positions -----------------------------------------------------------------------------
+
+    def _parts(self, offsets: Mapping[int, int]) -> dict[str, int]:
+        """Return a position by the names of its parts."""
+        more = f" {self._table}" if self._table else ""
+        return {f"{partition}{more}": offset for partition, offset in offsets.items()}
+
+    def _own(self, position: Position) -> dict[int, int]:
+        """Return the offsets of a position that are this reader's."""
+        found = {}
+        for part, offset in position.items():
+            partition, _, table = part.partition(" ")
+            if table == self._table:
+                found[int(partition)] = offset
+        return found
 
     def _at(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
         topic = self._spec.topic
@@ -191,6 +209,7 @@ class TopicReader:
         if not self._durable or self._clock() < self._commit_at:
             return
         durable, self._durable = self._durable, {}
-        offsets = {int(part): offset for part, offset in durable.items()}
-        self._client.consumer.commit(offsets=self._at(offsets), asynchronous=True)
+        offsets = self._at(self._own(durable))
+        if offsets:
+            self._client.consumer.commit(offsets=offsets, asynchronous=True)
         self._commit_at = self._clock() + COMMIT_SECONDS

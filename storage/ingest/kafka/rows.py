@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from confluent_kafka import Message
 
 from foreshore.json_text import canonical_json
-from foreshore.sources.kafka import Include, KafkaSource
-from foreshore.sources.outputs import ERRORS, OWN_ROWS
+from foreshore.sources.kafka import Include, Messages
+from foreshore.sources.outputs import ERRORS
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Batch
 from foreshore.storage.ingest.formats.decoder import Decoded
@@ -40,9 +40,12 @@ _ERROR_SCHEMA = pa.schema(
 
 
 class RowMaker:
-    """Makes the batches of a source; for one thread. Of keyed envelopes it keeps the rows."""
+    """Makes the batches of an output; for one thread. Of keyed envelopes it keeps the rows."""
 
-    def __init__(self, spec: KafkaSource, output: OutputRelation, accesses: Accesses) -> None:
+    def __init__(
+        self, spec: Messages, reference: str, output: OutputRelation, accesses: Accesses
+    ) -> None:
+        self._reference = reference
         layout = msgspec.json.decode(output.details, type=Layout)
         self._spec, self._layout, self._desc = spec, layout, output.desc
         self._schema = output.desc.stored_schema()
@@ -81,11 +84,11 @@ class RowMaker:
         unknown = self._refuse_nulls(columns, errors, gone)
         rows: dict[str, pa.Table] = {}
         if self.present is None:
-            rows[OWN_ROWS] = _inserted(columns, self._schema, errors)
+            rows[self._reference] = _inserted(columns, self._schema, errors)
         else:
-            rows[OWN_ROWS] = self._changed(columns, errors, gone, unknown)
+            rows[self._reference] = self._changed(columns, errors, gone, unknown)
         if errors:
-            rows[ERRORS] = _errors(messages, errors, values)
+            rows[ERRORS] = _errors(self._reference, messages, errors, values)
         return Batch({name: each for name, each in rows.items() if each.num_rows}, moved)
 
     # --- rows ----------------------------------------------------------------------------------
@@ -222,7 +225,10 @@ def _shown(value: bytes) -> str:
 
 
 def _errors(
-    messages: Sequence[Message], errors: Mapping[int, str], values: Sequence[bytes | None]
+    reference: str,
+    messages: Sequence[Message],
+    errors: Mapping[int, str],
+    values: Sequence[bytes | None],
 ) -> pa.Table:
     """Return the rows of what could not be decoded."""
     rows = sorted(errors)
@@ -230,7 +236,7 @@ def _errors(
     columns = [
         [str(messages[row].partition()) for row in rows],
         [messages[row].offset() for row in rows],
-        [OWN_ROWS] * len(rows),
+        [reference] * len(rows),
         [errors[row].replace("\0", "\\0") for row in rows],
         [None if each is None else each[:MOST_ERROR_BYTES] for each in data],
         [time.time_ns() // 1000] * len(rows),

@@ -166,7 +166,10 @@ async def test_a_source_begins_where_it_shall(env: TestEnvironment, kafka: MockK
     [
         ("FROM KAFKA CONNECTION k (TOPIC 'none') FORMAT TEXT", '42704: topic "none" does not'),
         ("FROM KAFKA CONNECTION k FORMAT TEXT", '22023: KAFKA CONNECTION needs the option "topic'),
-        ("FROM KAFKA CONNECTION k (TOPIC 'x')", "22023: KAFKA CONNECTION needs a format"),
+        (
+            "FROM KAFKA CONNECTION k (TOPIC 'x') INCLUDE OFFSET",
+            "22023: messages of Kafka need a format",
+        ),
         ("FROM KAFKA CONNECTION k (TOPIC 'x') FORMAT XML", "0A000: FORMAT XML is not supported"),
         ("(a int) FROM KAFKA CONNECTION k (TOPIC 'x') FORMAT TEXT", "22023: the format has col"),
         ("(a int, a int) FROM KAFKA CONNECTION k (TOPIC 'x') FORMAT JSON", '42701: column "a" s'),

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from foreshore.errors import ConnectionFailure, ObjectNotInPrerequisiteState
 from foreshore.sources.formats import TextFormat
-from foreshore.sources.kafka import KafkaSource
+from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.kafka.reader import TopicReader
 
@@ -65,8 +65,8 @@ def reading(*told: list[Told], **options: Any) -> TopicReader:
     """Return a reader at offset 5 whose clock advances by a second at each look."""
     access = Access("kafka", {"broker": "127.0.0.1:1"})
     times = iter(range(100))
-    spec = KafkaSource("c", "t", TextFormat(), batch_ms=3000, **options)
-    reader = TopicReader(spec, access, "g", lambda: float(next(times)))
+    spec = KafkaSource("c", "t", Messages(TextFormat()), batch_ms=3000, **options)
+    reader = TopicReader(spec, access, "g", clock=lambda: float(next(times)))
     reader._client.close()
     reader._client = Client(list(told))  # type: ignore[assignment]
     reader._offsets, reader._refresh_at = {0: 5}, 1e9

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from foreshore.errors import InvalidParameterValue
 from foreshore.sources.formats import CsvFormat, Format, JsonFormat
-from foreshore.sources.kafka import Include, KafkaSource
+from foreshore.sources.kafka import Include, KafkaSource, Messages
 from foreshore.sources.outputs import Column
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
@@ -34,10 +34,23 @@ def bind_kafka(
             raise InvalidParameterValue('KAFKA CONNECTION needs the option "topic"')
         if "start_offsets" in options and "start_timestamp" in options:
             raise InvalidParameterValue("START OFFSET and START TIMESTAMP exclude each other")
-        if reads.value_format is None:
-            raise InvalidParameterValue(
-                "KAFKA CONNECTION needs a format", hint="Add FORMAT JSON, for instance."
-            )
+    return KafkaSource(
+        connection, messages=bind_messages(planning, reads.messages, declared), **options
+    )
+
+
+def bind_messages(
+    planning: Planning, reads: ast.MessagesSyntax, declared: Sequence[ast.ColumnDefinition]
+) -> Messages | None:
+    """Return how messages become rows; None if nothing is said about it."""
+    if not reads.is_given and not declared:
+        return None
+    if reads.value_format is None:
+        raise InvalidParameterValue(
+            "messages of Kafka need a format",
+            hint="Add FORMAT JSON, for instance.",
+            position=reads.at + 1,
+        )
     value = bind_format(planning, reads.value_format)
     shown = next((each for each in reads.includes if each.what == "key"), None)
     is_keyed = reads.envelope != "none"
@@ -46,9 +59,8 @@ def bind_kafka(
         key = bind_format(planning, reads.key_format)
     elif is_keyed or shown is not None:
         key = value
-    return KafkaSource(
-        connection,
-        value=value,
+    return Messages(
+        value,
         key=key if is_keyed or shown is not None else None,
         columns=_declared(planning, value, declared),
         includes=_includes(reads.includes),
@@ -56,7 +68,6 @@ def bind_kafka(
         key_name=None if shown is None else shown.name,
         envelope=reads.envelope,  # type: ignore[arg-type]
         errors_column=reads.errors_column,
-        **options,
     )
 
 
