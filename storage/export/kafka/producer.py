@@ -120,6 +120,7 @@ class TransactionalProducer:
                     "queue.buffering.max.messages": QUEUED_MESSAGES,
                     "queue.buffering.max.kbytes": QUEUED_KB,
                     "reconnect.backoff.max.ms": 2_000,
+                    "topic.metadata.propagation.max.ms": 5_000,
                     "allow.auto.create.topics": False,
                     "log_level": 0,
                     "error_cb": self.failures.told,
