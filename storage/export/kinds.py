@@ -4,13 +4,14 @@ from importlib import import_module
 from typing import Any
 
 from foreshore.sinks.kafka import KafkaTarget
-from foreshore.sinks.places import DeltaTarget
+from foreshore.sinks.places import DeltaTarget, FilesTarget
 from foreshore.sinks.spec import PostgresTarget, Target
 from foreshore.storage.export.exporter import SinkKind
 
 _KINDS: dict[type, str] = {
     PostgresTarget: "foreshore.storage.export.postgres.kind",
     DeltaTarget: "foreshore.storage.export.files.delta_kind",
+    FilesTarget: "foreshore.storage.export.files.kind",
     KafkaTarget: "foreshore.storage.export.kafka.kind",
 }
 

@@ -60,7 +60,7 @@ class Written:
     bytes: int
 
 
-class _File(Protocol):
+class File(Protocol):
     """A file being written."""
 
     def write(self, batch: pa.RecordBatch) -> int:
@@ -140,6 +140,15 @@ class _Lines:
 
     def close(self) -> None:
         self._append(b"")
+
+
+def file_writer(
+    path: Path, format: Format, form: CsvForm, names: Sequence[str], types: Sequence[SqlType]
+) -> File:
+    """Return a new file of a format; `form` is that of CSV files."""
+    if format == "parquet" or format in TABLES:
+        return _Parquet(path, names, types)
+    return _Lines(path, names, types, form if format == "csv" else None)
 
 
 def _csv(column: pa.Array, form: CsvForm) -> pa.Array:
@@ -231,14 +240,11 @@ class Export:
         """Return another writer."""
         return Writer(self)
 
-    def begin(self) -> tuple[str, _File]:
+    def begin(self) -> tuple[str, File]:
         """Return a new file with its name."""
         name = self._name()
         path = self._place / name
-        if self._format == "parquet" or self._format in TABLES:
-            return name, _Parquet(path, self._names, self._types)
-        form = self._form if self._format == "csv" else None
-        return name, _Lines(path, self._names, self._types, form)
+        return name, file_writer(path, self._format, self._form, self._names, self._types)
 
     def complete(self, name: str, rows: int) -> None:
         """Take a file that is complete; in a bucket it is stored, but does not count yet."""
@@ -332,7 +338,7 @@ class Writer:
 
     def __init__(self, export: Export) -> None:
         self._export = export
-        self._file: tuple[str, _File] | None = None
+        self._file: tuple[str, File] | None = None
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:

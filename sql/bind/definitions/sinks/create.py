@@ -38,7 +38,7 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
                 hint="Create a materialized view of it.",
             )
     options = parsed_options("CREATE SINK", statement.options, _OPTIONS)
-    envelope = statement.envelope or "upsert"
+    envelope = statement.envelope or _default_envelope(statement.target)
     key = _key(planning, statement, item, envelope)
     target = _bind_target(planning, statement, Written(item.desc, key, envelope))
     subscription = bind_create_subscription(
@@ -48,6 +48,12 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
         ),
     )
     return CreateSink(subscription, SinkSpec(target, envelope, key, **options), statement.cluster)
+
+
+def _default_envelope(target: ast.TargetSyntax) -> ast.SinkEnvelope:
+    """Return the envelope of a sink that names none: files cannot be changed, only added."""
+    is_files = isinstance(target, ast.PlaceTargetSyntax) and target.kind == "files"
+    return "append" if is_files else "upsert"
 
 
 def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: Written) -> Target:
