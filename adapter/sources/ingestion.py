@@ -7,6 +7,7 @@ order of all transactions, and a read after a commit sees them.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -190,9 +191,10 @@ class Ingestion:
         coordinator = self._coordinator
         read, _ = coordinator.capabilities[output]
         with coordinator.storage.snapshot(read, coordinator.oracle.read_ts()) as snapshot:
-            rows = await snapshot.contents()
-        for start in range(0, rows.num_rows, ROWS_AT_ONCE):
-            yield rows.slice(start, ROWS_AT_ONCE)
+            async with aclosing(snapshot.parts()) as parts:
+                async for part in parts:
+                    for start in range(0, part.num_rows, ROWS_AT_ONCE):
+                        yield part.slice(start, ROWS_AT_ONCE)
 
     def _begin_to_dispose(self, stopped: Stopped) -> None:
         """Let a process remove what a dropped source has left outside, if it can."""
