@@ -185,6 +185,17 @@ class EnvironmentMetrics:
             samples.put("foreshore_source_updates_total", status.updates, labels)
             samples.put("foreshore_source_bytes_total", status.bytes, labels)
             samples.put("foreshore_source_commits_total", status.batches, labels)
+            outputs = tuple(status.outputs.values())
+            messages = sum(each.messages for each in outputs)
+            samples.put("foreshore_source_messages_total", messages, labels)
+            if status.offset_known is not None and status.offset_committed is not None:
+                samples.put("foreshore_source_offset_known", status.offset_known, labels)
+                samples.put("foreshore_source_offset_committed", status.offset_committed, labels)
+            known = [each.counts.snapshot_known for each in outputs]
+            staged = [each.counts.snapshot_staged for each in outputs]
+            for name, counts in (("known", known), ("staged", staged)):
+                if found := [each for each in counts if each is not None]:
+                    samples.put(f"foreshore_source_snapshot_rows_{name}", sum(found), labels)
 
     def _sinks(self, samples: Samples) -> None:
         coordinator = self._coordinator

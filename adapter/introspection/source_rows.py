@@ -1,13 +1,15 @@
 """The states of sources, and the amounts that they have written."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
+from foreshore.ids import GlobalId
 from foreshore.sources.outputs import ERRORS, PROGRESS
+from foreshore.storage.ingest.controller import OutputStatus, SourceStatus
 
 
 def source_statuses(context: StatementContext) -> Iterator[Row]:
@@ -46,15 +48,47 @@ def source_status_history(context: StatementContext) -> Iterator[Row]:
 
 
 def source_statistics(context: StatementContext) -> Iterator[Row]:
-    """Yield how much each source has written since the server started."""
+    """Yield what each source and each table of one has received and written.
+
+    Counts begin with the server, offsets are those of now. The row of a source has the sums.
+    """
+    state = context.coordinator.state
     for id, status in context.coordinator.ingestion.controller.statuses().items():
-        yield {
-            "id": id,
-            "messages_received": status.batches,
-            "bytes_received": status.bytes,
-            "updates_staged": status.updates,
-            "updates_committed": status.updates,
-            "records_indexed": 0,
-            "bytes_indexed": 0,
-            "snapshot_committed": True,
-        }
+        items = [each for each in (state.get(id), *state.items_of(parts_of(id)))]
+        tables = [
+            each
+            for each in items
+            if isinstance(each, Item)
+            and each.feed
+            and each.feed.reference not in (PROGRESS, ERRORS)
+        ]
+        found = {each.id: status.outputs.get(each.id, OutputStatus()) for each in tables}
+        yield _statistics(id, status, list(found.values()))
+        for table, output in found.items():
+            if table != id:
+                yield _statistics(table, status, [output])
+
+
+def _statistics(id: GlobalId, status: SourceStatus, outputs: Sequence[OutputStatus]) -> Row:
+    counts = [each.counts for each in outputs]
+    known = [each.snapshot_known for each in counts if each.snapshot_known is not None]
+    staged = [each.snapshot_staged for each in counts if each.snapshot_staged is not None]
+    offset_known, offset_committed = status.offset_known, status.offset_committed
+    lag = None
+    if offset_known is not None and offset_committed is not None:
+        lag = max(0, offset_known - offset_committed)
+    return {
+        "id": id,
+        "messages_received": sum(each.messages for each in outputs),
+        "bytes_received": sum(each.received_bytes for each in outputs),
+        "updates_staged": sum(each.received for each in outputs),
+        "updates_committed": sum(each.updates for each in outputs),
+        "records_indexed": 0,
+        "bytes_indexed": 0,
+        "snapshot_records_known": sum(known) if known else None,
+        "snapshot_records_staged": sum(staged) if staged else None,
+        "snapshot_committed": bool(status.position),
+        "offset_known": offset_known,
+        "offset_committed": offset_committed,
+        "offset_lag": lag,
+    }

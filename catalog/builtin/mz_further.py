@@ -94,7 +94,7 @@ _INTERNAL = {
     "bytes_received int8, updates_staged int8, updates_committed int8, records_indexed int8,"
     "bytes_indexed int8, rehydration_latency interval?, snapshot_records_known int8?,"
     "snapshot_records_staged int8?, snapshot_committed bool, offset_known int8?,"
-    "offset_committed int8?",
+    "offset_committed int8?, offset_lag int8?",
     "mz_source_status_history": _HISTORY.format("source") + ", replica_id text?",
     "mz_source_statuses": _STATUS,
     "mz_sql_server_source_tables": "id text, schema_name text, table_name text",

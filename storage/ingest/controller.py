@@ -102,6 +102,8 @@ class Read(Protocol):
 class OutputStatus(Status):
     """What is known of one output since the start of the server; see `connector.OutputReport`."""
 
+    received: int = 0  # updates that came, also those that were not committed and came again
+    received_bytes: int = 0
     counts: OutputCounts = OutputCounts()  # noqa: RUF009 - immutable; of the present run
     earlier_messages: int = 0  # of the runs before
 
@@ -118,7 +120,18 @@ class SourceStatus(Status):
     batches: int = 0
     committed_at: int = 0  # the time of the last commit in milliseconds; 0: none yet
     outputs: dict[GlobalId, OutputStatus] = field(default_factory=dict)
+    position: Mapping[str, int] = field(default_factory=dict)  # what is durable
     known: dict[str, int] = field(default_factory=dict)  # how far the external system is
+
+    @property
+    def offset_known(self) -> int | None:
+        """Return how far the external system is, added up over its parts; None: it is not known."""
+        return sum(self.known.values()) if self.known else None
+
+    @property
+    def offset_committed(self) -> int | None:
+        """Return how far that is durable here."""
+        return sum(self.position.get(part, 0) for part in self.known) if self.known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +193,9 @@ class IngestController:
 
     def start(self, description: SourceDescription, position: Mapping[str, int]) -> None:
         """Run a source from `position`, which is durable."""
-        source = _Source(description, dict(position), SourceStatus(since=self._clock.now()))
+        durable = dict(position)
+        status = SourceStatus(since=self._clock.now(), position=durable)
+        source = _Source(description, durable, status)
         self._processes.add(description.id, description.cluster, source)
 
     def description(self, id: GlobalId) -> SourceDescription | None:
@@ -307,10 +322,12 @@ class IngestController:
                 asked = self._send_contents(job, job.started_by, response)
                 job.reading = asyncio.get_running_loop().create_task(asked)
             case IngestedPart():
+                _count_received(job.status, response.outputs, tables)
                 job.parts.append((response, tables))
                 if job.keeping is None:
                     job.keeping = asyncio.get_running_loop().create_task(self._keep_parts(job))
             case Ingested():
+                _count_received(job.status, response.outputs, tables)
                 spool, job.spool = job.spool, None
                 whole = (response.batch, response.parts)
                 if response.parts and (spool is None or (spool.batch, spool.parts) != whole):
@@ -437,6 +454,14 @@ class _OutOfPlace(Exception):
 
 def _output(status: SourceStatus, id: GlobalId) -> OutputStatus:
     return status.outputs.setdefault(id, OutputStatus("running", since=status.since))
+
+
+def _count_received(status: SourceStatus, outputs: Sequence[GlobalId], tables: Tables) -> None:
+    """Add what has come."""
+    for id, table in zip(outputs, tables, strict=True):
+        output = _output(status, id)
+        output.received += table.num_rows
+        output.received_bytes += table.nbytes
 
 
 def _count(status: SourceStatus, progressed: Progressed) -> None:

@@ -21,8 +21,10 @@ from foreshore.storage.ingest.connector import (
     Connector,
     Kind,
     Measurable,
+    OutputReport,
     Part,
     Position,
+    Report,
     Reporting,
 )
 from foreshore.storage.ingest.messages import (
@@ -62,6 +64,7 @@ class Source:
             0  # the number of the batch to come, and its parts that were sent
         )
         self._parts_away = 0  # parts that are on their way
+        self._rows_sent: dict[str, int] = {}  # by references
         self._asked: dict[int, asyncio.Queue[tuple[Contents, Tables]]] = {}
         self._requests = 0
         self._answering: set[asyncio.Task[None]] = set()
@@ -184,11 +187,10 @@ class Source:
 
     async def _report(self) -> None:
         """Tell what the connector knows, when it has changed."""
-        last = None
+        last = Report({}, {})
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            connector = self._connector
-            if not isinstance(connector, Reporting) or (found := connector.report()) == last:
+            if (found := self._known()) == last:
                 continue
             last = found
             outputs = {
@@ -199,6 +201,12 @@ class Source:
                 if reference in self._outputs
             }
             self._send(Reported(self._id, self._run_number, outputs, dict(found.known)))
+
+    def _known(self) -> Report:
+        """Return what the connector tells; of one that does not, each row is a message."""
+        if isinstance(self._connector, Reporting):
+            return self._connector.report()
+        return Report({each: OutputReport(rows) for each, rows in self._rows_sent.items()}, {})
 
     def _begin_batch(self) -> None:
         self._batch += 1
@@ -246,6 +254,8 @@ class Source:
 
     def _by_id(self, rows: Mapping[str, pa.Table]) -> dict[GlobalId, pa.Table]:
         """Return rows by the ids of their outputs; those of outputs that nobody wants are gone."""
+        for reference, table in rows.items():
+            self._rows_sent[reference] = self._rows_sent.get(reference, 0) + table.num_rows
         return {self._outputs[r].id: table for r, table in rows.items() if r in self._outputs}
 
     async def _has_room(self) -> None:

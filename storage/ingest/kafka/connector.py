@@ -11,7 +11,14 @@ from foreshore.errors import ConnectionFailure
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import OWN_ROWS
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
+from foreshore.storage.ingest.connector import (
+    REACHED,
+    Batch,
+    Durable,
+    OutputReport,
+    Position,
+    Report,
+)
 from foreshore.storage.ingest.kafka.feeding import Feeding
 from foreshore.storage.ingest.messages import OutputRelation
 
@@ -31,6 +38,7 @@ class KafkaConnector:
             if each.messages is not None or (reference == OWN_ROWS and spec.messages is not None)
         }
         self._running: list[Feeding] | None = None
+        self._before: dict[str, int] = {}  # messages that were read before those began
 
     async def run(self, durable: Durable) -> AsyncIterator[Batch]:
         """Yield what follows the position, for ever."""
@@ -47,7 +55,7 @@ class KafkaConnector:
             async for batch in _merged(feedings):
                 yield batch
         finally:
-            self._running = None
+            self._running, self._before = None, self._counted(feedings)
             for each in feedings:
                 each.close()
 
@@ -62,6 +70,20 @@ class KafkaConnector:
         for each in self._running:
             found |= await each.furthest()
         return found
+
+    def report(self) -> Report:
+        """Return how many messages were read, and the ends of the topic that are known."""
+        running = self._running or []
+        known: dict[str, int] = {}
+        for each in running:
+            known |= each.known
+        counts = self._counted(running)
+        return Report({reference: OutputReport(n) for reference, n in counts.items()}, known)
+
+    def _counted(self, feedings: list[Feeding]) -> dict[str, int]:
+        """Return the numbers of messages by outputs, with those of feedings before."""
+        more = {each.reference: each.messages for each in feedings}
+        return {r: self._before.get(r, 0) + more.get(r, 0) for r in self._outputs}
 
     def committed(self, position: Position) -> None:
         """Let the consumer groups know, for who monitors them."""

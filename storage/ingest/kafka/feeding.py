@@ -28,7 +28,7 @@ class Feeding:
     ) -> None:
         messages = output.messages or spec.messages
         assert messages is not None, reference
-        self._spec, self._reference, self._output = spec, reference, output
+        self._spec, self.reference, self._output = spec, reference, output
         self._access = accesses[spec.connection]
         self._maker = RowMaker(messages, reference, output, accesses)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka")
@@ -37,7 +37,7 @@ class Feeding:
     async def load(self, durable: Durable) -> None:
         """Take the rows of keys as they are."""
         if self._maker.present is not None:
-            async for rows in durable.contents(self._reference):
+            async for rows in durable.contents(self.reference):
                 await self._on_thread(lambda rows=rows: self._maker.load(rows))  # type: ignore[misc]
 
     async def open(self, position: Position) -> Position:
@@ -46,7 +46,7 @@ class Feeding:
 
     def _open(self, position: Position) -> Position:
         group = f"{self._spec.group_prefix}foreshore-{self._output.id}"
-        table = "" if self._reference == OWN_ROWS else str(self._output.id)
+        table = "" if self.reference == OWN_ROWS else str(self._output.id)
         self._reader = TopicReader(self._spec, self._access, group, table)
         return self._reader.open(position)
 
@@ -57,6 +57,16 @@ class Feeding:
     async def furthest(self) -> Position:
         """Return the ends of the partitions; raises DatabaseError if it cannot."""
         return await self._on_thread(lambda: self._there.furthest())
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages were read since it was opened."""
+        return 0 if self._reader is None else self._reader.messages
+
+    @property
+    def known(self) -> Position:
+        """Return the ends of the partitions, as far as they are known without asking."""
+        return {} if self._reader is None else self._reader.known
 
     def committed(self, position: Position) -> None:
         """Note what is durable; does not block."""

@@ -16,6 +16,7 @@ MOST_MESSAGES = 100_000  # of a batch
 AT_ONCE = 10_000  # messages
 REFRESH_SECONDS = 10.0  # between looks for new partitions
 COMMIT_SECONDS = 5.0
+NOTE_SECONDS = 0.5  # between two looks at the ends that the client has heard of
 _END = -1
 
 
@@ -37,7 +38,9 @@ class TopicReader:
         self._client = Client(access, group)
         self._offsets: dict[int, int] = {}  # the next of each partition
         self._ends: dict[int, int] = {}  # that were seen
-        self._refresh_at = self._commit_at = 0.0
+        self._refresh_at = self._commit_at = self._note_at = 0.0
+        self.messages = 0  # that were taken
+        self.known: Position = {}  # the ends of the partitions, as far as the client has heard
         self._durable: Position = {}
 
     def open(self, position: Position) -> dict[str, int]:
@@ -70,6 +73,7 @@ class TopicReader:
         """
         moved = self._refreshed()
         self._commit()
+        self._note_ends()
         messages: list[Message] = []
         size, ends = 0, self._clock() + self._spec.batch_ms / 1000
         while size < MOST_BYTES and len(messages) < MOST_MESSAGES:
@@ -84,6 +88,7 @@ class TopicReader:
         if not messages and self._client.failure is not None:
             raise self._client.unreachable(self._client.failure)
         self._client.failure = None
+        self.messages += len(messages)
         for partition, offset in self._following(messages).items():
             if offset > self._offsets[partition]:
                 self._offsets[partition] = moved[partition] = offset
@@ -203,6 +208,17 @@ class TopicReader:
             self._offsets |= began
         self._refresh_at = self._clock() + REFRESH_SECONDS
         return began
+
+    def _note_ends(self) -> None:
+        """Look at the ends that brokers have told with messages; asks none."""
+        if self._clock() < self._note_at:
+            return
+        known = {}
+        for each in self._at(self._offsets):
+            _, end = self._client.consumer.get_watermark_offsets(each, cached=True)
+            known[each.partition] = max(end, self._offsets[each.partition])
+        self.known = self._parts(known)
+        self._note_at = self._clock() + NOTE_SECONDS
 
     def _commit(self) -> None:
         """Tell the consumer group what is durable here; nothing relies on it."""

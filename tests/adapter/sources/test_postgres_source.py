@@ -281,3 +281,38 @@ async def test_a_table_that_has_stopped_is_made_anew(
     await until(
         env, "SELECT id, w FROM b ORDER BY id", rows_of(upstream, "SELECT * FROM up.b ORDER BY id")
     )
+
+
+async def test_statistics_count_what_came_of_each_table(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    upstream.execute("ANALYZE up.a")
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("UPDATE up.b SET v = 1 WHERE id = 1")
+    await equal(env, upstream)
+    counts = (
+        "SELECT coalesce(o.name, '-'), messages_received, updates_staged, updates_committed,"
+        " bytes_received > 0, snapshot_records_known, snapshot_records_staged, snapshot_committed"
+        " FROM mz_internal.mz_source_statistics s JOIN mz_catalog.mz_objects o ON o.id = s.id"
+        " ORDER BY o.name"
+    )
+    await until(
+        env,
+        counts,
+        "a|24|24|24|t|24|24|t\nb|21|22|22|t|NULL|20|t\ns|45|46|46|t|24|44|t",
+    )
+    offsets = (
+        "SELECT DISTINCT offset_known >= offset_committed, offset_lag = offset_known - "
+        "offset_committed, offset_committed > 0 FROM mz_internal.mz_source_statistics"
+    )
+    assert (await env.query("a", offsets)).splitlines()[0] == "t|t|t"
+    env.ingest.last.kill()
+    upstream.execute("UPDATE up.b SET v = 2 WHERE id = 1")
+    await equal(env, upstream)
+    await until(
+        env,
+        "SELECT messages_received, updates_committed FROM mz_internal.mz_source_statistics s"
+        " JOIN mz_catalog.mz_objects o ON o.id = s.id WHERE o.name = 'b'",
+        "22|24",
+    )

@@ -99,4 +99,12 @@ def test_a_source_that_cannot_begin_stalls_and_is_tried_again(
     starting, stalled = SourceState(ID, "starting"), SourceState(ID, "stalled", told)
     running = SourceState(ID, "running")
     told_once = Reported(ID, 1, {GlobalId("u2"): OutputCounts(3, ceased="it has gone")}, {"at": 7})
-    assert sent == [starting, stalled, starting, stalled, starting, running, told_once]
+    assert sent == [
+        starting,
+        stalled,
+        starting,
+        stalled,
+        starting,
+        running,
+        told_once,
+    ]

@@ -53,6 +53,10 @@ class Client:
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         return 3, 20
 
+    def get_watermark_offsets(self, at: TopicPartition, *, cached: bool) -> tuple[int, int]:
+        assert cached
+        return 3, 20
+
     def offsets_for_times(self, asked: list[Any], timeout: float) -> list[TopicPartition]:
         found = {0: 7, 1: -1, 2: 1}  # that of partition 1 is later than its messages
         return [TopicPartition("t", each.partition, found[each.partition]) for each in asked]
@@ -100,3 +104,10 @@ def test_errors_of_partitions_are_raised() -> None:
         reading([Told(5), Told(5, KafkaError._AUTO_OFFSET_RESET)]).take()
     with pytest.raises(ConnectionFailure):
         reading([Told(5, KafkaError.TOPIC_AUTHORIZATION_FAILED)]).take()
+
+
+def test_what_was_read_and_what_is_known_is_counted() -> None:
+    reader = reading([Told(5), Told(6)])
+    reader.take()
+    assert reader.messages == 2
+    assert reader.known == {"0": 20}
