@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from foreshore.embedded.errors import NotReceived, from_server
+from foreshore.embedded.errors import LOST, NotReceived, from_server
 from foreshore.errors import DatabaseError
 from foreshore.processes.owner import SOCKET_PORT, owner_of, socket_name
 from foreshore.processes.socket_path import short_path
@@ -65,7 +65,9 @@ class Address:
                     **options,
                 )
         except asyncpg.PostgresError as error:
-            raise from_server(error) from None
+            if not isinstance(error, LOST):
+                raise from_server(error) from None
+            raise NotReceived(f"could not connect: {error}", sqlstate=error.sqlstate) from None
         except (OSError, ValueError, asyncpg.InterfaceError) as error:
             where = self.url if self.directory is None else self.directory
             raise NotReceived(f"could not connect to {where}: {error}", sqlstate="08001") from error

@@ -21,6 +21,7 @@ from foreshore.embedded.literals import (
     qualified_name,
     quoted_name,
     with_parameters,
+    without_end,
     words_and_parentheses,
 )
 from foreshore.embedded.result import Result, concatenated
@@ -76,7 +77,7 @@ class Connection:
 
     async def sql(self, text: str, params: Sequence[Any] = ()) -> Result:
         """Run one statement; return its rows, and its tag."""
-        statement = with_parameters(text, params).rstrip().removesuffix(";")
+        statement = without_end(with_parameters(text, params))
         connection = await self.get()
         if is_query(text):
             return await self._copied(connection, statement)
@@ -113,7 +114,7 @@ class Connection:
 
         The connection is of no more use if the iteration ends early.
         """
-        statement = with_parameters(query, params).rstrip().removesuffix(";")
+        statement = without_end(with_parameters(query, params))
         connection = await self.get()
         stream = ArrowStream()
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED)

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from foreshore.embedded.database_async import AsyncDatabase, IfExists, inside
+from foreshore.embedded.database_async import RECONNECT_SECONDS, AsyncDatabase, IfExists, inside
 from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.result import Result
 from foreshore.embedded.subscription import Event
@@ -188,15 +188,23 @@ class Database:
         progress: bool = False,
         as_of: int | None = None,
         up_to: int | None = None,
+        reconnect: float = RECONNECT_SECONDS,
     ) -> Subscription:
         """Return the contents of a query, table or view, then its changes, time by time.
 
         Each `Changes` is complete. With `progress` also `Progress`, about once a second when
-        nothing changes. To go on where a stream has ended, pass `snapshot=False` and its last
-        progress less one as `as_of`. Times are milliseconds since 1970.
+        nothing changes. Times are milliseconds since 1970. A lost connection is made anew, for at
+        most `reconnect` seconds, and the stream goes on: each change is given once. To go on in
+        another process, pass `snapshot=False` and the last progress less one as `as_of`.
         """
         events = self._database.subscribe(
-            query, params, snapshot=snapshot, progress=progress, as_of=as_of, up_to=up_to
+            query,
+            params,
+            snapshot=snapshot,
+            progress=progress,
+            as_of=as_of,
+            up_to=up_to,
+            reconnect=reconnect,
         )
         return Subscription(self._loop, events)
 

@@ -20,11 +20,14 @@ from foreshore.embedded.address import Address
 from foreshore.embedded.connection import Connection, is_query
 from foreshore.embedded.errors import NotReceived, translated
 from foreshore.embedded.frames import Frame, frame_of, frame_of_files
-from foreshore.embedded.literals import qualified_name
+from foreshore.embedded.literals import qualified_name, with_parameters
+from foreshore.embedded.reconnect import Waits
 from foreshore.embedded.result import Result
 from foreshore.embedded.server_process import ServerProcess
 from foreshore.embedded.subscription import ByTime, Changes, Event, Progress
 from foreshore.errors import DatabaseError
+
+RECONNECT_SECONDS = 30.0  # as long as tables and materialized views keep their history
 
 IfExists = Literal["fail", "replace", "append"]
 
@@ -181,18 +184,32 @@ class AsyncDatabase:
         progress: bool = False,
         as_of: int | None = None,
         up_to: int | None = None,
+        reconnect: float = RECONNECT_SECONDS,
     ) -> AsyncIterator[Event]:
         """Yield the contents of a query, table or view, then its changes, time by time.
 
         Each `Changes` is complete. With `progress` also `Progress`, about once a second when
-        nothing changes. To go on where a stream has ended, pass `snapshot=False` and its last
-        progress less one as `as_of`. Times are milliseconds since 1970.
+        nothing changes. Times are milliseconds since 1970. A lost connection is made anew, for at
+        most `reconnect` seconds, and the stream goes on: each change is given once. To go on in
+        another process, pass `snapshot=False` and the last progress less one as `as_of`.
         """
-        async for event in self.events(
-            subscribe_text(query, snapshot, as_of, up_to), params, snapshot=snapshot
-        ):
-            if progress or isinstance(event, Changes):
-                yield event
+        statement = with_parameters(query, params)
+        waits = Waits(reconnect)
+        while True:
+            text = subscribe_text(statement, snapshot, as_of, up_to)
+            try:
+                async for event in self.events(text, (), snapshot=snapshot):
+                    waits.begin()
+                    if isinstance(event, Progress):
+                        if as_of is not None and event.time <= as_of:
+                            continue  # where it goes on
+                        snapshot, as_of = False, event.time - 1
+                    if progress or isinstance(event, Changes):
+                        yield event
+                return
+            except NotReceived as error:
+                self._check_server()
+                await waits.wait(error)
 
     async def events(
         self, statement: str, params: Sequence[Any], *, snapshot: bool

@@ -14,11 +14,22 @@ class NotReceived(Unavailable):
     sqlstate = "08006"
 
 
+# The connection has broken, or the server ends it, or takes none as it ends or begins.
+LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+)
+
+
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
     """Raise errors of the wire as DatabaseError, with SQLSTATE, detail and hint of the server."""
     try:
         yield
+    except LOST as error:
+        raise NotReceived(f"the connection to the server was lost: {error}") from error
     except asyncpg.PostgresError as error:
         raise from_server(error) from None
     except (asyncpg.InterfaceError, ConnectionError, OSError) as error:

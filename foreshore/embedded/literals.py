@@ -28,6 +28,7 @@ _TOKENS = re.compile(
     | /\*.*?\*/
     | (?P<word>[A-Za-z_][\w$]*+)         # which may have a dollar
     | (?P<parenthesis>[()])
+    | (?P<semicolon>;)
     | \$(?P<number>\d++)
     """,
     re.VERBOSE | re.DOTALL,
@@ -70,6 +71,21 @@ def words_and_parentheses(text: str) -> Iterator[str]:
     for match in _TOKENS.finditer(text):
         if (found := match["word"] or match["parenthesis"]) is not None:
             yield found
+
+
+def without_end(text: str) -> str:
+    """Return a statement without the semicolon that ends it, and without what follows that.
+
+    The text is left alone if more than comments follow.
+    """
+    end = None
+    for match in _TOKENS.finditer(text):
+        if end is None and match["semicolon"]:
+            end = match.start()
+        elif end is not None and not (match["semicolon"] or match[0].startswith(("--", "/*"))):
+            return text
+    rest = "" if end is None else _TOKENS.sub("", text[end:])
+    return text if end is None or rest.strip() else text[:end]
 
 
 def literal(value: Any) -> str:

@@ -128,7 +128,9 @@ def _snapshot(table: Any, number: int) -> Any:
     return found
 
 
-def _files(location: Location, table: Any, snapshot: Any) -> Mapping[object, _DataFile]:
+def _files(
+    location: Location, table: Any, snapshot: Any
+) -> Mapping[tuple[str, tuple[str, ...]], _DataFile]:
     """Return the files of a snapshot, each with those that delete rows of it."""
     if snapshot is None:
         return {}

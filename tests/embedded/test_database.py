@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ from foreshore.embedded.database import Database
 from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.subscription import Changes
 from foreshore.errors import DatabaseError, LockFileExists, Unavailable
-from tests.harness import until
+from tests.harness import free_port, until
 
 pytestmark = pytest.mark.full
 
@@ -235,6 +236,35 @@ def test_subscription_goes_on_after_its_last_progress(db: Database, name: str) -
         later = next(changes)
     assert isinstance(later, Changes)
     assert (later.snapshot, later.rows.to_pylist()) == (False, [{"mz_diff": 1, "n": 1}])
+
+
+def test_subscription_outlives_its_server(tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    first = foreshore.open(tmp_path, listen=listen)
+    first.execute("CREATE TABLE t (n int)")
+    first.execute("INSERT INTO t VALUES (1)")
+    assert first.url is not None
+    with foreshore.connect(first.url) as db, db.subscribe("t") as changes:
+        found: Counter[int] = Counter()
+
+        def read(wanted: int) -> None:
+            while found != Counter(range(1, wanted + 1)):
+                event = next(changes)
+                assert isinstance(event, Changes)
+                assert not event.removed.num_rows
+                found.update(event.added.column("n").to_pylist())
+
+        read(1)
+        for n in (2, 4):
+            first.execute(f"INSERT INTO t VALUES ({n})")
+            server = first._database._server
+            assert server is not None
+            os.kill(server.pid, signal.SIGKILL)
+            first.close()
+            first = foreshore.open(tmp_path, listen=listen)
+            first.execute(f"INSERT INTO t VALUES ({n + 1})")
+            read(n + 1)
+    first.close()
 
 
 def test_subscription_ends_with_the_error_of_the_data(db: Database, name: str) -> None:

@@ -14,6 +14,7 @@ from foreshore.embedded.literals import (
     qualified_name,
     text_literal,
     with_parameters,
+    without_end,
 )
 from foreshore.errors import DatabaseError
 
@@ -86,3 +87,18 @@ def test_text_never_leaves_its_literal(text: str) -> None:
 
 def test_names_are_quoted_by_part() -> None:
     assert qualified_name('s.a"b') == '"s"."a""b"'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT 1; -- x", "SELECT 1"),
+        ("SELECT 1 ; ; /* y */\n", "SELECT 1 "),
+        ("SELECT ';' -- ;", "SELECT ';' -- ;"),
+        ("SELECT 1; SELECT 2", "SELECT 1; SELECT 2"),
+        ("SELECT 1; 2", "SELECT 1; 2"),
+        ("SELECT 1", "SELECT 1"),
+    ],
+)
+def test_the_end_of_a_statement_goes(text: str, expected: str) -> None:
+    assert without_end(text) == expected
