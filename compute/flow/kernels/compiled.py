@@ -23,6 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from foreshore.compute.flow import kernels
+from foreshore.compute.flow.kernels import shipped
 from foreshore.compute.flow.kernels.jit import GATE, KERNELS, UNCOMPILED
 
 SIGNATURES = Path(__file__).with_name("signatures.txt")
@@ -136,12 +137,21 @@ def _load_slowly() -> None:
 
 
 def _is_in_cache(name: str) -> bool:
-    """Whether the cache has the code of a kernel, for this processor."""
+    """Whether the code of a kernel is in the cache or in the wheel, for this processor."""
     each = _kernels()[name]
-    key = each._cache._index_key(signatures()[name], each.targetctx.codegen())
-    file = each._cache._cache_file
-    found = file._load_index().get(key)
-    return found is not None and Path(file._data_path(found)).exists()
+    there: bool = each._cache.has(signatures()[name], each.targetctx.codegen())
+    return there
+
+
+def ship(folder: Path) -> None:
+    """Write all kernels of the cache into a folder, for wheels (`kernels/shipped.py`)."""
+    from numba.core.serialize import dumps
+
+    for name, types in signatures().items():
+        each = _kernels()[name]
+        key = each._cache._index_key(types, each.targetctx.codegen())
+        code = dumps(each._cache._cache_file.load(key))
+        shipped.save(folder, name, each._cache.stamp, types, code)
 
 
 @cache

@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from foreshore.compute.flow.kernels import shipped
+
 UNCOMPILED = os.environ.get("FORESHORE_UNCOMPILED") == "1"
 
 _HERE = Path(__file__).parent
@@ -90,30 +92,60 @@ if UNCOMPILED:
     inlined = kernel
 else:
     import numba
+    from numba.core.caching import FunctionCache
     from numba.core.registry import CPUDispatcher
 
     # Wrappers for callers in Python and C take a quarter of the time of compilation.
     _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
+    class KernelCache(FunctionCache):  # type: ignore[misc]
+        """A kernel's code in numba's cache, else that of the wheel."""
+
+        def __init__(self, function: Any) -> None:
+            super().__init__(function)
+            self.name = name_of(function)
+            self.stamp = stamp(module_of(function))
+            # numba itself looks at the function's own file only.
+            self._cache_file._source_stamp = self.stamp
+
+        def has(self, types: Any, codegen: Any) -> bool:
+            """Whether there is code for arguments of these types."""
+            found = self._cache_file._load_index().get(self._index_key(types, codegen))
+            if found is not None and Path(self._cache_file._data_path(found)).exists():
+                return True
+            return shipped.has(self.name, self.stamp, types)
+
+        def _load_overload(self, types: Any, target_context: Any) -> Any:
+            found = super()._load_overload(types, target_context)
+            if found is None:
+                code = shipped.load(self.name, self.stamp, types)
+                found = None if code is None else self._impl.rebuild(target_context, code)
+            return found
+
     class Kernel(CPUDispatcher):  # type: ignore[misc]
         """A compiled function that passes through the gate when it is not loaded."""
+
+        def enable_caching(self) -> None:
+            """Cache what is compiled."""
+            self._cache = KernelCache(self.py_func)
 
         def _compile_for_args(self, *args: Any, **kwargs: Any) -> Any:
             GATE.pass_through(name_of(self.py_func))
             return super()._compile_for_args(*args, **kwargs)
 
+    def module_of(function: Any) -> str:
+        """Return the name of a kernel's module in this folder."""
+        name: str = function.__module__
+        return name.rpartition(".")[2]
+
     def name_of(function: Any) -> str:
         """Return the name of a kernel: its module and its own."""
-        return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        return f"{module_of(function)}.{function.__name__}"
 
     def kernel(function: Any) -> Any:
         """Return the compiled function; it runs without the interpreter's lock."""
-        compiled = Kernel(
-            function, targetoptions={"nopython": True, "boundscheck": None} | _OPTIONS
-        )
+        compiled = Kernel(function, targetoptions={"nopython": True} | _OPTIONS)
         compiled.enable_caching()
-        # numba itself looks at the function's own file only.
-        compiled._cache._cache_file._source_stamp = stamp(function.__module__.rpartition(".")[2])
         KERNELS[name_of(function)] = compiled
         return compiled
 
