@@ -47,7 +47,7 @@ from foreshore.update import Timestamp
 
 SMALL_WINDOW = 256  # updates
 MANY = 10_000  # updates whose memory is worth a look
-JOINED_TIMES = 64  # of the first windows of a join
+JOINED_TIMES = 64  # the most of a window with a join
 
 
 class FlowDataflow:
@@ -366,13 +366,14 @@ def batch_sizing_of(operators: Sequence[Operator]) -> BatchSizing | None:
 
     If whole groups are read again a step begins with four times: beyond its rows it costs few
     milliseconds, for which they are worth it. If changes are joined with changes, those of a key
-    that changes at each time are as many pairs as the square of the times.
+    that changes at each time are as many pairs as the square of the times. Then the number has a
+    bound: how long a step takes says too little where other processes take turns with it.
     """
+    joins = any(isinstance(each, Join) and len(each.inputs) > 1 for each in operators)
+    at_most = JOINED_TIMES if joins else None
     if any(map(_rereads, operators)):
-        return BatchSizing(4, seconds=0.1)
-    if any(isinstance(each, Join) and len(each.inputs) > 1 for each in operators):
-        return BatchSizing(JOINED_TIMES, seconds=0.1)
-    return None
+        return BatchSizing(4, seconds=0.1, at_most=at_most)
+    return BatchSizing(JOINED_TIMES, seconds=0.1, at_most=at_most) if joins else None
 
 
 def _rereads(operator: Operator) -> bool:

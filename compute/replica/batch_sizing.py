@@ -24,11 +24,13 @@ REST, MOST_REST = 4, 32  # steps between trials; doubled after a failed one
 class BatchSizing:
     """The number of `times` of the next window; `seconds` is the target duration of a step.
 
-    It is never below its initial value, which is worth a step, unless memory is exhausted.
+    It is never below its initial value, which is worth a step, unless memory is exhausted, and
+    never above `at_most`.
     """
 
-    def __init__(self, times: int, seconds: float) -> None:
+    def __init__(self, times: int, seconds: float, at_most: int | None = None) -> None:
         self.times = times
+        self._at_most = at_most
         self._seconds = seconds
         self._least = times
         self._most: int | None = None  # the limit from exhausted memory
@@ -109,5 +111,5 @@ class BatchSizing:
         self._most_rest = self._next_most_rest = max(self._next_most_rest // 2, REST)
 
     def _bounded(self, times: int) -> int:
-        times = max(times, self._least)
-        return times if self._most is None else min(times, self._most)
+        bounds = [each for each in (self._most, self._at_most) if each is not None]
+        return min((max(times, self._least), *bounds))

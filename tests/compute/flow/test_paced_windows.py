@@ -172,8 +172,7 @@ def test_join_of_totals_takes_a_backlog_in_parts(engine: FlowEngine, tmp_path: P
     running, _ = hydrated(engine, relation, tmp_path, rows((1, "a")))
     upper = feed(running, 2, [(range(key, key + 1), 1) for key in range(2, 402)])
     sizes = steps(running, upper)
-    assert sizes[0] == 64
-    assert sum(size or 0 for size in sizes) == 400
+    assert sizes == [*[64] * 6, 16], "however quick a step is"
     index = running.indexes[id_("u3")].rows
     for time in range(2, upper):
         assert contents(index.scan(time)) == Counter({(time, time): 1}), time
