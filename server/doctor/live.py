@@ -1,6 +1,7 @@
 """Checks of the ports, and of the server behind them if one has the data."""
 
 import json
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -10,6 +11,8 @@ from foreshore.server.doctor.finding import Finding, fail, ok, warn
 
 SECONDS = 3.0
 MOST_BYTES = 1 << 20
+MOST_METRICS = 64 << 20
+_STATE = re.compile(r"foreshore_(source|sink)_state\{(.*)\} 1(?:\.0)?")
 
 
 def port(option: str, address: tuple[str, int], *, is_served: bool) -> Iterator[Finding]:
@@ -61,17 +64,54 @@ def server(address: tuple[str, int]) -> Iterator[Finding]:
             yield fail("state of the server", str(violated), advice)
         case _:
             yield warn("state of the server", "could not be checked", "Try again.")
+    yield from _outside(address)
+
+
+def _outside(address: tuple[str, int]) -> Iterator[Finding]:
+    """Look at the states of sources and sinks, if there are any."""
+    text = _read(address, "/metrics", MOST_METRICS)
+    states = list(_states((text or b"").decode()))
+    for kind in ("source", "sink"):
+        each = [(name, state) for of, name, state in states if of == kind]
+        stalled = [name for name, state in each if state == "stalled"]
+        if stalled:
+            message = f"{len(stalled)} of {len(each)} stalled: {', '.join(stalled[:3])}"
+            advice = f"SELECT name, error FROM mz_internal.mz_{kind}_statuses says why."
+            yield warn(f"{kind}s", message, advice)
+        elif each:
+            yield ok(f"{kind}s", f"{len(each)}, none stalled")
+
+
+def _states(metrics: str) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, name and state of each source and sink."""
+    for kind, labels in _STATE.findall(metrics):
+        named = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels))
+        name = re.sub(r"\\(.)", lambda each: {"n": "\n"}.get(each[1], each[1]), named[kind])
+        yield kind, name, named["state"]
 
 
 def _get(address: tuple[str, int], path: str) -> tuple[int, object] | None:
     """Return status and JSON of an answer, None if there is none in time."""
-    host, number = address
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{number}{path}"
     try:
-        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        with urllib.request.urlopen(_url(address, path), timeout=SECONDS) as answer:
             return answer.status, json.loads(answer.read(MOST_BYTES))
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read(MOST_BYTES) or b"null")
     except (OSError, ValueError):
         return None
+
+
+def _read(address: tuple[str, int], path: str, most: int) -> bytes | None:
+    """Return the bytes of an answer, None if there is none in time."""
+    try:
+        with urllib.request.urlopen(_url(address, path), timeout=SECONDS) as answer:
+            found: bytes = answer.read(most)
+            return found
+    except OSError:
+        return None
+
+
+def _url(address: tuple[str, int], path: str) -> str:
+    host, number = address
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{number}{path}"

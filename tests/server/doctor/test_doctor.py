@@ -129,6 +129,18 @@ def test_check_that_fails_itself_is_a_warning_and_others_go_on() -> None:
     assert as_text(findings)[0].startswith("warn  disk: ")
 
 
+def test_stalled_sinks_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (
+        'foreshore_sink_state{id="u1",sink="d.s.\\"odd, } 1.0\\"",state="stalled",type="kafka"} 1.0',
+        'foreshore_sink_state{id="u2",sink="d.s.k",state="running",type="postgres"} 1.0',
+        'foreshore_source_state{id="u3",source="d.s.s",state="finished",type="files"} 1.0',
+    )
+    monkeypatch.setattr(live, "_read", lambda *_: "\n".join(lines).encode())
+    findings = list(live._outside(("127.0.0.1", 0)))
+    assert state(findings, "sinks") == ("warn", '1 of 2 stalled: d.s."odd, } 1.0"')
+    assert state(findings, "sources") == ("ok", "1, none stalled")
+
+
 @pytest.mark.full
 def test_running_server_and_damaged_data(tmp_path: Path) -> None:
     server = Server(tmp_path / "data").start()
@@ -137,6 +149,10 @@ def test_running_server_and_damaged_data(tmp_path: Path) -> None:
     assert not [each for each in findings if each.state == "fail"]
     assert state(findings, "server")[0] in ("ok", "warn")
     assert state(findings, "state of the server") == ("ok", "consistent")
+    with server.connect() as connection:
+        connection.execute("CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER")
+    told = state(list(live.server(("127.0.0.1", server.http_port))), "sources")
+    assert told == ("ok", "1, none stalled")
     assert (
         f"process {server.process.pid if server.process else 0}"
         in state(findings, "server lock")[1]
