@@ -17,6 +17,7 @@ from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.files.audit import Audit
 from foreshore.adapter.files.progress import Copies
 from foreshore.adapter.introspection.view_errors import ViewErrors
+from foreshore.adapter.metrics.published import PublishedMetrics
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.sinks.exports import SinkExports
 from foreshore.adapter.sources.ingestion import Ingestion
@@ -106,6 +107,7 @@ class Coordinator:
         self.ingestion = Ingestion(self, self.ingest)
         self.webhooks = Webhooks(self)
         self.exports = SinkExports(self, self.export, self.database)
+        self.published = PublishedMetrics(self)
         self.resizes = PendingReplicas(self.compute, lambda id: id in self.state.objects)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
         self._answering: tuple[State | None, frozenset[str]] = (None, frozenset())

@@ -36,6 +36,7 @@ from foreshore.adapter.explain.explain import explain, explain_maintained
 from foreshore.adapter.explain.freshness import explain_freshness
 from foreshore.adapter.explain.operators import explain_operators
 from foreshore.adapter.files.copy import copy_from_files, copy_to_files
+from foreshore.adapter.metrics.create import create_metric
 from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome, Selected, check_returned
@@ -120,6 +121,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AddSourceTables: source_tables.add_source_tables,
     plans.DropSourceTables: source_tables.drop_source_tables,
     plans.CreateSink: create_sink,
+    plans.CreateMetric: create_metric,
     plans.CreateConnection: create_connection,
     plans.AlterConnection: alter_connection,
     plans.CreateSequence: create.create_sequence,

@@ -44,7 +44,7 @@ from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, Position, difference, read_catalog
-from foreshore.catalog.item import Cluster, Item, Replica
+from foreshore.catalog.item import Cluster, Item, Replica, Role
 from foreshore.catalog.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.state import SYSTEM_TABLES, State
 from foreshore.clock import Clock
@@ -63,6 +63,7 @@ from foreshore.errors import (
 from foreshore.ids import GlobalId, is_user, number_of
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
+from foreshore.session_variables import Variables
 from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob
@@ -212,6 +213,7 @@ class Environment:
         self._tasks += [*map(loop.create_task, loops), self._sweeping]
         await coordinator.ingestion.open()
         coordinator.exports.open()
+        coordinator.published.open(self._open_session)
         coordinator.check_consistency()
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
@@ -268,6 +270,7 @@ class Environment:
 
     async def close(self) -> None:
         """End all sessions, complete pending writes, and close everything but storage."""
+        await self.coordinator.published.close()
         self.coordinator.storage.stop_waiting()
         for session in list(self.sessions.values()):
             await session.close()
@@ -383,6 +386,17 @@ class Environment:
         self.sessions[pid] = session
         if session.variables["log_connections"] == "on":
             logger.info("session begun", extra=_about(session))
+        return session
+
+    def _open_session(self, role: Role, database: str, settings: Mapping[str, str]) -> Session:
+        """Begin a session of the environment's own, as a role that need not be able to log in."""
+        variables = Variables({"database": database})
+        for name, value in settings.items():
+            variables.set_default(name, value)
+        for name, value in self.server_settings.items():
+            variables.set_fixed(name, value)
+        session = Session(self, next(self._pids), role, variables, "", 4)
+        self.sessions[session.pid] = session
         return session
 
     def cancel(self, pid: int, secret: bytes) -> None:

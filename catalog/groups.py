@@ -14,6 +14,7 @@ from foreshore.sources.spec import connections_of, connections_of_messages, secr
 Group: TypeAlias = tuple[str, str]  # a kind of group, and what its objects have in common
 Ids: TypeAlias = LayeredMap[str, bool]  # the keys are a set
 NO_IDS: Ids = LayeredMap()
+METRICS: Group = ("metrics", "")
 
 
 def groups_of(each: Object) -> Iterator[Group]:
@@ -36,6 +37,8 @@ def groups_of(each: Object) -> Iterator[Group]:
             yield using(used)
     if each.feed:
         yield from map(using, connections_of_messages(each.feed.messages))
+    if each.metric:
+        yield METRICS
     if each.sink:
         yield from map(using, connections_of_target(each.sink.target))
     if each.row_security:

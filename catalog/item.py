@@ -16,6 +16,7 @@ from foreshore.connection_spec import ConnectionSpec
 from foreshore.foreign_key import ForeignKey
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId, is_temporary
+from foreshore.metric_spec import MetricSpec
 from foreshore.network_policy import NetworkRule
 from foreshore.policy import PolicyOf
 from foreshore.privileges import Grant, open_to_all
@@ -330,6 +331,9 @@ class Item(Granted, frozen=True):
     # Of a subscription whose consumer is an external system, which is shown as a sink.
     sink: SinkSpec | msgspec.UnsetType = msgspec.UNSET
 
+    # Of a view whose rows are the series of a metric, which is shown as one.
+    metric: MetricSpec | msgspec.UnsetType = msgspec.UNSET
+
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
@@ -351,6 +355,8 @@ class Item(Granted, frozen=True):
     @property
     def kind(self) -> str:
         """Return the word for the item in messages."""
+        if self.metric:
+            return "metric"
         return "source" if self.feed else "sink" if self.sink else self.type
 
     @property

@@ -31,6 +31,7 @@ from foreshore.sql.bind.definitions import (
     verify,
 )
 from foreshore.sql.bind.definitions import objects as ddl
+from foreshore.sql.bind.definitions.metrics import bind_create_metric
 from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.definitions.sinks.create import bind_create_sink
 from foreshore.sql.bind.definitions.sinks.wait import bind_wait_for_sinks
@@ -191,6 +192,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return connections.bind_create_connection(planning, tree)
         case ast.AlterConnectionStatement():
             return connections.bind_alter_connection(planning, tree)
+        case ast.CreateMetricStatement():
+            return bind_create_metric(planning, tree)
         case ast.CreateSinkStatement():
             return bind_create_sink(planning, tree)
         case ast.CreateSourceStatement():

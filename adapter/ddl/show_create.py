@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from foreshore.adapter.ddl.definitions import definition_text
+from foreshore.adapter.metrics.show import metric_text
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
@@ -50,6 +51,8 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
         return source_text(state, item)
     if item.sink:
         return sink_text(state, reader.planned, item, item.sink)
+    if item.metric:
+        return metric_text(state, reader.planned, item, item.metric)
     sql = definition_text(state, reader.planned, item)
     if item.security_invoker:
         sql = statement_heads.with_security_invoker(sql)

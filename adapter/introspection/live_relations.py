@@ -22,6 +22,7 @@ from foreshore.adapter.introspection.source_rows import (
     source_statuses,
 )
 from foreshore.adapter.introspection.statement_history import recent_statements
+from foreshore.adapter.metrics.show import metric_statuses
 from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.rights.roles import visible_settings
 from foreshore.adapter.session.context import StatementContext
@@ -377,6 +378,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_source_statistics": source_statistics,
     "mz_sink_statuses": sink_statuses,
     "mz_tokens": token_rows,
+    "mz_metric_statuses": metric_statuses,
     "mz_sink_status_history": sink_status_history,
     "mz_sink_statistics": sink_statistics,
     "pg_hba_file_rules": _connection_rules,

@@ -14,6 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from foreshore.adapter.metrics.published import Family
 from foreshore.latencies import Latencies
 
 _VIEW = ("id", "view", "type", "cluster")
@@ -70,6 +71,8 @@ DECLARED = (
     Declared("foreshore_sink_updates_total", "counter", "Updates that its target has.", _SINK),
     Declared("foreshore_sink_bytes_total", "counter", "Bytes of these in memory.", _SINK),
     Declared("foreshore_sink_commits_total", "counter", "Intervals that its target has.", _SINK),
+    Declared("foreshore_metric_up", "gauge", "1 if a CREATE METRIC is shown.", ("metric",)),
+    Declared("foreshore_metric_series", "gauge", "Its combinations of labels.", ("metric",)),
     Declared("foreshore_storage_shards", "gauge", "Durable collections."),
     Declared("foreshore_storage_files", "gauge", "Batch files of these."),
     Declared("foreshore_storage_bytes", "gauge", "Bytes in batch files."),
@@ -81,6 +84,15 @@ DECLARED = (
 )
 
 Values = tuple[str, ...]
+
+
+def shown_family(metric: Family) -> Metric:
+    """Return a metric of CREATE METRIC as the library's object. Any thread may call it."""
+    made = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
+    family = made(metric.name, metric.help, labels=metric.labels)
+    for labels, value in metric.series:
+        family.add_metric(labels, value)
+    return family
 
 
 @dataclass(frozen=True, slots=True)

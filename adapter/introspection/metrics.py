@@ -7,12 +7,14 @@ The event loop has a turn after each `VIEWS_PER_TURN` views; the text is made on
 import asyncio
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import Metric
 
 from foreshore import latencies
-from foreshore.adapter.introspection.metric_families import Samples, Values
+from foreshore.adapter.introspection.metric_families import Samples, Values, shown_family
+from foreshore.adapter.metrics.published import Family
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.item import Cluster, Item
 from foreshore.compute.protocol import DataflowStatus
@@ -46,13 +48,14 @@ class EnvironmentMetrics:
         self._sinks(samples)
         self._storage(samples)
         pids = self._replicas(samples)
+        published = self._published(samples)
         await self._views(samples)
 
         def rest() -> list[Metric]:
             for labels, pid in pids:
                 if (resident := _resident_bytes(pid)) is not None:
                     samples.put("foreshore_replica_memory_bytes", resident, labels)
-            return samples.families()
+            return [*samples.families(), *map(shown_family, published)]
 
         return await asyncio.to_thread(rest)
 
@@ -133,6 +136,17 @@ class EnvironmentMetrics:
     def _cluster_name(self, id: str | None) -> str:
         found = None if id is None else self._coordinator.state.objects.get(id)
         return found.name if isinstance(found, Cluster) else ""
+
+    def _published(self, samples: Samples) -> Sequence[Family]:
+        """Add the states of metrics of CREATE METRIC; return these."""
+        published = self._coordinator.published
+        for id, (status, series) in published.statuses().items():
+            item = self._coordinator.state.get(id)
+            if isinstance(item, Item):
+                labels = (dotted(self._coordinator.state.full_name(item)),)
+                samples.put("foreshore_metric_up", status.state == "running", labels)
+                samples.put("foreshore_metric_series", series, labels)
+        return published.families()
 
     # --- all else ------------------------------------------------------------------------------
 

@@ -105,6 +105,16 @@ def _sink(check: Checker, plan: plans.CreateSink) -> None:
     check.create_on_cluster(plan.cluster)
 
 
+def _metric(check: Checker, plan: plans.CreateMetric) -> None:
+    check.create_in(plan.name)
+    if not may_act_as(check.state, check.role, "pg_write_server_files"):
+        raise InsufficientPrivilege(
+            "permission denied to create a metric",
+            detail="Whoever reaches the HTTP port reads it at /metrics without a password.",
+            hint='Only members of the role "pg_write_server_files" may create metrics.',
+        )
+
+
 def _use(check: Checker, ids: Iterable[str]) -> None:
     for id in ids:
         used = check.state.objects[id]
@@ -480,6 +490,7 @@ RULES: Mapping[type, Rule] = {
     plans.DropSourceTables: _alter_source,
     plans.ValidateConnection: _validate,
     plans.CreateSink: _sink,
+    plans.CreateMetric: _metric,
     plans.AlterSecret: _alter_secret,
     plans.CreateEnum: _named,
     plans.CreateDomain: _type,

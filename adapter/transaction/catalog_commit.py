@@ -293,6 +293,7 @@ class CatalogCommits:
                 await coordinator.maintain(each, Beginning(each.since or time))
         await coordinator.ingestion.follow(made.changed)
         await coordinator.exports.follow(made.changed)
+        await coordinator.published.follow(made.changed)
         for item in made.moved:
             await coordinator.view_handoff.hand_over(item)
         for item in made.reassigned:

@@ -23,6 +23,7 @@ from foreshore.catalog.builtin.mz_rows import (
     index_rows,
     materialization_lag_rows,
     materialized_view_rows,
+    metric_rows,
     object_rows,
     refresh_strategy_rows,
     relation_rows,
@@ -444,6 +445,20 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "mz_tokens",
         "role_id text, role text, name text, created_at timestamptz, valid_until timestamptz?",
         live("mz_tokens"),
+    ),
+    (
+        "mz_catalog",
+        "mz_metrics",
+        "id text, oid oid, schema_id text, name text, type text, help text, relation_id text,"
+        "labels text[], max_series int8, owner_id text",
+        metric_rows,
+    ),
+    (
+        "mz_internal",
+        "mz_metric_statuses",
+        "id text, name text, status text, error text?, series int8,"
+        "last_status_change_at timestamptz",
+        live("mz_metric_statuses"),
     ),
 )
 

@@ -128,7 +128,8 @@ def _view_row(snapshot: IntrospectionSnapshot, item: Item) -> Row:
 def view_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_views."""
     for item in _items(snapshot, "view"):
-        yield _view_row(snapshot, item)
+        if not item.metric:
+            yield _view_row(snapshot, item)
 
 
 def materialized_view_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -224,6 +225,27 @@ def kafka_sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, "subscription"):
         if item.sink and isinstance(item.sink.target, KafkaTarget):
             yield {"id": item.id, "topic": item.sink.target.topic}
+
+
+_FOLLOWED = ("table", "view", "materialized view")  # by metrics
+
+
+def metric_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_metrics."""
+    for item in _items(snapshot, "view"):
+        if item.metric:
+            yield {
+                **_common(item),
+                "schema_id": item.schema,
+                "type": item.metric.kind,
+                "help": item.metric.help,
+                "relation_id": next(
+                    id for id in item.depends_on if snapshot.state.item(id).type in _FOLLOWED
+                ),
+                "labels": list(snapshot.desc_of(item.id).names[:-1]),
+                "max_series": item.metric.most_series,
+                "owner_id": item.owner,
+            }
 
 
 def source_type(feed: Feed) -> str:

@@ -23,6 +23,7 @@ from foreshore.sql.ast.connections import *
 from foreshore.sql.ast.definitions import *
 from foreshore.sql.ast.expressions import *
 from foreshore.sql.ast.functions import *
+from foreshore.sql.ast.metrics import *
 from foreshore.sql.ast.network import *
 from foreshore.sql.ast.policies import *
 from foreshore.sql.ast.query import *
@@ -66,6 +67,7 @@ StatementSyntax: TypeAlias = (
     | CreateConnectionStatement
     | AlterConnectionStatement
     | CreateSinkStatement
+    | CreateMetricStatement
     | CreateSourceStatement
     | CreateSourceTableStatement
     | AddSourceTablesStatement

@@ -7,12 +7,12 @@ from foreshore.sql import ast
 from foreshore.sql.parse.connections import ConnectionParser
 from foreshore.sql.parse.grants import GrantParser
 from foreshore.sql.parse.lexer import WORD
+from foreshore.sql.parse.metrics import MetricParser
 from foreshore.sql.parse.network import NetworkPolicyParser
 from foreshore.sql.parse.policies import PolicyParser
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.refresh import RefreshParser
 from foreshore.sql.parse.roles import ROLE_WORDS
-from foreshore.sql.parse.sinks import SinkParser
 from foreshore.sql.parse.subscribe import SubscribeParser
 from foreshore.sql.parse.types import TypeDefinitionParser
 
@@ -31,12 +31,15 @@ _KINDS = (
     ("connection",),
     ("source",),
     ("sink",),
+    ("metric",),
     ("network", "policy"),
     ("schema",),
     ("database",),
 )
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_IN_SCHEMAS = frozenset(("table", "view", "materialized view", "sequence", "source", "sink"))
+_IN_SCHEMAS = frozenset(
+    ("table", "view", "materialized view", "sequence", "source", "sink", "metric")
+)
 _VERBS = frozenset(("create", "drop", "alter", "show", "comment", "on"))
 _SHOWN = (
     ("materialized", "views"),
@@ -58,6 +61,7 @@ _SHOWN = (
     ("default", "privileges"),
     ("sources",),
     ("sinks",),
+    ("metrics",),
     ("connections",),
     ("types",),
 )
@@ -69,7 +73,7 @@ class ObjectParser(
     NetworkPolicyParser,
     PolicyParser,
     RefreshParser,
-    SinkParser,
+    MetricParser,
     SubscribeParser,
     TypeDefinitionParser,
 ):
@@ -120,6 +124,8 @@ class ObjectParser(
             return self._create_source()
         if self.accept("sink"):
             return self._create_sink()
+        if self.accept("metric"):
+            return self._create_metric()
         if self.accept("network", "policy"):
             return self.create_network_policy()
         if self.accept("subscription"):

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from foreshore.sql.plan.changes import *
 from foreshore.sql.plan.connections import *
 from foreshore.sql.plan.definitions import *
+from foreshore.sql.plan.metrics import *
 from foreshore.sql.plan.network import *
 from foreshore.sql.plan.policies import *
 from foreshore.sql.plan.query import *
@@ -67,6 +68,7 @@ Plan: TypeAlias = (
     | CreateConnection
     | AlterConnection
     | CreateSink
+    | CreateMetric
     | CreateSource
     | CreateSourceTable
     | AddSourceTables

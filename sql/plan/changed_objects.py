@@ -27,6 +27,7 @@ from foreshore.sql.plan import (
     CreateFunction,
     CreateIndex,
     CreateMaterializedView,
+    CreateMetric,
     CreatePolicy,
     CreateSchema,
     CreateSecret,
@@ -67,6 +68,7 @@ _RELATIONS = frozenset(
         "subscription",
         "source",
         "sink",
+        "metric",
         "column",
         "constraint",
     )
@@ -166,6 +168,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | AlterCluster()
             | CreateSecret()
             | CreateSink()
+            | CreateMetric()
             | CreateSource()
             | CreateSourceTable()
             | AddSourceTables()

@@ -63,6 +63,7 @@ ObjectKind = OneOf[
     "subscription",
     "source",
     "sink",
+    "metric",
     "type",
     "domain",
     "cluster",

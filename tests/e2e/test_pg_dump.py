@@ -17,6 +17,7 @@ DEFINITIONS = """
     CREATE VIEW a_view AS SELECT o.number, p.price FROM "Other".orders o JOIN parts p ON p.id = part;
     CREATE VIEW above AS SELECT count(*) AS n FROM a_view;
     CREATE MATERIALIZED VIEW kept AS SELECT part, count(*) AS n FROM "Other".orders GROUP BY part;
+    CREATE METRIC ordered FROM kept VALUE n LABELS (part) HELP 'it''s a view in a dump';
     CREATE INDEX by_note ON "Other".orders (note);
     CREATE SEQUENCE free START 7;
     CREATE FUNCTION twice(x int DEFAULT 3) RETURNS int LANGUAGE sql RETURN x * 2;
@@ -42,6 +43,7 @@ CONTENTS = (
     "SELECT * FROM a_view ORDER BY number",
     "SELECT * FROM above",
     "SELECT * FROM kept ORDER BY part",
+    "SELECT * FROM ordered ORDER BY part",
     "SELECT nextval('free')",
     "SELECT twice(), twice(4), first_of(5, 6), sums.* FROM sums(2, 3)",
     "INSERT INTO spans VALUES (2) RETURNING id, span, f::text",

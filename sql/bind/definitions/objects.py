@@ -86,6 +86,7 @@ _KINDS: dict[str, ObjectKind] = {
     "connection": "connection",
     "source": "source",
     "sink": "sink",
+    "metric": "metric",
     "network policy": "network policy",
     "column": "column",
 }

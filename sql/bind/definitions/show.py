@@ -148,6 +148,8 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
                 "coalesce((SELECT c.comment FROM mz_internal.mz_comments c "
                 "WHERE c.id = p.id), '') AS comment FROM mz_internal.mz_network_policies p"
             )
+        case "metrics":
+            return "SELECT name, type, help, labels FROM mz_catalog.mz_metrics"
         case "roles":
             return "SELECT name FROM mz_catalog.mz_roles WHERE name NOT LIKE 'pg@_%' ESCAPE '@'"
         case "role membership":

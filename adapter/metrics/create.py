@@ -1,0 +1,59 @@
+"""CREATE METRIC, in the catalog: a view with labels and a value, and what else a metric has."""
+
+from msgspec.structs import replace
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.groups import METRICS
+from foreshore.catalog.item import Item
+from foreshore.catalog.state import State
+from foreshore.errors import DatabaseError, DuplicateObject, WrongObjectType
+from foreshore.sql.parse.parse import parse
+from foreshore.sql.plan import CreateMetric, CreateView
+from foreshore.sql.planner import plan_statement
+
+MOST_METRICS = 100
+
+
+def create_metric(context: StatementContext, plan: CreateMetric) -> Completed:
+    """Run CREATE METRIC; its series are gathered when the transaction has committed."""
+    if is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
+        return Completed("CREATE METRIC")
+    change = context.catalog_change()
+    check_readable(change.state, change.state.item(plan.relation))
+    others = change.state.items_of(METRICS)
+    if any(each.name == plan.name.item for each in others):
+        raise DuplicateObject(
+            f'metric "{plan.name.item}" already exists in another schema',
+            detail="The names of metrics have no schemas at /metrics.",
+        )
+    if len(others) >= MOST_METRICS:
+        raise DatabaseError(f"there are {MOST_METRICS} metrics already", sqlstate="54000")
+    (syntax,) = parse(plan.view)
+    view = plan_statement(syntax, context.planner.reader())
+    assert isinstance(view, CreateView), view
+    schema = schema_of(context, plan.name)
+    item = add_item(context, view, schema, plan.name.item, view.depends_on)
+    change.put(replace(item, metric=plan.spec))
+    return Completed("CREATE METRIC")
+
+
+def check_readable(state: State, relation: Item) -> None:
+    """Raise WrongObjectType if following a relation would compute it once more."""
+    if relation.type == "view" and index_of(state, relation) is None:
+        raise WrongObjectType(
+            f'view "{relation.name}" has no index',
+            hint="Create an index on it, or a materialized view: its rows must be maintained.",
+        )
+
+
+def index_of(state: State, relation: Item) -> Item | None:
+    """Return an index on a relation, if there is one."""
+    return next((each for each in state.indexes_on(relation.id) if each.cluster is not None), None)
+
+
+def relation_of(state: State, metric: Item) -> Item:
+    """Return the relation that a metric follows."""
+    used = (state.item(id) for id in metric.depends_on)
+    return next(each for each in used if each.type in ("table", "view", "materialized view"))

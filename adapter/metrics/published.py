@@ -1,0 +1,215 @@
+"""The metrics of CREATE METRIC: each follows its relation, and a scrape reads what is there.
+
+A metric has a session of its owner, in which a SUBSCRIBE follows the metric's view. So the rights
+of the owner hold, changes are read as they happen, and a scrape asks nobody. If the subscription
+ends, the metric shows nothing until it has begun anew, which is tried after RETRY_S to
+MOST_RETRY_S.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from typing import Literal as OneOf
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.adapter.client import Rows
+from foreshore.adapter.metrics.create import check_readable, index_of, relation_of
+from foreshore.adapter.metrics.series import Change, Labels, Series
+from foreshore.catalog.groups import METRICS
+from foreshore.catalog.item import Item, Object, Role
+from foreshore.errors import DatabaseError, DuplicateObject
+from foreshore.ids import GlobalId
+from foreshore.metric_spec import MetricKind, MetricSpec, check_label, check_metric_name
+from foreshore.sql.rewrite.full_names import dotted
+from foreshore.text_columns import text_column
+from foreshore.types import RelationDesc
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0  # which doubles with each failure
+MOST_RETRY_S = 60.0
+HEAD = 3  # columns of a SUBSCRIBE before those of the view: time, progress, copies
+# Takes a role, a database and session variables.
+OpenSession = Callable[[Role, str, Mapping[str, str]], "Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric as a scrape shows it."""
+
+    name: str
+    kind: MetricKind
+    help: str
+    labels: Labels
+    series: Sequence[tuple[Labels, float]]
+
+
+@dataclass(slots=True)
+class Status:
+    """How a metric does; `since` is in milliseconds since 1970."""
+
+    state: OneOf["starting", "running", "stalled"]
+    since: int
+    error: str | None = None
+
+
+class _Published:
+    """A metric that is followed."""
+
+    def __init__(self, item: Item, spec: MetricSpec, now: int) -> None:
+        self.item = item
+        self.spec = spec
+        self.series = Series(spec.most_series)
+        self.labels: Labels = ()
+        self.status = Status("starting", now)
+        self.failures = 0  # since it ran last
+        self.task: asyncio.Task[None] | None = None
+
+
+class PublishedMetrics:
+    """The metrics of one environment."""
+
+    def __init__(self, coordinator: "Coordinator") -> None:
+        self._coordinator = coordinator
+        self._followed: dict[GlobalId, _Published] = {}
+        self._open_session: OpenSession | None = None
+
+    def open(self, open_session: OpenSession) -> None:
+        """Follow the metrics of the catalog."""
+        self._open_session = open_session
+        for item in self._coordinator.state.items_of(METRICS):
+            self._start(item)
+
+    async def follow(self, changed: Iterable[Object]) -> None:
+        """Follow new metrics, leave dropped ones, and begin anew with changed ones."""
+        for id in {each.id for each in changed if isinstance(each, Item) and each.metric}:
+            if (known := self._followed.pop(id, None)) is not None:
+                await _stopped(known)
+            item = self._coordinator.state.get(id)
+            if isinstance(item, Item) and item.metric:
+                self._start(item)
+
+    async def close(self) -> None:
+        """End all."""
+        followed, self._followed = list(self._followed.values()), {}
+        for each in followed:
+            await _stopped(each)
+
+    def statuses(self) -> Mapping[GlobalId, tuple[Status, int]]:
+        """Return the status of each metric, and the number of its series."""
+        return {id: (each.status, len(each.series)) for id, each in self._followed.items()}
+
+    def families(self) -> Sequence[Family]:
+        """Return what a scrape shows."""
+        return [
+            Family(each.item.name, each.spec.kind, each.spec.help, each.labels, each.series.shown())
+            for each in self._followed.values()
+            if each.status.state == "running"
+        ]
+
+    # --- following -----------------------------------------------------------------------------
+
+    def _start(self, item: Item) -> None:
+        if self._open_session is None or not item.metric:
+            return
+        found = _Published(item, item.metric, self._coordinator.clock.now())
+        self._followed[item.id] = found
+        running = self._run(found, self._open_session)
+        found.task = asyncio.get_running_loop().create_task(running)
+
+    async def _run(self, metric: _Published, open_session: OpenSession) -> None:
+        while True:
+            try:
+                await self._follow(metric, open_session)
+                error = "the relation can change no more"  # which a table or a view never says
+            except DatabaseError as found:
+                error = found.message
+            except Exception:
+                logger.exception("a metric cannot be followed", extra={"metric": metric.item.name})
+                error = "internal error"
+            metric.series.clear()
+            if metric.status.error != error:
+                extra = {"metric": metric.item.name, "error": error}
+                logger.warning("metric stalled", extra=extra)
+            metric.status = Status("stalled", self._coordinator.clock.now(), error)
+            await asyncio.sleep(min(RETRY_S * 2**metric.failures, MOST_RETRY_S))
+            metric.failures = min(metric.failures + 1, 10)
+
+    async def _follow(self, metric: _Published, open_session: OpenSession) -> None:
+        state, item = self._coordinator.state, metric.item
+        self._check(item)
+        relation = relation_of(state, item)
+        check_readable(state, relation)
+        owner, (database, *_) = state.objects[item.owner], state.full_name(item)
+        assert isinstance(owner, Role), owner
+        variables = {"application_name": f"foreshore metric {item.name}"}
+        index = index_of(state, relation)
+        if index is not None and index.cluster is not None:
+            variables["cluster"] = state.objects[index.cluster].name
+        session = open_session(owner, database, variables)
+        try:
+            view = dotted(state.full_name(item))
+            await session.parse("", f"SUBSCRIBE {view} WITH (PROGRESS)", ())
+            await session.bind("", "", (), ())
+            rows = await session.execute("", 0)
+            assert isinstance(rows, Rows), rows
+            await self._take(metric, session, rows)
+        finally:
+            await session.close()
+
+    def _check(self, item: Item) -> None:
+        """Raise DatabaseError if a metric has a name that it may not have since it was renamed."""
+        check_metric_name(item.name)
+        metrics = self._coordinator.state.items_of(METRICS)
+        if any(each.name == item.name and each.id < item.id for each in metrics):
+            raise DuplicateObject(f'metric "{item.name}" already exists in another schema')
+
+    async def _take(self, metric: _Published, session: "Session", rows: Rows) -> None:
+        """Keep the series up to date until the subscription ends."""
+        desc = RelationDesc(rows.desc.names[HEAD:], rows.desc.columns[HEAD:])
+        metric.labels = desc.names[:-1]
+        for label in metric.labels:
+            check_label(label)
+        begun = 1  # the first row says at which time it begins, before its rows
+        async for whole in rows.batches:
+            batch = whole.slice(begun)
+            begun = max(0, begun - whole.num_rows)
+            if not batch.num_rows:
+                continue
+            metric.series.add(_changes(batch, desc, session))
+            if not batch.column(1)[-1].as_py():
+                continue
+            metric.series.complete()
+            if metric.status.state != "running":
+                metric.status = Status("running", self._coordinator.clock.now())
+                metric.failures = 0
+
+
+def _changes(batch: pa.RecordBatch, desc: RelationDesc, session: "Session") -> list[Change]:
+    """Return the changes in a batch of a subscription, without rows of progress."""
+    changes = batch.filter(pc.invert(batch.column(1)))
+    if not changes.num_rows:
+        return []
+    style = session.output_style(names=False)
+    texts = [
+        text_column(changes.column(HEAD + place), column.type, style).to_pylist()
+        for place, column in enumerate(desc.columns)
+    ]
+    *labels, values = texts
+    named = [tuple(text or "" for text in row) for row in zip(*labels, strict=True)]
+    copies = changes.column(2).to_pylist()
+    return list(zip(named or [()] * len(values), values, copies, strict=True))
+
+
+async def _stopped(metric: _Published) -> None:
+    if metric.task is not None:
+        metric.task.cancel()
+        await asyncio.wait([metric.task])

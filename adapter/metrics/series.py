@@ -1,0 +1,64 @@
+"""The series of a metric: its values by labels, kept up to date by the changes of a relation."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from foreshore.errors import DatabaseError
+
+Labels: TypeAlias = tuple[str, ...]
+Change: TypeAlias = tuple[Labels, str | None, int]  # labels, the value's text, copies
+MOST_PENDING = 4  # changes of one time for each series that there may be
+
+
+class Series:
+    """The values of a metric with at most `most` combinations of labels.
+
+    Changes are taken as they come, and count once all of their time are there (`complete`), or if
+    they are many more than the series.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: dict[Labels, Counter[str | None]] = {}
+        self._pending: list[Change] = []
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """Take changes; raises DatabaseError if they are too many."""
+        self._pending += changes
+        if len(self._pending) > MOST_PENDING * self._most + 1:
+            self.complete()
+
+    def complete(self) -> None:
+        """Let all changes count; raises DatabaseError if there are too many series."""
+        pending, self._pending = self._pending, []
+        for labels, value, copies in pending:
+            values = self._values.setdefault(labels, Counter())
+            values[value] += copies
+            if not values[value]:
+                del values[value]
+                if not values:
+                    del self._values[labels]
+        if len(self._values) > self._most:
+            raise DatabaseError(
+                f"the metric has more than {self._most} series",
+                sqlstate="54000",
+                hint="Give it fewer labels, or a greater MAX SERIES.",
+            )
+
+    def clear(self) -> None:
+        """Forget all values."""
+        self._values, self._pending = {}, []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def shown(self) -> Sequence[tuple[Labels, float]]:
+        """Return each series with its value, but those of several rows or without a value."""
+        return [
+            (labels, float(value))
+            for labels, values in self._values.items()
+            if len(values) == 1
+            for value, copies in values.items()
+            if copies == 1 and value is not None
+        ]
