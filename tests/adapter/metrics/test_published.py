@@ -41,7 +41,7 @@ async def shows(env: TestEnvironment, *lines: str) -> None:
     async def shown() -> list[str]:
         return sorted(each for each in await exposition(env) if not each.startswith("#"))
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while await shown() != sorted(lines):  # noqa: ASYNC110 - what changes it tells nobody
             await asyncio.sleep(0.02)
 
@@ -49,7 +49,7 @@ async def shows(env: TestEnvironment, *lines: str) -> None:
 async def stalls(env: TestEnvironment, error: str) -> None:
     """Wait until the metric has stalled for a reason."""
     sql = "SELECT status, error FROM mz_internal.mz_metric_statuses"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while error not in await env.query("w", sql, alone=False):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

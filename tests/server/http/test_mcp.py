@@ -302,11 +302,11 @@ def test_session_of_a_call_is_shown_and_ends_with_its_client(tmp_path: Path) -> 
             async def is_shown() -> bool:
                 return ["foreshore mcp agent"] in await http.rows(shown)
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(200):
                 while not await is_shown():  # noqa: ASYNC110 - what changes it tells nobody
                     await asyncio.sleep(0.01)
             asking.cancel()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(200):
                 while await is_shown():  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
