@@ -9,6 +9,7 @@ from typing import TypeAlias
 from foreshore.catalog.item import Item, Object
 from foreshore.layered_map import LayeredMap
 from foreshore.sinks.spec import connections_of as connections_of_target
+from foreshore.sinks.spec import secrets_of as secrets_of_target
 from foreshore.sources.spec import connections_of, connections_of_messages, secrets_of
 
 Group: TypeAlias = tuple[str, str]  # a kind of group, and what its objects have in common
@@ -40,7 +41,8 @@ def groups_of(each: Object) -> Iterator[Group]:
     if each.metric:
         yield METRICS
     if each.sink:
-        yield from map(using, connections_of_target(each.sink.target))
+        target = each.sink.target
+        yield from map(using, (*connections_of_target(target), *secrets_of_target(target)))
     if each.row_security:
         yield SECURED
     for key in each.foreign_keys or ():

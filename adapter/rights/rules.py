@@ -21,6 +21,8 @@ from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sinks.spec import connections_of as connections_of_target
 from foreshore.sinks.spec import is_place
+from foreshore.sinks.spec import secrets_of as secrets_of_target
+from foreshore.sinks.webhook import WebhookTarget
 from foreshore.sources.files import FilesSource
 from foreshore.sources.python import PythonSource
 from foreshore.sources.spec import connections_of, connections_of_messages, secrets_of
@@ -99,7 +101,10 @@ def _validate(check: Checker, plan: plans.ValidateConnection) -> None:
 
 def _sink(check: Checker, plan: plans.CreateSink) -> None:
     check.create_in(plan.subscription.name)
-    _use(check, connections_of_target(plan.spec.target))
+    target = plan.spec.target
+    _use(check, (*connections_of_target(target), *secrets_of_target(target)))
+    if isinstance(target, WebhookTarget) and target.private:
+        raise InsufficientPrivilege("must be superuser to create a sink to a private address")
     if is_place(plan.spec.target):
         _need_files(check, "pg_write_server_files", "to")
     check.create_on_cluster(plan.cluster)

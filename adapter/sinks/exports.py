@@ -23,11 +23,23 @@ from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import using
 from foreshore.catalog.item import Connection, Item, Object, Secret
 from foreshore.catalog.subscription_positions import Move
-from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.errors import (
+    DatabaseError,
+    InvalidParameterValue,
+    ObjectNotInPrerequisiteState,
+    UndefinedObject,
+)
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
-from foreshore.sinks.spec import SinkSpec, connections_of, is_place
+from foreshore.sinks.spec import (
+    SinkSpec,
+    connections_of,
+    is_place,
+    keeps_frontier,
+    secrets_of,
+)
+from foreshore.sinks.webhook import SECRETS, WebhookTarget
 from foreshore.sources.files import PLACES
 from foreshore.storage.export.controller import ExportController, SinkDescription
 from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
@@ -105,6 +117,8 @@ class SinkExports:
         given = accesses(coordinator.state, coordinator.secrets, connections_of(spec.target))
         if is_place(spec.target):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
+        if isinstance(spec.target, WebhookTarget):
+            given[SECRETS] = Access("webhook", secret_texts(coordinator, secrets_of(spec.target)))
         return given
 
     def _name(self, id: str) -> str:
@@ -120,6 +134,7 @@ class SinkExports:
             case Connection():
                 yield from (item.id for item in state.items_of(using(each.id)) if item.sink)
             case Secret():
+                yield from (item.id for item in state.items_of(using(each.id)) if item.sink)
                 for user in state.all(Connection):
                     if each.id in user.spec.secrets:
                         yield from self._concerned(user)
@@ -187,6 +202,9 @@ class SinkExports:
         if position is None:
             raise UndefinedObject(f"sink {sink} was dropped")
         if frontier is None:
+            spec = self._coordinator.state.item(sink).sink
+            if spec and not keeps_frontier(spec.target):
+                return position.reached
             if position.confirmed:
                 raise ObjectNotInPrerequisiteState(
                     "the target has lost how far the sink has come",
@@ -259,3 +277,15 @@ class SinkExports:
             raise UndefinedObject(f"sink {sink} was dropped")
         assert isinstance(planned.definition, Get), sink
         return planned.definition.id
+
+
+def secret_texts(coordinator: "Coordinator", ids: Iterable[str]) -> dict[str, str]:
+    """Return the values of secrets by their ids; raises DatabaseError if one is no text."""
+    found = {}
+    for id in ids:
+        try:
+            found[id] = coordinator.secrets.read(id).decode()
+        except UnicodeDecodeError:
+            name = coordinator.state.objects[id].name
+            raise InvalidParameterValue(f'the secret "{name}" is no text') from None
+    return found

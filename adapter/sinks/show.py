@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic
+from foreshore.adapter.sinks.show_webhook import shown_webhook
 from foreshore.adapter.sources.connections import full_name
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.reader import Planned
@@ -11,6 +12,7 @@ from foreshore.ids import GlobalId
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
 from foreshore.sinks.spec import PostgresTarget, SinkSpec, Target
+from foreshore.sinks.webhook import WebhookTarget
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.rewrite.full_names import dotted
 
@@ -44,6 +46,8 @@ def _written(state: State, target: Target) -> str:
             return f"DELTA (URL = {quote_string(url)})"
         case FilesTarget():
             return _files(target)
+        case WebhookTarget():
+            return shown_webhook(state, target)
         case KafkaTarget(connection=connection):
             called = _connection(state, connection)
             return f"KAFKA CONNECTION {called} ({shown_topic(target)})"

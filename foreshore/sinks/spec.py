@@ -7,6 +7,7 @@ import msgspec
 
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
+from foreshore.sinks.webhook import WebhookTarget, secrets_of_webhook
 
 Envelope: TypeAlias = OneOf["upsert", "debezium", "append"]
 
@@ -18,7 +19,7 @@ class PostgresTarget(msgspec.Struct, frozen=True, tag="postgres"):
     table: str  # schema.table
 
 
-Target: TypeAlias = PostgresTarget | DeltaTarget | FilesTarget | KafkaTarget
+Target: TypeAlias = PostgresTarget | DeltaTarget | FilesTarget | KafkaTarget | WebhookTarget
 
 
 class SinkSpec(msgspec.Struct, frozen=True):
@@ -36,10 +37,20 @@ def connections_of(target: Target) -> tuple[str, ...]:
     match target:
         case PostgresTarget(connection=connection):
             return (connection,)
-        case DeltaTarget() | FilesTarget():
+        case DeltaTarget() | FilesTarget() | WebhookTarget():
             return ()
         case KafkaTarget(connection=connection):
             return (connection, *target.registries)
+
+
+def secrets_of(target: Target) -> tuple[str, ...]:
+    """Return the ids of the secrets that a target uses, beside those of its connections."""
+    return secrets_of_webhook(target) if isinstance(target, WebhookTarget) else ()
+
+
+def keeps_frontier(target: Target) -> bool:
+    """Return whether the frontier is kept by the target, with the rows; else it is kept here."""
+    return not isinstance(target, WebhookTarget)
 
 
 def kind_of(target: Target) -> str:
@@ -53,6 +64,8 @@ def kind_of(target: Target) -> str:
             return "files"
         case KafkaTarget():
             return "kafka"
+        case WebhookTarget():
+            return "webhook"
 
 
 def is_place(target: Target) -> bool:

@@ -35,7 +35,27 @@ class KafkaTargetSyntax(Syntax):
     at: int
 
 
-TargetSyntax: TypeAlias = PostgresTargetSyntax | PlaceTargetSyntax | KafkaTargetSyntax
+class SinkHeaderSyntax(Syntax):
+    """HEADER 'name' = 'value' or HEADER 'name' = SECRET name."""
+
+    name: str
+    value: str
+    secret: TableRef | None
+    at: int
+
+
+class WebhookTargetSyntax(Syntax):
+    """WEBHOOK (option, ...)."""
+
+    options: tuple[SourceOption, ...]
+    headers: tuple[SinkHeaderSyntax, ...]
+    secret: TableRef | None
+    at: int
+
+
+TargetSyntax: TypeAlias = (
+    PostgresTargetSyntax | PlaceTargetSyntax | KafkaTargetSyntax | WebhookTargetSyntax
+)
 
 
 class SinkKey(Syntax):

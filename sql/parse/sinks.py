@@ -2,9 +2,10 @@
 
 from foreshore.sql import ast
 from foreshore.sql.parse.kafka_sinks import KafkaSinkParser
+from foreshore.sql.parse.webhook_sinks import WebhookSinkParser
 
 
-class SinkParser(KafkaSinkParser):
+class SinkParser(KafkaSinkParser, WebhookSinkParser):
     """Parse statements about sinks."""
 
     def _create_sink(self) -> ast.StatementSyntax:
@@ -48,7 +49,9 @@ class SinkParser(KafkaSinkParser):
         if self.accept("kafka"):
             self.expect("connection")
             return self._kafka_target(at)
-        if self.at_word("iceberg", "webhook"):
+        if self.accept("webhook"):
+            return self._webhook_target(at)
+        if self.at_word("iceberg"):
             self.unsupported(f"CREATE SINK ... INTO {self.token.value.upper()}", at)
         self.fail()
 

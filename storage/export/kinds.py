@@ -6,12 +6,14 @@ from typing import Any
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
 from foreshore.sinks.spec import PostgresTarget, Target
+from foreshore.sinks.webhook import WebhookTarget
 from foreshore.storage.export.exporter import SinkKind
 
 _KINDS: dict[type, str] = {
     PostgresTarget: "foreshore.storage.export.postgres.kind",
     DeltaTarget: "foreshore.storage.export.files.delta_kind",
     FilesTarget: "foreshore.storage.export.files.kind",
+    WebhookTarget: "foreshore.storage.export.webhook.kind",
     KafkaTarget: "foreshore.storage.export.kafka.kind",
 }
 

@@ -11,7 +11,7 @@ from foreshore.connection_spec import ConnectionKind
 class Access(msgspec.Struct, frozen=True):
     """How to reach an external system: a connection with the values of its secrets."""
 
-    kind: ConnectionKind | OneOf["files"]  # files: the places of the server
+    kind: ConnectionKind | OneOf["files", "webhook"]  # places of the server; secrets
     options: dict[str, str]
 
     def __repr__(self) -> str:

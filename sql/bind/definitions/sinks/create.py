@@ -10,6 +10,7 @@ from foreshore.sql.bind.definitions.sinks.kafka import Written, bind_kafka_targe
 from foreshore.sql.bind.definitions.sinks.keys import known_keys
 from foreshore.sql.bind.definitions.sinks.places import bind_place
 from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
+from foreshore.sql.bind.definitions.sinks.webhook import bind_webhook_target
 from foreshore.sql.bind.definitions.sources.options import (
     Parse,
     flag,
@@ -51,9 +52,10 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
 
 
 def _default_envelope(target: ast.TargetSyntax) -> ast.SinkEnvelope:
-    """Return the envelope of a sink that names none: files cannot be changed, only added."""
-    is_files = isinstance(target, ast.PlaceTargetSyntax) and target.kind == "files"
-    return "append" if is_files else "upsert"
+    """Return the envelope of a sink that names none: files and requests are only added."""
+    if isinstance(target, ast.PlaceTargetSyntax) and target.kind == "files":
+        return "append"
+    return "append" if isinstance(target, ast.WebhookTargetSyntax) else "upsert"
 
 
 def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: Written) -> Target:
@@ -67,6 +69,8 @@ def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: W
         )
     if isinstance(target, ast.PlaceTargetSyntax):
         return bind_place(target)
+    if isinstance(target, ast.WebhookTargetSyntax):
+        return bind_webhook_target(planning, target)
     return bind_postgres_target(planning, target)
 
 

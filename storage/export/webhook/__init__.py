@@ -1,0 +1,1 @@
+"""URLs as targets of sinks, which get the changes as requests."""

@@ -1,0 +1,34 @@
+"""URLs as a kind of target."""
+
+from foreshore import blocking
+from foreshore.errors import FeatureNotSupported
+from foreshore.sinks.webhook import WebhookTarget
+from foreshore.storage.export.exporter import Exporter
+from foreshore.storage.export.messages import Export
+from foreshore.storage.export.webhook.address import address_of, place_of
+from foreshore.storage.export.webhook.exporter import WebhookExporter
+
+
+class WebhookSinkKind:
+    """URLs."""
+
+    def exporter(self, export: Export) -> Exporter:
+        """Return a new exporter."""
+        return WebhookExporter(export)
+
+    async def check(self, export: Export) -> None:
+        """Resolve the host; raises if that fails or is not allowed. Nothing is sent."""
+        target = export.spec.target
+        assert isinstance(target, WebhookTarget), target
+        if export.spec.envelope != "append":
+            raise FeatureNotSupported(
+                f"ENVELOPE {export.spec.envelope.upper()} is not for webhooks", hint="Use APPEND."
+            )
+        place, private = place_of(target.url), target.private
+        await blocking.run(None, lambda: address_of(place, private=private))
+
+    async def dispose(self, export: Export) -> None:
+        """Do nothing: the other end keeps nothing."""
+
+
+KIND = WebhookSinkKind()
