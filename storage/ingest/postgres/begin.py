@@ -1,7 +1,8 @@
 """How a source begins: at its position, or with all rows. All of this blocks.
 
-It begins with all rows at its first start, when a table was added, and when the slot has lost
-something. Then a new slot is created, whose snapshot has the rows at the place where it begins.
+It begins with all rows at its first start, and when the slot has lost something. Then a new slot is
+created, whose snapshot has the rows at the place where it begins. Tables that were added get a
+snapshot from a slot of their own, which is not used otherwise: they join when the stream is there.
 """
 
 from collections.abc import Mapping
@@ -30,12 +31,22 @@ from foreshore.storage.ingest.postgres.slot import (
 
 
 @dataclass(frozen=True, slots=True)
+class Joining:
+    """Tables that join the stream at the place of a snapshot, which the session keeps."""
+
+    session: ReplicationSession
+    new: NewSlot
+    tables: Mapping[str, TableLayout]
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A session whose slot is ready at the position; or a new slot, with a snapshot of all rows."""
 
     session: ReplicationSession
     system: int
     new: NewSlot | None  # None: the rows that are here are right
+    joining: Joining | None = None
 
 
 def begin(
@@ -56,16 +67,34 @@ def begin(
                 and position.get(SYSTEM) == system
                 and LSN in position
                 and position[LSN] <= end
-                and all(each.part in position for each in tables.values())
                 and can_go_on(connection, spec.slot, position)
             ):
                 release(connection, spec.slot)
-                return Begun(session, system, None)
+                added = {r: each for r, each in tables.items() if each.part not in position}
+                joining = _joining(spec, added, access, connection) if added else None
+                return Begun(session, system, None, joining)
             drop_slot(connection, spec.slot)
         return Begun(session, system, create_slot(session, spec.slot))
     except psycopg.Error as error:
         session.close()
         raise failure(error) from error
+    except BaseException:
+        session.close()
+        raise
+
+
+def _joining(
+    spec: PostgresSource,
+    added: Mapping[str, TableLayout],
+    access: Access,
+    connection: psycopg.Connection[tuple[object, ...]],
+) -> Joining:
+    """Return a snapshot for tables that were added; raises DatabaseError."""
+    name = f"{spec.slot}_add"
+    drop_slot(connection, name)  # of a process of ours that was killed
+    session = ReplicationSession(access)
+    try:
+        return Joining(session, create_slot(session, name, temporary=True), added)
     except BaseException:
         session.close()
         raise

@@ -19,6 +19,7 @@ from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
 MOST_ROWS = 1 << 14  # that are gathered as texts
 MOST_TEXT_BYTES = 8 << 20
 _RELATION, _COLUMN = struct.Struct(">I"), struct.Struct(">Ii")
+_PLACE = struct.Struct(">Q")
 _COMMIT, _SIZE, _COUNT = struct.Struct(">xQQQ"), struct.Struct(">i"), struct.Struct(">H")
 
 Row: TypeAlias = "list[bytes | None]"
@@ -91,9 +92,19 @@ class Gatherer:
     """Decodes messages, and gathers what they change; for one thread."""
 
     def __init__(
-        self, layouts: Iterable[TableLayout], lsn: int, messages: dict[str, int] | None = None
+        self,
+        layouts: Iterable[TableLayout],
+        lsn: int,
+        messages: dict[str, int] | None = None,
+        since: Mapping[str, int] | None = None,
     ) -> None:
-        """Begin at `lsn`; the numbers of messages about tables are added to `messages`."""
+        """Begin at `lsn`; the numbers of messages about tables are added to `messages`.
+
+        What was committed before `since` of a table, by reference, is none of its changes.
+        """
+        self._since = {} if since is None else since
+        self._early: dict[int, bytes] = {}  # what tables were like before they count, by numbers
+        self._committed_at = 0  # where the commit of the present transaction is
         self._messages = {} if messages is None else messages
         self._layouts = {each.reference: each for each in layouts}
         self._references = {each.details.oid: each.reference for each in self._layouts.values()}
@@ -115,6 +126,7 @@ class Gatherer:
             case b"D":
                 self._delete(data)
             case b"B":
+                self._committed_at = commit_of(data)
                 self.is_within = True
             case b"C":
                 _, self._lsn, _ = _COMMIT.unpack_from(data, 1)
@@ -175,6 +187,10 @@ class Gatherer:
         schema, name, rest = data[5:].split(b"\0", 2)
         reference = f"{schema.decode() or 'pg_catalog'}.{name.decode()}"
         known = self._references.get(id)
+        since = max(self._since.get(reference, 0), self._since.get(known or reference, 0))
+        if self._committed_at < since:
+            self._early[id] = data  # it is not sent again before the table changes
+            return
         if known is not None and known != reference and known in self._layouts:
             self._stop_reference(known, f'table "{known}" was renamed to "{reference}"')
         layout = self._layouts.get(reference)
@@ -233,12 +249,16 @@ class Gatherer:
     def _truncate(self, data: bytes) -> None:
         count, _ = struct.unpack_from(">IB", data, 1)
         for id in struct.unpack_from(f">{count}I", data, 6):
+            if id in self._early:
+                self._relation(self._early.pop(id))
             if (table := self._tables.get(id)) is not None:
                 table.empty()
                 self._void(table)
 
     def _table(self, data: bytes) -> _Table | None:
         (id,) = _RELATION.unpack_from(data, 1)
+        if id in self._early:
+            self._relation(self._early.pop(id))
         return self._tables.get(id)
 
     def _add(self, data: bytes, table: _Table, *rows: tuple[Row, int]) -> None:
@@ -276,6 +296,12 @@ class Gatherer:
 
     def _stop(self, id: int, why: str) -> None:
         self._stop_reference(self._tables[id].layout.reference, why)
+
+
+def commit_of(data: bytes) -> int:
+    """Return where the commit of a transaction is, by its first message."""
+    (place,) = _PLACE.unpack_from(data, 1)
+    return int(place)
 
 
 def _row(data: bytes, at: int) -> tuple[Row, int]:

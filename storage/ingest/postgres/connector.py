@@ -6,9 +6,10 @@ for each table where it began, or minus the place where it stopped as it fits no
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
+from dataclasses import replace
 
 import psycopg
 
@@ -29,11 +30,11 @@ from foreshore.storage.ingest.connector import (
 )
 from foreshore.storage.ingest.errors import error_rows
 from foreshore.storage.ingest.messages import OutputRelation
-from foreshore.storage.ingest.postgres.begin import begin
+from foreshore.storage.ingest.postgres.begin import Joining, begin
 from foreshore.storage.ingest.postgres.changes import Changes, Gathered, Gatherer
 from foreshore.storage.ingest.postgres.layout import layouts
-from foreshore.storage.ingest.postgres.slot import LSN, lsn_of
-from foreshore.storage.ingest.postgres.stream import Stream
+from foreshore.storage.ingest.postgres.slot import LSN, SYSTEM, lsn_of
+from foreshore.storage.ingest.postgres.stream import Held, Stream
 from foreshore.storage.ingest.postgres.whole import (
     Reading,
     SnapshotCounts,
@@ -66,39 +67,56 @@ class PostgresConnector:
         stopping = threading.Event()
         spec, access, tables = self._spec, self._access, self._tables
         position, anew = dict(durable.position), self._is_lost
-        unused: ReplicationSession | None = None
+        unused: list[ReplicationSession] = []  # that have to be closed
         try:
             begun = await loop.run_in_executor(
                 thread, lambda: begin(spec, tables, access, position, anew)
             )
-            unused = begun.session
+            unused.append(begun.session)
             self._is_lost, self._ceased = False, {}
+            reading = Reading(access, thread, stopping, self._counts)
+            joining = begun.joining
             if begun.new is None:
                 await self._recall_ceased(position, durable)
                 yield REACHED
             else:
-                reading = Reading(access, thread, stopping, self._counts)
-                async with aclosing(all_rows(begun, tables, position, durable, reading)) as rows:
+                async with aclosing(
+                    all_rows(begun.new, tables, position, durable, reading)
+                ) as rows:
                     async for each in rows:
                         if isinstance(each, Batch):
+                            each = Batch(each.rows, {**each.moved, SYSTEM: begun.system})
                             position = dict(each.moved)
                             self._note_ceased(each)
                         yield each
-            followed = [t for t in tables.values() if position[t.part] > 0]
-            stream = self._stream = Stream(
-                begun.session, Gatherer(followed, position[LSN], self._messages), stopping
-            )
+            if joining is not None:
+                unused.append(joining.session)
+            followed = [t for t in tables.values() if position.get(t.part, 1) > 0]
+            since = dict.fromkeys(joining.tables, joining.new.lsn) if joining is not None else {}
+            gatherer = Gatherer(followed, position[LSN], self._messages, since)
+            hold = None if joining is None else joining.new.lsn
+            stream = self._stream = Stream(begun.session, gatherer, stopping, hold)
             stream.durable = durable.position.get(LSN, 0) if begun.new is None else 0
-            unused = None  # the stream closes it
+            unused.remove(begun.session)  # the stream closes it
             following = loop.run_in_executor(
                 thread, lambda: stream.follow(spec.slot, spec.publication)
             )
             async for changes in stream.emitted(following):
-                async for each in self._changed(changes, position[LSN], durable):
-                    yield each
-                if isinstance(changes, Changes):
-                    position[LSN] = changes.lsn
-                stream.taken()
+                if isinstance(changes, Held):
+                    assert joining is not None
+                    found = self._join(joining, position, durable, reading)
+                else:
+                    found = self._changed(changes, position[LSN], durable)
+                async with aclosing(found) as yielded:
+                    async for each in yielded:
+                        if isinstance(each, Batch):
+                            position |= each.moved
+                            self._note_ceased(each)
+                        yield each
+                if isinstance(changes, Held):
+                    stream.go_on()
+                else:
+                    stream.taken()
         except DatabaseError as error:
             # There was no publication when something was changed: the slot cannot get beyond that.
             self._is_lost |= error.sqlstate == UndefinedObject.sqlstate
@@ -106,8 +124,8 @@ class PostgresConnector:
         finally:
             self._stream = None
             stopping.set()
-            if unused is not None:
-                loop.run_in_executor(thread, unused.close)
+            for session in unused:
+                loop.run_in_executor(thread, session.close)
             thread.shutdown(wait=False)
 
     def report(self) -> Report:
@@ -131,7 +149,9 @@ class PostgresConnector:
 
     async def _recall_ceased(self, position: Position, durable: Durable) -> None:
         """Find out why tables have stopped before this start: the last errors about them say it."""
-        ceased = {each.reference for each in self._tables.values() if position[each.part] < 0}
+        ceased = {
+            each.reference for each in self._tables.values() if position.get(each.part, 0) < 0
+        }
         if not ceased:
             return
         found: dict[str, tuple[int, str]] = dict.fromkeys(ceased, (0, "it was stopped"))
@@ -171,7 +191,7 @@ class PostgresConnector:
 
     async def _changed(
         self, changes: Gathered, last: int, durable: Durable
-    ) -> AsyncIterator[Batch | Part]:
+    ) -> AsyncGenerator[Batch | Part, None]:
         """Yield changes that follow `last`; those that are not whole are a part of a batch."""
         if not isinstance(changes, Changes):
             yield Part(changes.rows, changes.anew)
@@ -190,6 +210,19 @@ class PostgresConnector:
         if changes.stopped:
             rows[ERRORS] = error_rows(changes.stopped)
             moved |= {each.part: -changes.lsn for each in changes.stopped}
-        batch = Batch(rows, moved)
-        self._note_ceased(batch)
-        yield batch
+        yield Batch(rows, moved)
+
+    async def _join(
+        self, joining: Joining, position: Position, durable: Durable, reading: Reading
+    ) -> AsyncGenerator[Batch | Part, None]:
+        """Yield the rows of tables that were added, at the place where the stream is held."""
+        tables = {r: each for r, each in joining.tables.items() if each.part not in position}
+        thread = ThreadPoolExecutor(1, thread_name_prefix="postgres-added")
+        beside = replace(reading, thread=thread)
+        try:
+            async with aclosing(all_rows(joining.new, tables, {}, durable, beside)) as rows:
+                async for each in rows:
+                    yield each
+        finally:
+            thread.submit(joining.session.close)
+            thread.shutdown(wait=False)

@@ -49,9 +49,13 @@ def system_of(session: ReplicationSession) -> tuple[int, int]:
     return int(system) & (2**63 - 1), lsn_of(end)
 
 
-def create_slot(session: ReplicationSession, name: str) -> NewSlot:
-    """Create a slot; its snapshot lasts until the next command of the session."""
-    command = f'CREATE_REPLICATION_SLOT "{name}" LOGICAL pgoutput EXPORT_SNAPSHOT'
+def create_slot(session: ReplicationSession, name: str, *, temporary: bool = False) -> NewSlot:
+    """Create a slot; its snapshot lasts until the next command of the session.
+
+    A temporary one goes with the session.
+    """
+    kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
+    command = f'CREATE_REPLICATION_SLOT "{name}" {kind} pgoutput EXPORT_SNAPSHOT'
     _, start, snapshot, *_ = session.command(command, pq.ExecStatus.TUPLES_OK)
     return NewSlot(lsn_of(start), snapshot)
 

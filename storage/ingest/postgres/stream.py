@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import pq
@@ -18,7 +19,7 @@ from psycopg import pq
 from foreshore.errors import ConnectionFailure
 from foreshore.storage.external.libpq import ReplicationSession
 from foreshore.storage.external.postgres_failures import failure, refusal
-from foreshore.storage.ingest.postgres.changes import Gathered, Gatherer
+from foreshore.storage.ingest.postgres.changes import Gathered, Gatherer, commit_of
 from foreshore.storage.ingest.postgres.slot import lsn_text
 
 BATCH_BYTES = 16 << 20  # of messages, beyond which a batch ends, or a part of a transaction
@@ -33,6 +34,11 @@ _DATA, _KEEPALIVE = struct.Struct(">cQQq"), struct.Struct(">cQq?")
 _STATUS = struct.Struct(">cQQQq?")
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The stream rests at the place where it was to be held: all before was emitted."""
+
+
 class Stream:
     """Follows a slot; `follow` is for a thread, the rest may be called by another."""
 
@@ -41,10 +47,16 @@ class Stream:
         session: ReplicationSession,
         gatherer: Gatherer,
         stopping: threading.Event,
+        hold: int | None = None,
     ) -> None:
+        """Begin where the gatherer does; at `hold` it rests until `go_on`."""
+        self._hold = hold
+        self._is_held = self._has_told = False
+        self._stashed: bytes | None = None  # the message at which it rests
+        self._resumed = threading.Event()
         self._session, self._gatherer, self._stopping = session, gatherer, stopping
         self._loop = asyncio.get_running_loop()
-        self._found: asyncio.Queue[Gathered | BaseException] = asyncio.Queue()
+        self._found: asyncio.Queue[Gathered | Held | BaseException] = asyncio.Queue()
         self._room = threading.Semaphore(ROOM)
         self.durable = 0  # the end of what is durable here; 0 if that is not known yet
         self.wanted = 0  # up to where somebody wants the position to move
@@ -58,7 +70,7 @@ class Stream:
         """Return how far the server's log is, as the server has told."""
         return self._received
 
-    async def emitted(self, following: "asyncio.Future[None]") -> AsyncIterator[Gathered]:
+    async def emitted(self, following: "asyncio.Future[None]") -> AsyncIterator[Gathered | Held]:
         """Yield what `follow` emits, which runs as `following`; raises what that raises."""
         following.add_done_callback(lambda done: self._found.put_nowait(_why(done)))
         while True:
@@ -67,13 +79,17 @@ class Stream:
                 raise found
             yield found
 
-    def _emit(self, gathered: Gathered) -> None:
+    def _emit(self, gathered: Gathered | Held) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits for it
             self._loop.call_soon_threadsafe(self._found.put_nowait, gathered)
 
     def taken(self) -> None:
         """Note that the consumer has taken one of what was emitted, and is ready for more."""
         self._room.release()
+
+    def go_on(self) -> None:
+        """Let the stream go on where it is held."""
+        self._resumed.set()
 
     def follow(self, slot: str, publication: str) -> None:
         """Emit changes until it is to stop; raises DatabaseError. Closes the session."""
@@ -96,7 +112,7 @@ class Stream:
             self._session.close()
 
     def _is_full(self) -> bool:
-        return self._gatherer.text_bytes >= BATCH_BYTES
+        return self._is_held or self._gatherer.text_bytes >= BATCH_BYTES
 
     def _wait(self) -> None:
         if self._is_full():
@@ -126,13 +142,22 @@ class Stream:
             if message[:1] == b"w":
                 _, start, _, _ = _DATA.unpack_from(message)
                 self._received = max(self._received, start)
-                gatherer.message(message[_DATA.size :])
+                content = message[_DATA.size :]
+                if (
+                    self._hold is not None
+                    and content[:1] == b"B"
+                    and (commit_of(content) >= self._hold)
+                ):
+                    self._stashed, self._is_held = content, True
+                    return True
+                gatherer.message(content)
             else:
                 _, end, _, is_asked = _KEEPALIVE.unpack_from(message)
                 self._received = max(self._received, end)
                 self._is_asked |= is_asked
                 if not gatherer.is_within:
                     self._idle_end = max(self._idle_end, end)
+                    self._is_held = self._hold is not None and end >= self._hold
         return False
 
     def _hand_over(self) -> None:
@@ -143,6 +168,9 @@ class Stream:
                 self._emit(gatherer.take_part())
             return
         now = time.monotonic()
+        if self._is_held and not gatherer.transactions:
+            self._rest()
+            return
         if not gatherer.transactions:
             is_wanted = gatherer.lsn < self.wanted <= self._idle_end
             is_late = now - self._emitted_at > IDLE_SECONDS
@@ -154,6 +182,19 @@ class Stream:
             gatherer.skip_to(self._idle_end)
         self._emit(gatherer.take())
         self._emitted_at = now
+
+    def _rest(self) -> None:
+        """Tell that all before the place is emitted, and go on when that is allowed."""
+        if not self._has_told:
+            self._has_told = True
+            self._emit(Held())
+        elif self._resumed.is_set():
+            assert self._hold is not None
+            self._gatherer.skip_to(self._hold)
+            self._hold, self._is_held = None, False
+            if self._stashed is not None:
+                self._gatherer.message(self._stashed)
+                self._stashed = None
 
     def _tell(self) -> None:
         """Send a status update if it is time for one."""

@@ -1,4 +1,4 @@
-"""All rows of tables at the place where a new slot begins: one batch, in parts.
+"""All rows of tables at the place of a snapshot, where a slot begins: one batch, in parts.
 
 If there are rows here already, as the slot before was lost, the batch has the difference only. What
 is compared waits in temporary files.
@@ -7,7 +7,7 @@ is compared waits in temporary files.
 import asyncio
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,8 @@ from foreshore.storage.consolidate import consolidate
 from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.connector import Batch, Durable, Part, Position
 from foreshore.storage.ingest.errors import Unreadable, error_rows
-from foreshore.storage.ingest.postgres.begin import Begun
 from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
-from foreshore.storage.ingest.postgres.slot import LSN, SYSTEM
+from foreshore.storage.ingest.postgres.slot import LSN, NewSlot
 from foreshore.storage.ingest.postgres.snapshot import Snapshot
 from foreshore.update import DIFF, TIME_FIELD
 
@@ -50,18 +49,17 @@ class Reading:
 
 
 async def all_rows(
-    begun: Begun,
+    new: NewSlot,
     tables: Mapping[str, TableLayout],
     before: Position,
     durable: Durable,
     reading: Reading,
-) -> AsyncIterator[Batch | Part]:
-    """Yield what leads from the rows that are here at `before` to those of the new slot's snapshot.
+) -> AsyncGenerator[Batch | Part, None]:
+    """Yield what leads from the rows that are here at `before` to those of a new slot's snapshot.
 
-    Tables that do not fit are left as they are. Raises DatabaseError or OSError.
+    The batch moves the position to there. Tables that do not fit are left as they are. Raises
+    DatabaseError or OSError.
     """
-    new = begun.new
-    assert new is not None, begun
     loop, thread = asyncio.get_running_loop(), reading.thread
     stopped: list[Unreadable] = []
     snapshot = await loop.run_in_executor(
@@ -83,7 +81,7 @@ async def all_rows(
     finally:
         loop.run_in_executor(thread, snapshot.close)
     out = {each.part for each in stopped}
-    moved = {LSN: new.lsn, SYSTEM: begun.system}
+    moved = {LSN: new.lsn}
     for table in tables.values():
         moved[table.part] = -new.lsn if table.part in out else new.lsn
     yield Batch({ERRORS: error_rows(stopped)} if stopped else {}, moved)

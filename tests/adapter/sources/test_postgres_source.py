@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 
 import psycopg
@@ -180,6 +181,75 @@ async def test_a_table_may_be_added(env: TestEnvironment, upstream: Upstream) ->
     await env.ran("a", "ALTER SOURCE s ADD TABLE b")
     upstream.execute("INSERT INTO up.b VALUES (30, 1)")
     await equal(env, upstream)
+
+
+@pytest.mark.parametrize("kills", [0, 2])
+async def test_an_added_table_joins_at_one_time_and_is_read_alone(
+    env: TestEnvironment, upstream: Upstream, publisher_url: str, kills: int
+) -> None:
+    await env.ran("a", SOURCE.replace("FOR ALL TABLES", "FOR TABLES (a)"))
+    await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    stopping = threading.Event()
+    loading = asyncio.create_task(asyncio.to_thread(transfers, publisher_url, stopping))
+    try:
+        await asyncio.sleep(0.2)
+        await env.ran("a", "ALTER SOURCE s ADD TABLE b")
+        for _ in range(kills):
+            await asyncio.sleep(0.1)
+            env.ingest.last.kill()
+        joined = 0
+        while joined < 30:
+            rows, total = (await env.query("a", JOINED)).splitlines()[0].split("|")
+            if rows != "0":
+                assert total == "2000"
+                joined += 1
+            await asyncio.sleep(0.02)
+    finally:
+        stopping.set()
+        await loading
+    await equal(env, upstream)
+    staged = (
+        "SELECT o.name, snapshot_records_staged FROM mz_internal.mz_source_statistics s"
+        " JOIN mz_catalog.mz_objects o ON o.id = s.id ORDER BY o.name"
+    )
+    if not kills:
+        await until(env, staged, "a|NULL\nb|20\ns|20")
+    assert rows_of(upstream, "SELECT count(*) FROM pg_replication_slots") == "1"
+
+
+JOINED = "SELECT (SELECT count(*) FROM b), (SELECT sum(v) FROM a) + (SELECT sum(v) FROM b)"
+
+
+def transfers(url: str, stopping: threading.Event) -> None:
+    """Move amounts from one table to the other until told to stop."""
+    with psycopg.connect(url) as connection:
+        turn = 0
+        while not stopping.wait(0.002):
+            turn += 1
+            connection.execute("UPDATE up.a SET v = v - 1 WHERE id = %s", (turn % 20 + 1,))
+            connection.execute("UPDATE up.b SET v = v + 1 WHERE id = %s", (turn % 7 + 1,))
+            connection.commit()
+
+
+async def test_an_added_table_may_have_changed_before(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE.replace("FOR ALL TABLES", "FOR TABLES (a)"))
+    await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    env.ingest.last.worker.stop()  # it reads no more, until the source is started anew
+    with upstream.transaction():
+        upstream.execute("INSERT INTO up.a VALUES (30, 1)")
+        upstream.execute("INSERT INTO up.b VALUES (30, 1)")
+    upstream.execute("TRUNCATE up.b")
+    upstream.execute("ALTER TABLE up.b ADD w text")
+    upstream.execute("INSERT INTO up.b VALUES (31, 1, 'new')")
+    upstream.execute("INSERT INTO up.a VALUES (31, 1)")
+    await env.ran("a", "ALTER SOURCE s ADD TABLE b")
+    upstream.execute("INSERT INTO up.b VALUES (32, 1, 'newer')")
+    every = "SELECT id, v, w FROM {} ORDER BY id"
+    await until(env, every.format("b"), rows_of(upstream, every.format("up.b")))
+    await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    assert (await env.query("a", "SELECT count(*) FROM s_errors")).splitlines()[0] == "0"
 
 
 async def test_a_recent_read_waits_for_what_is_there(
