@@ -66,7 +66,7 @@ class SinkKey(Syntax):
     at: int
 
 
-class MessagesSyntax(Syntax):
+class SinkMessagesSyntax(Syntax):
     """[HEADERS column] FORMAT format, or KEY FORMAT format VALUE FORMAT format."""
 
     headers: str | None
@@ -90,7 +90,7 @@ class CreateSinkStatement(Syntax):
     relation: TableRef
     target: TargetSyntax
     key: SinkKey | None
-    messages: MessagesSyntax | None
+    messages: SinkMessagesSyntax | None
     envelope: SinkEnvelope | None
     options: tuple[SourceOption, ...]
     if_not_exists: bool

@@ -36,7 +36,7 @@ class KafkaSinkParser(SourceParser):
             self.expect_symbol(">")
         return f"{name}={self.string()}"
 
-    def _sink_messages(self) -> ast.MessagesSyntax | None:
+    def _sink_messages(self) -> ast.SinkMessagesSyntax | None:
         """Parse HEADERS and formats; None if there are none."""
         at = self.token.start
         headers = self.name() if self.accept("headers") else None
@@ -49,4 +49,4 @@ class KafkaSinkParser(SourceParser):
             value = self._format()
         if headers is None and value is None:
             return None
-        return ast.MessagesSyntax(headers, key, value, at)
+        return ast.SinkMessagesSyntax(headers, key, value, at)

@@ -13,12 +13,9 @@ import msgspec
 import psycopg
 import pytest
 
+from tests.broker import serving
 from tests.harness import Server, until
 from tests.kafka_topics import TopicReader, reading
-
-pytest.importorskip("tests.broker")
-
-from tests.broker import serving
 
 KEYS = 10_000
 ROUNDS = 100  # in each, all rows are updated: KEYS * ROUNDS updates

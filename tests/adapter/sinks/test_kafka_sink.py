@@ -14,14 +14,11 @@ import fastavro
 import pytest
 
 from tests.adapter.harness import TestEnvironment
+from tests.broker import Broker, serving
 from tests.harness import ROOT
 from tests.kafka_topics import Message, TopicReader, reading, rows_of
 from tests.schema_registry import PASSWORD, USER, FakeRegistry
 from tests.schema_registry import serving as serving_registry
-
-pytest.importorskip("tests.broker")
-
-from tests.broker import Broker, serving
 
 STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
 FAST = "WITH (COMMIT INTERVAL '10 ms')"

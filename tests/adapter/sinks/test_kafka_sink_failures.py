@@ -9,13 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.adapter.harness import TestEnvironment
+from tests.broker import Broker, Front, serving
 from tests.kafka_topics import Message, TopicReader, reading
 from tests.schema_registry import PASSWORD, USER
 from tests.schema_registry import serving as serving_registry
-
-pytest.importorskip("tests.broker")
-
-from tests.broker import Broker, Front, serving
 
 STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
 FAST = "WITH (COMMIT INTERVAL '10 ms')"

@@ -42,7 +42,7 @@ class Written:
 def bind_kafka_target(
     planning: Planning,
     target: ast.KafkaTargetSyntax,
-    messages: ast.MessagesSyntax | None,
+    messages: ast.SinkMessagesSyntax | None,
     rows: Written,
 ) -> KafkaTarget:
     """Return the topic that a sink writes."""
