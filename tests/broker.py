@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.resources
 import importlib.util
-import shutil
 import ssl
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -106,9 +105,15 @@ class Broker:
 
 
 def noida() -> str:
-    """Return the path of noida-db; skips the test where it is not installed."""
-    found = shutil.which("noida-db", path=Path(sys.executable).parent) or shutil.which("noida-db")
-    return found or pytest.skip(f"{NOT_INSTALLED}noida-db")
+    """Return the path of the program itself, not of the script, which would run it as a child.
+
+    Skips the test where it is not installed.
+    """
+    if importlib.util.find_spec("noida_db") is None:
+        pytest.skip(f"{NOT_INSTALLED}noida-db")
+    path = Path(str(importlib.resources.files("noida_db").joinpath("noida-db")))
+    path.chmod(0o755)
+    return str(path)
 
 
 def tansu() -> str:
