@@ -29,7 +29,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Let two processes run `COMPILER`; give a list that grows when kernels are loaded."""
     loads: list[str] = []
     monkeypatch.setattr(compilation, "COMMAND", (sys.executable, "-c", COMPILER))
-    monkeypatch.setattr(compilation.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(compiled, "is_complete", lambda: False)
     monkeypatch.setattr(compiled, "load_later", lambda: loads.append("kernels"))
     yield loads

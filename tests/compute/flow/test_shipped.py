@@ -41,14 +41,14 @@ def test_other_code_is_not_loaded(
 
 def test_processor_without_a_feature_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
     features = dict.fromkeys(shipped.FEATURES, True)
-    monkeypatch.setattr(shipped.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: features)
     folder_name = shipped.folder_name.__wrapped__
     assert folder_name() is not None
     features["avx2"] = False
     assert folder_name() is None
     features["avx2"] = True
-    monkeypatch.setattr(shipped.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
     assert folder_name() is None
 
 
