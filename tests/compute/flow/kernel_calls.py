@@ -6,9 +6,9 @@
 
 from typing import Any
 
+import numba
 import numpy as np
 import pyarrow as pa
-from numba.core import types
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
@@ -130,6 +130,9 @@ def calls() -> list[str]:
     return [f"{name}({', '.join(map(_text_of, _types_of(name)))})" for name in names]
 
 
+numba_types: Any = numba.types
+
+
 def _types_of(name: str) -> tuple[Any, ...]:
     (types,) = KERNELS[name].signatures
     found: tuple[Any, ...] = types
@@ -138,9 +141,11 @@ def _types_of(name: str) -> tuple[Any, ...]:
 
 def _text_of(each: Any) -> str:
     """Return a type as numba writes it in signatures."""
-    if isinstance(each, types.UniTuple):
+    if isinstance(each, numba_types.UniTuple):
         return f"UniTuple({_text_of(each.dtype)}, {each.count})"
-    if isinstance(each, types.Array) and each == types.Array(each.dtype, each.ndim, "C"):
+    if isinstance(each, numba_types.Array) and each == numba_types.Array(
+        each.dtype, each.ndim, "C"
+    ):
         return f"{each.dtype}[{':, ' * (each.ndim - 1)}::1]"
     return repr(each)
 
