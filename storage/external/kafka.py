@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ClusterMetadata, TopicMetadata
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
 
 from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
 from foreshore.storage.external.access import Access
@@ -48,6 +48,8 @@ class Client:
         self._broker = access.options["broker"]
         self.failure: str | None = None  # why no broker can be reached
         self._last: str | None = None
+        self._options = access.options
+        self._admin: AdminClient | None = None
         try:
             self.consumer = Consumer(
                 configuration(access.options)
@@ -99,9 +101,36 @@ class Client:
         found: TopicMetadata = self.metadata(name).topics[name]
         if found.error is not None:
             if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise UndefinedObject(f'topic "{name}" does not exist at {self._broker}')
+                raise self._missing(name)
             raise self.unreachable(f'topic "{name}": {found.error.str()}')
         return found
+
+    def topic_id(self, name: str) -> str | None:
+        """Return what tells a topic from a later one of its name; None if the brokers have no ids.
+
+        Raises as `topic` does.
+        """
+        if self.metadata(name).controller_id < 0:
+            return None  # nobody could say
+        if self._admin is None:
+            self._admin = AdminClient(configuration(self._options) | {"log_level": 0})
+        asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_SECONDS)
+        try:
+            found = asked[name].result(ANSWER_SECONDS + TRY_SECONDS).topic_id
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._missing(name) from error
+            if code == KafkaError._UNSUPPORTED_FEATURE:
+                return None
+            raise self.unreachable(f'topic "{name}": {error.args[0].str()}') from error
+        except TimeoutError as error:
+            raise self.unreachable(f'topic "{name}": no answer') from error
+        is_given = found.get_most_significant_bits() or found.get_least_significant_bits()
+        return str(found) if is_given else None
+
+    def _missing(self, name: str) -> UndefinedObject:
+        return UndefinedObject(f'topic "{name}" does not exist at {self._broker}')
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the offsets of the first message that is there, and of the next one to come."""

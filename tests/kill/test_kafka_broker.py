@@ -122,3 +122,50 @@ def _check(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
     assert connection.execute(twice).fetchone() is None
     wrong = "SELECT (SELECT count(*) FROM each_errors) + (SELECT count(*) FROM last_errors)"
     assert connection.execute(wrong).fetchone() == (0,)
+
+
+def test_topic_of_another_id_is_not_read(tmp_path: Path) -> None:
+    """In processes of its own: librdkafka may crash when a topic is deleted that it reads."""
+    with serving(tmp_path / "broker", has_topic_ids=True) as broker:
+        broker.create("t", 1)
+        _put(broker, b"1", b"2")
+        server = Server(tmp_path / "data").start()
+        try:
+            with server.connect() as connection:
+                connection.execute(f"CREATE CONNECTION k TO KAFKA (BROKER '{broker.address}')")
+                _create_and_read(connection, [("1",), ("2",)])
+                broker.delete("t")
+                _stalled(connection, 'topic "t" does not exist')
+                broker.create("t", 1)
+                _put(broker, b"3", b"4", b"5")  # it is longer than it was
+                _stalled(connection, "was created anew: its id is")
+                rows = connection.execute("SELECT * FROM s ORDER BY 1").fetchall()
+                assert rows == [("1",), ("2",)]
+                connection.execute("DROP SOURCE s")
+                _create_and_read(connection, [("3",), ("4",), ("5",)])
+        finally:
+            server.stop()
+
+
+def _put(broker: Broker, *values: bytes) -> None:
+    producer = broker.producer()
+    for each in values:
+        producer.produce("t", each, partition=0)
+    assert producer.flush(30) == 0
+
+
+def _create_and_read(
+    connection: "psycopg.Connection[tuple[object, ...]]", rows: list[tuple[object, ...]]
+) -> None:
+    connection.execute("CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT TEXT")
+    read = "SELECT * FROM s ORDER BY 1"
+    until(lambda: connection.execute(read).fetchall() == rows, "all is read")
+
+
+def _stalled(connection: "psycopg.Connection[tuple[object, ...]]", error: str) -> None:
+    read = "SELECT status, error FROM mz_internal.mz_source_statuses WHERE name = 's'"
+
+    def is_told() -> bool:
+        return all(part in str(connection.execute(read).fetchone()) for part in ("stalled", error))
+
+    until(is_told, f"the source stalls: {error}")

@@ -16,7 +16,7 @@ async def outputs_of(spec: KafkaSource, accesses: Accesses) -> dict[str, Output]
 
     Raises DatabaseError, also if a schema cannot be had.
     """
-    await asyncio.to_thread(_look_for, spec.topic, accesses[spec.connection])
+    topic_id = await asyncio.to_thread(_look_for, spec.topic, accesses[spec.connection])
     messages = spec.messages
     if messages is None:
         return {}
@@ -28,12 +28,14 @@ async def outputs_of(spec: KafkaSource, accesses: Accesses) -> dict[str, Output]
     if messages.key is not None:
         of_key = Asked(f"{spec.topic}-key", messages.key_name or "key")
         key = await resolved(messages.key, of_key, accesses)
-    return {OWN_ROWS: laid_out(messages, value, key)}
+    return {OWN_ROWS: laid_out(messages, value, key, topic_id)}
 
 
-def _look_for(topic: str, access: Access) -> None:
+def _look_for(topic: str, access: Access) -> str | None:
+    """Return the id of a topic, if it has one; raises if it does not exist."""
     client = Client(access)
     try:
         client.topic(topic)
+        return client.topic_id(topic)
     finally:
         client.close()

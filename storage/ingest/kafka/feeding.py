@@ -9,10 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import msgspec
+
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import OWN_ROWS
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Batch, Durable, Position
+from foreshore.storage.ingest.kafka.layout import Layout
 from foreshore.storage.ingest.kafka.reader import TopicReader
 from foreshore.storage.ingest.kafka.rows import RowMaker
 from foreshore.storage.ingest.messages import OutputRelation
@@ -47,7 +50,8 @@ class Feeding:
     def _open(self, position: Position) -> Position:
         group = f"{self._spec.group_prefix}foreshore-{self._output.id}"
         table = "" if self.reference == OWN_ROWS else str(self._output.id)
-        self._reader = TopicReader(self._spec, self._access, group, table)
+        layout = msgspec.json.decode(self._output.details, type=Layout)
+        self._reader = TopicReader(self._spec, self._access, group, table, layout.topic_id)
         return self._reader.open(position)
 
     async def batch(self) -> Batch:

@@ -21,7 +21,8 @@ _INCLUDED = {
 class Layout(msgspec.Struct, frozen=True):
     """The places of the columns of keys, values, errors and what is included.
 
-    Columns that a key has in common with its value are there once, with the key's.
+    Columns that a key has in common with its value are there once, with the key's. `topic_id` is
+    that of the topic when the relation was made, if it has one.
     """
 
     value: Resolved
@@ -30,9 +31,10 @@ class Layout(msgspec.Struct, frozen=True):
     key_at: tuple[int, ...] = ()
     error_at: int | None = None
     includes_at: tuple[int, ...] = ()
+    topic_id: str | None = None
 
 
-def laid_out(spec: Messages, value: Resolved, key: Resolved | None) -> Output:
+def laid_out(spec: Messages, value: Resolved, key: Resolved | None, topic_id: str | None) -> Output:
     """Return the output of messages, whose details are its layout.
 
     Raises DuplicateColumn if two columns would have one name.
@@ -64,7 +66,7 @@ def laid_out(spec: Messages, value: Resolved, key: Resolved | None) -> Output:
     _check(columns)
     places = {each.name: at for at, each in enumerate(columns)}
     key_at = tuple(places[each.name] for each in keys)
-    layout = Layout(value, value_at, key, key_at, error_at, includes_at)
+    layout = Layout(value, value_at, key, key_at, error_at, includes_at, topic_id)
     unique = tuple(each.name for each in keys) if is_unique else ()
     return Output(tuple(columns), unique, msgspec.json.encode(layout).decode())
 

@@ -24,6 +24,7 @@ class TopicReader:
     """The messages of a topic, partition by partition in order.
 
     A part of its positions is named by the number of a partition, and `table` if it reads for one.
+    If it knows the id of its topic, another topic of that name is not read.
     """
 
     def __init__(
@@ -32,9 +33,11 @@ class TopicReader:
         access: Access,
         group: str,
         table: str = "",
+        topic_id: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec, self._table, self._clock = spec, table, clock
+        self._topic_id = topic_id
         self._client = Client(access, group)
         self._offsets: dict[int, int] = {}  # the next of each partition
         self._ends: dict[int, int] = {}  # that were seen
@@ -49,6 +52,7 @@ class TopicReader:
         Raises DatabaseError if the topic cannot be read from there.
         """
         known = self._own(position)
+        self._recognise()
         found = self._client.topic(self._spec.topic).partitions
         if any(each not in found for each in known):
             raise self._lost("it has fewer partitions than before")
@@ -188,6 +192,14 @@ class TopicReader:
                 f"partition {partition} was read up to offset {offset}, and begins at {first}"
             )
 
+    def _recognise(self) -> None:
+        """Raise if the topic is another one than when its relation was made."""
+        if self._topic_id is None:
+            return
+        found = self._client.topic_id(self._spec.topic)
+        if found is not None and found != self._topic_id:
+            raise self._lost(f"its id is {found}, and was {self._topic_id}")
+
     def _lost(self, why: str) -> ObjectNotInPrerequisiteState:
         return ObjectNotInPrerequisiteState(
             f'topic "{self._spec.topic}" has lost messages that were not read, or was created '
@@ -199,6 +211,7 @@ class TopicReader:
         """Look for new partitions from time to time; return where they begin to be read."""
         if self._clock() < self._refresh_at:
             return {}
+        self._recognise()
         found = self._client.topic(self._spec.topic).partitions
         if any(each not in found for each in self._offsets):
             raise self._lost("it has fewer partitions than before")
