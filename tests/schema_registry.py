@@ -21,10 +21,25 @@ class FakeRegistry:
     subjects: dict[str, list[int]] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)  # subjects that take no new schema
 
-    def register(self, subject: str, schema: str, type: str = "AVRO") -> int:
-        """Return the id of a new version of a subject's schema."""
+    def register(
+        self,
+        subject: str,
+        schema: str,
+        type: str = "AVRO",
+        *,
+        refers_to: dict[str, str] | None = None,
+    ) -> int:
+        """Return the id of a new version of a subject's schema.
+
+        `refers_to` has the subjects of other schemas, by the names that this one has for them.
+        """
         id = len(self.schemas) + 1
         self.schemas[id] = {"schema": schema, "schemaType": type}
+        if refers_to:
+            self.schemas[id]["references"] = [
+                {"name": name, "subject": other, "version": len(self.subjects[other])}
+                for name, other in refers_to.items()
+            ]
         self.subjects.setdefault(subject, []).append(id)
         return id
 

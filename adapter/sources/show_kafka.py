@@ -7,6 +7,7 @@ from foreshore.sources.formats import (
     CsvFormat,
     Format,
     ProtobufFormat,
+    RegexFormat,
 )
 from foreshore.sources.kafka import Include, KafkaSource, Messages
 from foreshore.sources.outputs import Column
@@ -66,6 +67,8 @@ def _format(format: Format, called: Called) -> str:
         case CsvFormat():
             names = ", ".join(map(quote_identifier, format.columns))
             return f"CSV WITH HEADER ({names}) DELIMITED BY {quote_string(format.delimiter)}"
+        case RegexFormat(pattern=pattern):
+            return f"REGEX {quote_string(pattern)}"
         case AvroFormat(registry=registry, schema=schema):
             framed = "" if format.framed else " (CONFLUENT WIRE FORMAT = false)"
             return f"AVRO {_schema(registry, schema, called)}{framed}"

@@ -24,6 +24,12 @@ class CsvFormat(msgspec.Struct, frozen=True, tag="csv"):
     delimiter: str = ","
 
 
+class RegexFormat(msgspec.Struct, frozen=True, tag="regex"):
+    """A match of an RE2 expression, one text column for each of its groups."""
+
+    pattern: str
+
+
 class AvroFormat(msgspec.Struct, frozen=True, tag="avro"):
     """Avro, with a schema of a registry, or with this one; the columns are the record's fields."""
 
@@ -40,7 +46,9 @@ class ProtobufFormat(msgspec.Struct, frozen=True, tag="protobuf"):
     message: str | None = None  # the first of the schema by default
 
 
-Format: TypeAlias = JsonFormat | TextFormat | BytesFormat | CsvFormat | AvroFormat | ProtobufFormat
+Format: TypeAlias = (
+    JsonFormat | TextFormat | BytesFormat | CsvFormat | RegexFormat | AvroFormat | ProtobufFormat
+)
 
 
 def registries_of(*formats: Format | None) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class FormatSyntax(Syntax):
     name: str
     at: int
     registry: TableRef | None = None
-    schema: str | None = None
+    schema: str | None = None  # or the expression of REGEX
     message: str | None = None
     columns: int | tuple[str, ...] = 0  # of CSV: their number, or their names
     options: tuple[SourceOption, ...] = ()

@@ -67,6 +67,8 @@ class KafkaSourceParser(SourceOptionParser):
         match name:
             case "json" | "text" | "bytes":
                 return ast.FormatSyntax(name, at)
+            case "regex":
+                return ast.FormatSyntax(name, at, schema=self.string())
             case "csv":
                 return self._csv(at)
             case "avro":

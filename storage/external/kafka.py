@@ -110,7 +110,8 @@ class Client:
 
         Raises as `topic` does.
         """
-        if self.metadata(name).controller_id < 0:
+        known = self.metadata(name)
+        if known.controller_id not in known.brokers:
             return None  # nobody could say
         if self._admin is None:
             self._admin = AdminClient(configuration(self._options) | {"log_level": 0})

@@ -10,9 +10,11 @@ import msgspec
 
 from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.avro_references import inlined
 from foreshore.storage.external.tls import certificates
 
 SECONDS = 10.0
+MOST_REFERENCES = 1_000  # of a schema
 _NOT_FOUND = 404
 _REFUSED = (409, 422)  # not compatible, no valid schema
 
@@ -24,17 +26,20 @@ class Schema(msgspec.Struct, frozen=True):
     references: dict[str, str] = {}
 
     def document(self) -> Any:
-        """Return an Avro schema; raises InvalidParameterValue."""
-        if self.references:
-            raise InvalidParameterValue("Avro schemas with references are not supported")
-        try:
-            return json.loads(self.text)
-        except ValueError:
-            return self.text  # a primitive type may be written without quotes
+        """Return an Avro schema, with the definitions of the types that it refers to."""
+        known = {name: _document(text) for name, text in self.references.items()}
+        return inlined(_document(self.text), known) if known else _document(self.text)
 
     def files(self) -> dict[str, str]:
         """Return the files of a Protobuf schema by their names, its own first."""
         return {"schema.proto": self.text, **self.references}
+
+
+def _document(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # a primitive type may be written without quotes
 
 
 class Registry:
@@ -99,11 +104,34 @@ class Registry:
             )
         if (given := found.get("schemaType", "AVRO")) != type:
             raise InvalidParameterValue(f'the schema of "{what}" is {given}, not {type}')
-        references = {}
-        for each in found.get("references", ()):
+        return Schema(found["schema"], await self._references(found, type))
+
+    async def _references(self, found: dict[str, Any], type: str) -> dict[str, str]:
+        """Return the schemas that a schema refers to, and those that these do, by their names."""
+        texts: dict[str, str] = {}
+        following = list(found.get("references") or ())
+        while following:
+            each = following.pop()
+            if each["name"] in texts:
+                continue
+            if len(texts) >= MOST_REFERENCES:
+                raise InvalidParameterValue(
+                    f"the schema refers to more than {MOST_REFERENCES} others"
+                )
             path = f"/subjects/{each['subject']}/versions/{each['version']}"
-            references[each["name"]] = (await self._schema(path, type, each["subject"])).text
-        return Schema(found["schema"], references)
+            referred = await self._get(path)
+            if referred is None:
+                raise UndefinedObject(
+                    f"the schema registry at {self._url} has no version {each['version']} of"
+                    f' "{each["subject"]}", to which a schema refers'
+                )
+            if (given := referred.get("schemaType", "AVRO")) != type:
+                raise InvalidParameterValue(
+                    f'the schema of "{each["subject"]}" is {given}, not {type}'
+                )
+            texts[each["name"]] = referred["schema"]
+            following += referred.get("references") or ()
+        return texts
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from foreshore.errors import DatabaseError, InvalidParameterValue
+from foreshore.errors import DatabaseError, InvalidParameterValue, UndefinedObject
 from foreshore.expr.datum import to_array
 from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import Column
@@ -144,6 +144,7 @@ class AvroDecoder:
         is_change: bool,
         writer: Callable[[int], Any] | None,
     ) -> None:
+        self._unknown: dict[int, str] = {}  # ids that the registry does not have, and why
         self._reader: Any = fastavro.parse_schema(json.loads(schema))
         self._names, self._types = tuple(names), tuple(types)
         self._is_single, self._framed, self._writer = is_single, framed, writer
@@ -153,6 +154,7 @@ class AvroDecoder:
     def decode(self, values: Values) -> Decoded:
         """Return the fields of each message."""
         errors: dict[int, str] = {}
+        self._unknown.clear()  # it may have been registered meanwhile
         rows = [self._row(each, row, errors) for row, each in enumerate(values)]
         deleted = frozenset[int]()
         if self._is_change:
@@ -190,8 +192,14 @@ class AvroDecoder:
         id = int.from_bytes(value[1:_FRAME], "big")
         if self._writer is None:
             return self._reader
+        if id in self._unknown:
+            raise ValueError(self._unknown[id])
         if id not in self._known:
-            self._known[id] = fastavro.parse_schema(self._writer(id))
+            try:
+                self._known[id] = fastavro.parse_schema(self._writer(id))
+            except (UndefinedObject, InvalidParameterValue) as error:
+                self._unknown[id] = error.message
+                raise ValueError(error.message) from error
         return self._known[id]
 
 

@@ -11,6 +11,7 @@ from foreshore.sources.formats import (
     Format,
     JsonFormat,
     ProtobufFormat,
+    RegexFormat,
     TextFormat,
 )
 from foreshore.storage.external.access import Access, Accesses
@@ -18,6 +19,7 @@ from foreshore.storage.ingest.formats.changes import ChangeDecoder, PayloadDecod
 from foreshore.storage.ingest.formats.decoder import Decoder
 from foreshore.storage.ingest.formats.json_documents import JsonbDecoder, MembersDecoder
 from foreshore.storage.ingest.formats.plain import BytesDecoder, CsvDecoder, TextDecoder
+from foreshore.storage.ingest.formats.regex import RegexDecoder
 from foreshore.storage.ingest.formats.schemas import Resolved
 from foreshore.types import SqlType
 
@@ -46,6 +48,8 @@ def decoder_of(
             return BytesDecoder()
         case CsvFormat():
             return CsvDecoder(format, types)
+        case RegexFormat(pattern=pattern):
+            return RegexDecoder(pattern, types)
         case AvroFormat(registry=registry):
             from foreshore.storage.ingest.formats.avro import AvroDecoder
 

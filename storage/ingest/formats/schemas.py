@@ -17,9 +17,11 @@ from foreshore.sources.formats import (
     Format,
     JsonFormat,
     ProtobufFormat,
+    RegexFormat,
     TextFormat,
 )
 from foreshore.sources.outputs import Column
+from foreshore.sources.regex import group_names
 from foreshore.storage.external.access import Accesses
 
 
@@ -58,6 +60,9 @@ async def resolved(
             return Resolved(declared, is_single=False) if declared else Resolved(single)
         case CsvFormat():
             columns = declared or tuple(Column(each, "text") for each in format.columns)
+            return Resolved(columns, is_single=False)
+        case RegexFormat(pattern=pattern):
+            columns = declared or tuple(Column(each, "text") for each in group_names(pattern))
             return Resolved(columns, is_single=False)
         case TextFormat():
             return Resolved((Column(asked.name, "text"),))

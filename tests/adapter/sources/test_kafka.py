@@ -148,6 +148,23 @@ async def test_csv_text_bytes_and_what_is_beside_them(
     )
 
 
+async def test_groups_of_a_regular_expression_are_columns(
+    env: TestEnvironment, kafka: MockKafka
+) -> None:
+    lines = [b"GET /a 200", b"POST /b 404 slow", b"nothing", None, b"\xff", b"PUT /c 99999"]
+    kafka.write("lines", [(None, each) for each in lines], partition=0)
+    pattern = r"^(?P<method>[A-Z]+) (\S+) (?P<status>\d+)(?: (?P<more>.*))?$"
+    source = f"FROM KAFKA CONNECTION k (TOPIC 'lines') FORMAT REGEX '{pattern}'"
+    await created(env, f"CREATE SOURCE s {source} INCLUDE OFFSET AS o")
+    expected = "GET|/a|200|NULL|0\nPOST|/b|404|slow|1\nNULL|NULL|NULL|NULL|3\nPUT|/c|99999|NULL|5"
+    await until(env, "SELECT method, column2, status, more, o FROM s ORDER BY o", expected)
+    await created(env, f"CREATE SOURCE t (m text, p text, code int2 NOT NULL, x text) {source}")
+    await until(env, "SELECT m, code FROM t ORDER BY code", "GET|200\nPOST|404")
+    await until(env, 'SELECT "offset" FROM t_errors ORDER BY 1', "2\n3\n4\n5")
+    shown = (await env.query("a", "SHOW CREATE SOURCE s")).splitlines()[0]
+    assert f"FORMAT REGEX '{pattern}' INCLUDE" in shown
+
+
 async def test_a_source_begins_where_it_shall(env: TestEnvironment, kafka: MockKafka) -> None:
     for partition in range(3):
         kafka.write("starts", [(None, b"%d" % n) for n in range(10)], partition=partition)
@@ -169,6 +186,18 @@ async def test_a_source_begins_where_it_shall(env: TestEnvironment, kafka: MockK
         (
             "FROM KAFKA CONNECTION k (TOPIC 'x') INCLUDE OFFSET",
             "22023: messages of Kafka need a format",
+        ),
+        (
+            "FROM KAFKA CONNECTION k (TOPIC 'x') FORMAT REGEX '(a'",
+            "22023: invalid regular expression: ",
+        ),
+        (
+            "FROM KAFKA CONNECTION k (TOPIC 'x') FORMAT REGEX 'a'",
+            "22023: the regular expression must have from 1 to 1600 groups",
+        ),
+        (
+            "(a int) FROM KAFKA CONNECTION k (TOPIC 'x') FORMAT REGEX '(a)(b)'",
+            "22023: 1 columns are declared, and the format has 2",
         ),
         ("FROM KAFKA CONNECTION k (TOPIC 'x') FORMAT XML", "0A000: FORMAT XML is not supported"),
         ("(a int) FROM KAFKA CONNECTION k (TOPIC 'x') FORMAT TEXT", "22023: the format has col"),

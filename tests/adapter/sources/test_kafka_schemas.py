@@ -14,6 +14,7 @@ import pytest
 from foreshore.storage.ingest.formats.protobuf import _message_class, compiled
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.test_kafka import created, until
+from tests.adapter.sources.test_kafka_failures import stalled
 from tests.kafka import MockKafka
 from tests.schema_registry import PASSWORD, USER, FakeRegistry, serving
 
@@ -198,6 +199,70 @@ async def test_protobuf_gives_columns(
     await until(env, "SELECT units FROM m", "4")
     shown = (await env.query("a", "SHOW CREATE SOURCE m")).splitlines()[0]
     assert "FORMAT PROTOBUF MESSAGE 'shop.Money' USING SCHEMA 'syntax" in shown
+
+
+async def test_schemas_of_a_registry_may_refer_to_others(
+    env: TestEnvironment, kafka: MockKafka, registry: FakeRegistry
+) -> None:
+    money = {"type": "record", "name": "Money", "namespace": "shop", "fields": [
+        {"name": "cents", "type": "long"}, {"name": "unit", "type": "Unit"}]}  # fmt: skip
+    unit = {"type": "enum", "name": "Unit", "namespace": "shop", "symbols": ["EUR", "USD"]}
+    order = {"type": "record", "name": "Order", "namespace": "shop", "fields": [
+        {"name": "price", "type": "Money"}, {"name": "paid", "type": ["null", "shop.Money"]}]}  # fmt: skip
+    registry.register("unit", json.dumps(unit))
+    registry.register("money", json.dumps(money), refers_to={"shop.Unit": "unit"})
+    id = registry.register("orders-value", json.dumps(order), refers_to={"shop.Money": "money"})
+    whole = {**order, "fields": [
+        {"name": "price", "type": {**money, "fields": [money["fields"][0], {"name": "unit", "type": unit}]}},
+        order["fields"][1]]}  # fmt: skip
+    out = BytesIO()
+    row = {"price": {"cents": 5, "unit": "USD"}, "paid": {"cents": 4, "unit": "EUR"}}
+    fastavro.schemaless_writer(out, whole, row)
+    kafka.write("orders", [(None, b"\0" + id.to_bytes(4, "big") + out.getvalue())])
+    avro = "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
+    await created(env, f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 'orders') {avro}")
+    shown = '{"unit": "USD", "cents": 5}|{"unit": "EUR", "cents": 4}'
+    await until(env, "SELECT price, paid FROM s", shown)
+    common = 'syntax = "proto3"; package shop; message Unit { string name = 1; }'
+    price = 'syntax = "proto3"; import "common.proto"; message Price { shop.Unit unit = 1; }'
+    root = (
+        'syntax = "proto3"; import "price.proto"; message Item { int64 id = 1; Price price = 2; }'
+    )
+    registry.register("common", common, "PROTOBUF")
+    registry.register("price", price, "PROTOBUF", refers_to={"common.proto": "common"})
+    id = registry.register("items-value", root, "PROTOBUF", refers_to={"price.proto": "price"})
+    message = b"\x08\x07\x12\x06\x0a\x04\x0a\x02kg"  # id 7, price { unit { name "kg" } }
+    kafka.write("items", [(None, b"\0" + id.to_bytes(4, "big") + b"\0" + message)])
+    protobuf = "FORMAT PROTOBUF USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
+    await created(env, f"CREATE SOURCE p FROM KAFKA CONNECTION k (TOPIC 'items') {protobuf}")
+    await until(env, "SELECT id, price FROM p", '7|{"unit": {"name": "kg"}}')
+    registry.register("lost-value", json.dumps(order), refers_to={"shop.Money": "money"})
+    del registry.subjects["money"]
+    lost = f"CREATE SOURCE l FROM KAFKA CONNECTION k (TOPIC 'items') {avro}".replace(
+        "items", "lost"
+    )
+    kafka.write("lost", [(None, b"")])
+    assert "42704: the schema registry at" in await env.query("a", lost)
+
+
+async def test_unknown_schema_is_an_error_and_a_registry_away_is_waited_for(
+    env: TestEnvironment, kafka: MockKafka, registry: FakeRegistry
+) -> None:
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+    id = registry.register("away-value", schema)
+    framed = b"\0" + id.to_bytes(4, "big")
+    kafka.write("away", [(None, framed + b"\x02"), (None, b"\0\0\0\x03\xe8\x02")], partition=0)
+    avro = "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
+    await created(env, f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 'away') {avro}")
+    await until(env, "SELECT a FROM s", "1")
+    await until(env, "SELECT count(*) FROM s_errors", "1")
+    later = registry.register("away-value", schema.replace('"a"', '"a", "doc": "later"'))
+    await env.ran("a", "ALTER CONNECTION r SET (URL = 'http://127.0.0.1:1')")
+    kafka.write("away", [(None, b"\0" + later.to_bytes(4, "big") + b"\x04")], partition=0)
+    await stalled(env, "could not ask the schema registry at http://127.0.0.1:1")
+    await env.ran("a", f"ALTER CONNECTION r SET (URL = '{registry.url}')")
+    await until(env, "SELECT a FROM s ORDER BY 1", "1\n2")
+    await until(env, "SELECT count(*) FROM s_errors", "1")
 
 
 async def test_a_registry_that_does_not_help_is_told(

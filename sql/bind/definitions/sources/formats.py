@@ -8,8 +8,10 @@ from foreshore.sources.formats import (
     Format,
     JsonFormat,
     ProtobufFormat,
+    RegexFormat,
     TextFormat,
 )
+from foreshore.sources.regex import compiled
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.options import OptionValue, parsed_options
@@ -32,6 +34,10 @@ def bind_format(planning: Planning, syntax: ast.FormatSyntax) -> Format:
             return BytesFormat()
         case "csv":
             return _csv(syntax)
+        case "regex":
+            with located(syntax.at):
+                compiled(syntax.schema or "")
+            return RegexFormat(syntax.schema or "")
         case "avro":
             known = {"confluent wire format": ("framed", _truth)}
             return AvroFormat(

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from foreshore.errors import InvalidParameterValue
-from foreshore.sources.formats import CsvFormat, Format, JsonFormat
+from foreshore.sources.formats import CsvFormat, Format, JsonFormat, RegexFormat
 from foreshore.sources.kafka import Include, KafkaSource, Messages
 from foreshore.sources.outputs import Column
+from foreshore.sources.regex import group_names
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
@@ -78,11 +79,18 @@ def _declared(
     if not declared:
         return ()
     with located(declared[0].at):
-        if not isinstance(value, JsonFormat | CsvFormat):
-            raise InvalidParameterValue("the format has columns of its own")
-        if isinstance(value, CsvFormat) and len(value.columns) != len(declared):
+        match value:
+            case JsonFormat():
+                has = len(declared)
+            case CsvFormat(columns=columns):
+                has = len(columns)
+            case RegexFormat(pattern=pattern):
+                has = len(group_names(pattern))
+            case _:
+                raise InvalidParameterValue("the format has columns of its own")
+        if has != len(declared):
             raise InvalidParameterValue(
-                f"{len(declared)} columns are declared, and CSV has {len(value.columns)}"
+                f"{len(declared)} columns are declared, and the format has {has}"
             )
     return declared_columns(planning, declared)
 
