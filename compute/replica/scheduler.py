@@ -223,7 +223,7 @@ class Scheduler:
     async def _step(self, dataflow: DataflowState) -> None:
         async with self._step_slots:
             dataflow.begin_step()  # now, to include the updates received meanwhile
-            await self._on_worker(dataflow, dataflow.step)
+            await self._on_worker(dataflow, partial(step_and_merge, dataflow))
         self._work.set()
 
     async def _begin_subscriptions(self, dataflow: DataflowState) -> None:
@@ -356,3 +356,14 @@ class Scheduler:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
             await self._instance.check()
+
+
+def step_and_merge(dataflow: DataflowState) -> Sent | None:
+    """On the worker: let a dataflow make a step, and merge some runs if more is pending.
+
+    Merges are made when nothing has to be stepped, which does not come about behind.
+    """
+    sent = dataflow.step()
+    if sent is not None and not dataflow.times.stepped_at:
+        dataflow.maintain()
+    return sent

@@ -18,6 +18,7 @@ from foreshore.compute.protocol import DataflowDescription, InputSnapshot
 from foreshore.compute.replica import dataflow as replica_dataflow
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import Contents, with_times
+from foreshore.compute.replica.scheduler import step_and_merge
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import (
     Aggregate,
@@ -176,6 +177,21 @@ def test_join_of_totals_takes_a_backlog_in_parts(engine: FlowEngine, tmp_path: P
     index = running.indexes[id_("u3")].rows
     for time in range(2, upper):
         assert contents(index.scan(time)) == Counter({(time, time): 1}), time
+
+
+def test_backlog_does_not_keep_runs_from_being_merged(engine: FlowEngine, tmp_path: Path) -> None:
+    totals = Reduce(GET, (), (Aggregate("count", (), INT8),))
+    greatest = Reduce(GET, (), (Aggregate("max", (Column(0, INT4),), INT4),))
+    relation = Join((totals, greatest), ())
+    running, _ = hydrated(engine, relation, tmp_path, rows((1, "a")))
+    upper = feed(running, 2, [(range(key, key + 1), 1) for key in range(2, 4002)])
+    most = 0
+    while running.frontier < upper:
+        running.begin_step()
+        step_and_merge(running)
+        sizes = [each.records for each in running.arrangement_status() if each.name == "rows"]
+        most = max(most, *sizes)
+    assert most <= 2048, "each time adds two updates, of which one row remains"
 
 
 def test_only_plans_that_multiply_are_paced(engine: FlowEngine, tmp_path: Path) -> None:
