@@ -39,7 +39,7 @@ def translated() -> Iterator[None]:
 def from_server(error: asyncpg.PostgresError) -> DatabaseError:
     """Return an error of the server."""
     position = error.position
-    return DatabaseError(
+    found = DatabaseError(
         error.args[0] if error.args else str(error),
         sqlstate=error.sqlstate,
         detail=error.detail,
@@ -47,3 +47,12 @@ def from_server(error: asyncpg.PostgresError) -> DatabaseError:
         position=None if position is None else int(position),
         where=error.context,
     )
+    add_notes(found)
+    return found
+
+
+def add_notes(error: DatabaseError) -> None:
+    """Let a traceback show detail and hint."""
+    for label, text in (("DETAIL", error.detail), ("HINT", error.hint)):
+        if text:
+            error.add_note(f"{label}:  {text}")

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from foreshore.embedded.errors import add_notes
 from foreshore.errors import LockFileExists, Unavailable
 from foreshore.processes.owner import Holder, owner_of
 
@@ -147,8 +148,10 @@ def check_free(data_dir: Path) -> None:
 
 def in_use(data_dir: Path, holder: Holder) -> LockFileExists:
     """Return the error for a directory that a server has."""
-    return LockFileExists(
+    error = LockFileExists(
         f'data directory "{data_dir}" is in use by another server',
         detail=f"It is {holder}.",
         hint=f'Use it by foreshore.connect("{data_dir}"), or end that process first.',
     )
+    add_notes(error)
+    return error

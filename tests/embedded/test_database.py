@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -297,6 +298,8 @@ def test_second_owner_is_refused_and_connects(db: Database, tmp_path: Path) -> N
         foreshore.open(directory)
     assert f"process {db._database._server.pid} on host" in str(raised.value.detail)  # type: ignore[union-attr]
     assert "foreshore.connect(" in str(raised.value.hint)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "\nHINT:  Use it by foreshore.connect(" in shown
     with foreshore.connect(directory) as other:
         assert other.sql("SELECT 1").scalar() == 1
     with pytest.raises(DatabaseError, match="no server serves directory"):
