@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +29,21 @@ def function_of(spec: PythonSource) -> Callable[..., Any]:
     return found
 
 
+def _check_arguments(spec: PythonSource, function: Callable[..., Any]) -> None:
+    """Raise InvalidParameterValue if a function cannot be called as a source calls it."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # what is written in C may have none
+        return
+    try:
+        signature.bind(None, **spec.arguments)
+    except TypeError as error:
+        raise InvalidParameterValue(
+            f'function "{spec.function}" does not take these arguments: {error}',
+            hint="It gets the position, and the arguments of the source by their names.",
+        ) from error
+
+
 class PythonKind:
     """Functions of Python modules."""
 
@@ -38,8 +54,8 @@ class PythonKind:
         return PythonConnector(spec, outputs[OWN_ROWS].desc, lambda: function_of(spec))
 
     async def discover(self, spec: PythonSource, accesses: Accesses) -> Discovered:
-        """Return the declared columns, if there is the function."""
-        await asyncio.to_thread(function_of, spec)
+        """Return the declared columns, if there is the function and it takes the arguments."""
+        _check_arguments(spec, await asyncio.to_thread(function_of, spec))
         return Discovered(spec, {OWN_ROWS: Output(spec.columns)})
 
     async def dispose(self, spec: PythonSource, position: Position, accesses: Accesses) -> None:

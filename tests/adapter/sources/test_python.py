@@ -65,6 +65,7 @@ async def test_a_function_that_fails_is_called_again(
         ("(n int8) FROM PYTHON 'os:walk'", "42501"),
         (f"(n int8) FROM PYTHON '{MODULE}:none'", "22023"),
         (f"(n int8) FROM PYTHON '{MODULE}'", "22023"),
+        (f"(n int8) FROM PYTHON '{MODULE}:flaky' (flie 'x')", "22023: function"),
         (f"FROM PYTHON '{MODULE}:parts'", "22023"),
         ("FROM MYSQL CONNECTION c", "0A000"),
         ("FROM SQL SERVER CONNECTION c", "0A000"),
