@@ -1,0 +1,97 @@
+"""Sinks to PostgreSQL, Delta tables and files, though the server is killed: each change once."""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import deltalake
+import duckdb
+import psycopg
+import pytest
+
+from tests.harness import Server
+
+KILLS = 6
+WITH = "WITH (COMMIT INTERVAL '20 ms')"
+
+pytestmark = pytest.mark.full
+
+
+def test_each_change_arrives_once_over_kills(tmp_path: Path, postgres_url: str) -> None:
+    place = tmp_path / "out"
+    place.mkdir()
+    server = Server(tmp_path / "data", ("--copy-dir", str(place))).start()
+    ends = threading.Event()
+    loading = threading.Thread(target=_load, args=(server.url, ends))
+    _set_up(server, place, postgres_url)
+    loading.start()
+    try:
+        for _ in range(KILLS):
+            time.sleep(1.5)
+            server.kill()
+            server.start()
+    finally:
+        ends.set()
+        loading.join()
+    with server.connect() as connection:
+        connection.execute("SET statement_timeout = '120 s'")
+        connection.execute("WAIT FOR ALL SINKS")
+        rows = connection.execute("SELECT id, v FROM t ORDER BY id").fetchall()
+    assert len(rows) > 20
+    with psycopg.connect(postgres_url, autocommit=True) as target:
+        assert target.execute("SELECT id, v FROM sinks.t ORDER BY id").fetchall() == rows
+        target.execute("DROP SCHEMA sinks CASCADE")
+    merged = deltalake.DeltaTable(str(place / "merged")).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["v"]) for row in merged) == rows
+    table = deltalake.DeltaTable(str(place / "log")).to_pyarrow_table().to_pylist()
+    log = [tuple(row.values()) for row in table]
+    files = duckdb.sql(f"SELECT * FROM '{place}/files/*.parquet'").fetchall()
+    for changes in (log, files):
+        assert len(changes) == len(set(changes))  # none twice
+        assert _sum(changes) == Counter(rows)
+    assert server.stop() == 0
+
+
+def _set_up(server: Server, place: Path, postgres_url: str) -> None:
+    where = urlparse(postgres_url)
+    database, user = where.path[1:] or "postgres", where.username or "postgres"
+    reach = f"HOST '{where.hostname}', PORT {where.port}, DATABASE '{database}', USER '{user}'"
+    with psycopg.connect(postgres_url, autocommit=True) as target:
+        target.execute("DROP SCHEMA IF EXISTS sinks CASCADE")
+        target.execute("CREATE SCHEMA sinks")
+    with server.connect() as connection:
+        for each in (
+            "CREATE TABLE t (id int PRIMARY KEY, v int)",
+            f"CREATE CONNECTION pg TO POSTGRES ({reach})",
+            f"CREATE SINK a FROM t INTO POSTGRES CONNECTION pg (TABLE 'sinks.t') {WITH}",
+            f"CREATE SINK b FROM t INTO DELTA (URL '{place}/merged') {WITH}",
+            f"CREATE SINK c FROM t INTO DELTA (URL '{place}/log') ENVELOPE APPEND {WITH}",
+            f"CREATE SINK d FROM t INTO FILES (URL '{place}/files', FORMAT parquet) {WITH}",
+        ):
+            connection.execute(each)
+
+
+def _sum(changes: list[Any]) -> Counter[tuple[int, int]]:
+    """Return the rows that are left when all changes were made."""
+    found: Counter[tuple[int, int]] = Counter()
+    for id, v, _, diff in changes:
+        found[id, v] += diff
+    return Counter({row: count for row, count in found.items() if count})
+
+
+def _load(url: str, ends: threading.Event) -> None:
+    """Insert, change and delete rows until told to end, whether the server is there or not."""
+    number = 0
+    while not ends.is_set():
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                while not ends.wait(0.005):
+                    number += 1
+                    connection.execute("INSERT INTO t VALUES (%s, 0)", (number,))
+                    connection.execute("UPDATE t SET v = v + 1 WHERE id = %s", (number - 3,))
+                    connection.execute("DELETE FROM t WHERE id = %s", (number - 50,))
+        except psycopg.OperationalError:
+            ends.wait(0.1)
