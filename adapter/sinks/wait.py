@@ -18,8 +18,11 @@ async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Compl
     That is the given time, or else the present, which all acknowledged writes are before. With
     `real_time_recency`, what external systems have now is waited for first.
     """
-    if not context.alone or context.transaction.block:
-        raise ActiveSqlTransaction("WAIT cannot run inside a transaction block")
+    if context.transaction.block or context.transaction.has_effects:
+        raise ActiveSqlTransaction(
+            "WAIT cannot run inside a transaction block",
+            hint="What the transaction has changed is in no sink before it commits.",
+        )
     coordinator = context.coordinator
     sinks = _sinks(context, plan)
     if context.variables["real_time_recency"] == "on":

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import deltalake
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.storage.export.files.delta import DeltaExporter
+from foreshore.storage.export.files.delta_kind import KIND
 from foreshore.storage.export.messages import Export
 from tests.adapter.harness import TestEnvironment
 from tests.harness import object_store
@@ -148,14 +150,12 @@ async def test_an_earlier_exporter_commits_nothing(own_env: TestEnvironment, pla
 
 def exporter(export: Export) -> DeltaExporter:
     """Return another exporter of a sink."""
-    from foreshore.storage.export.files.delta_kind import KIND
-
     made = KIND.exporter(export)
     assert isinstance(made, DeltaExporter)
     return made
 
 
-async def parts(key: int, time: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
+async def parts(key: int, time: int) -> AsyncIterator[pa.Table]:
     """Yield an interval with one row."""
     yield pa.table(
         {"k": pa.array([key], pa.int32()), "__time": pa.array([time]), "__diff": pa.array([1])}

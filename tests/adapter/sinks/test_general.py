@@ -102,6 +102,8 @@ async def test_wait_for_sinks(
     await env.ran("a", "BEGIN")
     assert "ERROR 25001: WAIT cannot run inside" in await env.query("a", "WAIT FOR ALL SINKS")
     await env.ran("a", "ROLLBACK")
+    answer = await env.query("a", "INSERT INTO t VALUES (9); WAIT FOR ALL SINKS")
+    assert "ERROR 25001" in answer
 
 
 @pytest.mark.parametrize(
