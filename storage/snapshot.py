@@ -147,6 +147,7 @@ class Snapshot:
             visible = piece.filter(pc.less_equal(piece.column(len(self.schema)), self.as_of))
             if visible.num_rows:
                 yield visible
-        for table in self.tail:
-            visible = table.filter(pc.less_equal(table.column(len(self.schema)), self.as_of))
-            yield from visible.to_batches()
+        for batch in (batch for table in self.tail for batch in table.to_batches()):
+            visible = batch.filter(pc.less_equal(batch.column(len(self.schema)), self.as_of))
+            if visible.num_rows:
+                yield visible
