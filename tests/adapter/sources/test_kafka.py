@@ -229,3 +229,20 @@ async def test_what_cannot_be_read_is_refused(
 ) -> None:
     kafka.write("twice", [(None, b"")])
     assert f"ERROR {error}" in await env.query("a", f"CREATE SOURCE s {statement}")
+
+
+async def test_statistics_know_the_ends_of_the_topic(
+    env: TestEnvironment, kafka: MockKafka
+) -> None:
+    kafka.write("counted", [(None, b"one"), (None, b"two")], partition=0)
+    kafka.write("counted", [(None, b"three")], partition=3)
+    from_kafka = "FROM KAFKA CONNECTION k (TOPIC 'counted')"
+    await created(env, f"CREATE SOURCE s {from_kafka} FORMAT TEXT")
+    counts = (
+        "SELECT messages_received, updates_committed, offset_known, offset_committed, offset_lag"
+        " FROM mz_internal.mz_source_statistics"
+    )
+    await until(env, counts, "3|3|3|3|0")
+    env.ingest.last.kill()
+    kafka.write("counted", [(None, b"four")], partition=0)
+    await until(env, counts, "4|4|4|4|0")
