@@ -27,10 +27,12 @@ from foreshore.storage.external.access import Accesses
 from foreshore.storage.external.processes import ClusterProcesses
 from foreshore.storage.external.states import States, Status
 from foreshore.storage.ingest.messages import (
+    CONTENTS_WINDOW,
     AskContents,
     AskFurthest,
     Committed,
     Contents,
+    ContentsTaken,
     Furthest,
     Ingested,
     IngestedPart,
@@ -155,6 +157,7 @@ class _Source:
     keeping: asyncio.Task[None] | None = None
     committing: asyncio.Task[None] | None = None
     reading: asyncio.Task[None] | None = None  # what the process asked for
+    untaken: dict[tuple[int, int], int] = field(default_factory=dict)  # by runs and requests
     ends: bool = False
     furthest: dict[int, Furthest | None] = field(default_factory=dict)  # by requests; None: asked
     awaited: set[asyncio.Future[None]] = field(default_factory=set)
@@ -317,6 +320,10 @@ class IngestController:
                 pass  # it was started anew meanwhile
             case Reported():
                 self._take_report(job, response)
+            case ContentsTaken(run=run, request=request):
+                if (run, request) in job.untaken:
+                    job.untaken[run, request] -= 1
+                    job.notify()
             case AskContents():
                 assert job.started_by is not None, job
                 asked = self._send_contents(job, job.started_by, response)
@@ -363,14 +370,21 @@ class IngestController:
     ) -> None:
         """Send the rows of a relation to the process that asked for them."""
         id, run, request = asked.id, asked.run, asked.request
+        source.untaken[run, request] = 0
         try:
             async for table in self._read(asked.output):
+                while source.untaken[run, request] >= CONTENTS_WINDOW:
+                    if source.started_by is not connection:
+                        return  # nobody waits for them
+                    await self._changed(source)
+                source.untaken[run, request] += 1
                 connection.send(Contents(id, run, request, False), (table,))
                 await connection.drained()
             connection.send(Contents(id, run, request, True))
         except DatabaseError as error:
             connection.send(Contents(id, run, request, True, error.message))
         finally:
+            del source.untaken[run, request]
             source.reading = None
 
     def _set_state(self, source: _Source, state: str, error: str | None) -> None:

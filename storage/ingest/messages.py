@@ -18,6 +18,7 @@ from foreshore.types import RelationDesc
 
 WINDOW = 4  # batches of a source that are on their way before one is committed
 PART_WINDOW = 4  # parts of a batch that are on their way before one is kept
+CONTENTS_WINDOW = 4  # tables of contents on their way before one is taken
 PART_BYTES = 8 << 20  # of rows
 WHOLE_BYTES = 32 << 20  # of the rows of a batch, beyond which it is sent in parts
 
@@ -178,6 +179,14 @@ class AskContents(Message, frozen=True):
     output: GlobalId
 
 
+class ContentsTaken(Message, frozen=True):
+    """One more table of contents is taken, so that another may be sent."""
+
+    id: GlobalId
+    run: int
+    request: int
+
+
 class Furthest(Message, frozen=True):
     """How far an external system was when it was asked, or why that is not known."""
 
@@ -199,4 +208,6 @@ Answer: TypeAlias = Discovered | Done | Refused
 Command: TypeAlias = (
     Hello | StartSource | StopSource | Committed | PartKept | Contents | AskFurthest | Request
 )
-Response: TypeAlias = IngestedPart | Ingested | SourceState | Reported | AskContents | Furthest
+Response: TypeAlias = (
+    IngestedPart | Ingested | SourceState | Reported | AskContents | ContentsTaken | Furthest
+)

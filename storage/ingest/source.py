@@ -34,6 +34,7 @@ from foreshore.storage.ingest.messages import (
     WINDOW,
     AskContents,
     Contents,
+    ContentsTaken,
     Furthest,
     Ingested,
     IngestedPart,
@@ -138,6 +139,7 @@ class Source:
                     raise OSError(f"the rows of the source cannot be read: {answer.error}")
                 for table in tables:
                     yield table
+                    self._send(ContentsTaken(self._id, self._run_number, request))
                 if answer.complete:
                     return
         finally:
@@ -223,11 +225,11 @@ class Source:
     async def _send_piece(self, rows: Mapping[str, pa.Table], anew: tuple[str, ...] = ()) -> None:
         while self._parts_away >= PART_WINDOW:
             await self._has_room()
-        rows, void = self._by_id(rows), [self._outputs[r].id for r in anew if r in self._outputs]
+        sent, void = self._by_id(rows), [self._outputs[r].id for r in anew if r in self._outputs]
         self._parts += 1
         self._parts_away += 1
-        part = IngestedPart(self._id, self._run_number, self._batch, tuple(rows), tuple(void))
-        self._send(part, tuple(rows.values()))
+        part = IngestedPart(self._id, self._run_number, self._batch, tuple(sent), tuple(void))
+        self._send(part, tuple(sent.values()))
 
     async def _send_batch(self, position: Position, batch: Batch) -> None:
         """Send a batch, and before it in parts what is large."""

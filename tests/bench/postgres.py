@@ -15,8 +15,8 @@ from pathlib import Path
 import psycopg
 
 from tests.adapter.sources.publisher import options_of
-from tests.harness import Server, program, until
-from tests.kill.test_postgres_source import SOURCE, Upstream, caught_up, initialised_postgres
+from tests.harness import Server, initialised_postgres, program, until
+from tests.kill.test_postgres_source import SOURCE, Upstream, caught_up
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SLOT = "SELECT pg_create_logical_replication_slot('beside', 'pgoutput')"
