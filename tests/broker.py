@@ -226,7 +226,7 @@ class Front:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            _send(writer, (await _frame(reader)).replace(*self._addresses))
+            _send(writer, (await _frame(reader)).replace(self._addresses[0], self._addresses[1]))
             await writer.drain()
 
 

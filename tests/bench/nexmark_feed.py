@@ -32,7 +32,7 @@ Slice: TypeAlias = Mapping[str, Sequence[bytes]]  # messages by topics
 
 def main() -> None:
     """Serve one request after the other until the input ends."""
-    kafka = MockKafka(**OPTIONS)
+    kafka = MockKafka(partitions=PARTITIONS, **OPTIONS)
     for topic in ("person", "auction", "bid"):
         kafka.producer.list_topics(topic, timeout=10)  # which makes it
     print(kafka.address, flush=True)

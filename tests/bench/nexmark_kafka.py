@@ -72,7 +72,7 @@ class Written:
 
     def oldest_after(self, bids: int) -> float:
         """Return when the first bid after so many was written."""
-        at: float = self.times[max(0, np.searchsorted(self.bids, bids, "right") - 1)]
+        at: float = self.times[max(0, int(np.searchsorted(self.bids, bids, "right")) - 1)]
         return at
 
 

@@ -47,7 +47,7 @@ class KafkaConnector:
             for reference, output in self._outputs.items():
                 feedings.append(Feeding(self._spec, reference, output, self._accesses))
                 await feedings[-1].load(durable)
-            began = {}
+            began: dict[str, int] = {}
             for each in feedings:
                 began |= await each.open(durable.position)
             self._running = feedings
