@@ -88,8 +88,11 @@ Values = tuple[str, ...]
 
 def shown_family(metric: Family) -> Metric:
     """Return a metric of CREATE METRIC as the library's object. Any thread may call it."""
-    made = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
-    family = made(metric.name, metric.help, labels=metric.labels)
+    family: GaugeMetricFamily | CounterMetricFamily
+    if metric.kind == "gauge":
+        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    else:
+        family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
     for labels, value in metric.series:
         family.add_metric(labels, value)
     return family

@@ -89,8 +89,17 @@ class PublishedMetrics:
             self._start(item)
 
     async def follow(self, changed: Iterable[Object]) -> None:
-        """Follow new metrics, leave dropped ones, and begin anew with changed ones."""
-        for id in {each.id for each in changed if isinstance(each, Item) and each.metric}:
+        """Follow new metrics, leave dropped ones, and begin anew with changed ones.
+
+        Those are changed, too, whose relation has got or lost an index.
+        """
+        items = [each for each in changed if isinstance(each, Item)]
+        indexed = {each.on for each in items if each.on is not None}
+        concerned = {each.id for each in items if each.metric}
+        for id, followed in self._followed.items():
+            if not indexed.isdisjoint(followed.item.depends_on):
+                concerned.add(id)
+        for id in concerned:
             if (known := self._followed.pop(id, None)) is not None:
                 await _stopped(known)
             item = self._coordinator.state.get(id)

@@ -5,7 +5,7 @@ and time-outs of its role hold, and it ends when its client closes the connectio
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -121,7 +121,9 @@ class McpEndpoint:
             case _:
                 raise RpcError(protocol.METHOD_NOT_FOUND, f"unknown method: {call.method[:100]}")
 
-    async def _called(self, run: Callable[[Run, Any], Any], call: Call) -> Mapping[str, Any]:
+    async def _called(
+        self, run: Callable[[Run, Any], Awaitable[Mapping[str, Any]]], call: Call
+    ) -> Mapping[str, Any]:
         """Return the result of a tool; errors that a client can mend are results."""
         tool = self._tools.get(str(call.params.get("name")))
         if tool is None:
@@ -169,7 +171,7 @@ def _shown(error: Exception) -> DatabaseError:
     return client_error(error)
 
 
-async def _or_error(found: Any) -> Mapping[str, Any]:
+async def _or_error(found: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return what a tool returns, for a request that is none of a tool; raises RpcError."""
     try:
         return await found

@@ -176,6 +176,27 @@ def test_rights_of_the_owner_hold(tmp_path: Path) -> None:
     )
 
 
+def test_metric_begins_anew_after_its_session_was_ended(tmp_path: Path) -> None:
+    async def go(env: TestEnvironment) -> None:
+        await shows(env, "all_orders 3.0")
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE"
+        await env.ran("s", f"{ended} application_name = 'foreshore metric all_orders'")
+        await env.ran("s", "INSERT INTO orders VALUES (4, 'tea', 'EU', 3)")
+        await shows(env, "all_orders 4.0")
+        await env.ran("s", "DROP INDEX number_index")
+        await stalls(env, 'stalled|view "number" has no index')
+        await env.ran("s", "CREATE INDEX number_index ON number (n)")
+        await shows(env, "all_orders 4.0")
+
+    with_shop(
+        tmp_path,
+        go,
+        "CREATE VIEW number AS SELECT count(*) AS n FROM orders",
+        "CREATE INDEX number_index ON number (n)",
+        "CREATE METRIC all_orders FROM number VALUE n",
+    )
+
+
 REFUSED = (
     ("CREATE METRIC m FROM plain VALUE paid", "42809"),
     ("CREATE METRIC m FROM nothing VALUE paid", "42P01"),

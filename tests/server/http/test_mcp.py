@@ -36,7 +36,7 @@ async def client_of(
     """Connect a client as a role."""
     async with create_mcp_http_client(auth=auth) as asking:  # type: ignore[arg-type]
         transport = streamable_http_client(f"{http.url}/api/mcp/{audience}", http_client=asking)
-        async with Client(transport, mode=mode) as client:  # type: ignore[arg-type]
+        async with Client(transport, mode=mode) as client:
             yield client
 
 

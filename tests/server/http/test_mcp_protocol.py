@@ -105,7 +105,7 @@ def test_bodies_that_are_no_message_are_refused() -> None:
 def test_clients_are_admitted_as_those_of_sql_are(tmp_path: Path) -> None:
     async def open_to_all(http: Http, client: FakeClient) -> None:
         for headers in ({"origin": "http://evil.example"}, {"host": "evil.example"}):
-            assert (await sent(http, "tools/list", **headers)).status_code == 403
+            assert (await sent(http, "tools/list", None, **headers)).status_code == 403
         http.server.open(None)  # type: ignore[arg-type]
         assert (await sent(http, "tools/list")).status_code == 503
 
