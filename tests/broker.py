@@ -105,15 +105,11 @@ class Broker:
 
 
 def noida() -> str:
-    """Return the path of the program itself, not of the script, which would run it as a child.
-
-    Skips the test where it is not installed.
-    """
-    if importlib.util.find_spec("noida_db") is None:
+    """Return the path of noida-db; skips the test where it is not installed."""
+    found = importlib.util.find_spec("noida_db")
+    if found is None or found.origin is None:
         pytest.skip(f"{NOT_INSTALLED}noida-db")
-    path = Path(str(importlib.resources.files("noida_db").joinpath("noida-db")))
-    path.chmod(0o755)
-    return str(path)
+    return str(Path(found.origin).with_name("noida-db"))  # not the script, which it would outlive
 
 
 def tansu() -> str:
