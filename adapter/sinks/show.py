@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic
 from foreshore.adapter.sinks.show_webhook import shown_webhook
 from foreshore.adapter.sources.connections import full_name
+from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Connection, Item
-from foreshore.catalog.reader import Planned
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sinks.kafka import KafkaTarget

@@ -41,5 +41,9 @@ async def spooled(export: Export, parts: AsyncIterator[pa.Table], file: Path) ->
     with pq.ParquetWriter(file, schema, compression="lz4") as writer:
         async for part in parts:
             rows += part.num_rows
-            await blocking.run(None, lambda part=part: writer.write(as_in_files(export, part)))
+            await blocking.run(None, _write, writer, export, part)
     return rows
+
+
+def _write(writer: pq.ParquetWriter, export: Export, part: pa.Table) -> None:
+    writer.write(as_in_files(export, part))

@@ -8,7 +8,7 @@ array             the number of items and the items, and 0
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from foreshore.storage.export.formats.json_values import json_column
 from foreshore.text_columns import list_offsets, text_column
 from foreshore.types import STRUCTURED, SqlType
 
-Bytes = pa.Array  # of binary values
+Bytes: TypeAlias = pa.Array  # of binary values
 _STYLE = OutputStyle()
 _NULL, _VALUE = b"\x00", b"\x02"
 _DECIMAL_BYTES = 16

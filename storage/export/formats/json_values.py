@@ -11,6 +11,7 @@ others                  their text in PostgreSQL's form, "\\x00ff" of bytea for 
 """
 
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from foreshore.output_style import OutputStyle
 from foreshore.text_columns import list_offsets, text_column
 from foreshore.types import STRUCTURED, SqlType
 
-Texts = pa.Array  # of strings
+Texts: TypeAlias = pa.Array  # of strings
 _STYLE = OutputStyle()
 _AS_THEY_ARE = frozenset({"int2", "int4", "int8", "oid", "uint2", "uint4", "mz_timestamp", "jsonb"})
 _MUST_ESCAPE = r'["\\\x00-\x1f]'

@@ -150,7 +150,8 @@ class TransactionalProducer:
         with self._used:
             if headers is not None:
                 for row, value in enumerate(values):
-                    self._put(topic, value, keys and keys[row], headers=headers[row])
+                    key = None if keys is None else keys[row]
+                    self._put(topic, value, key, headers=headers[row])
             elif keys is None:
                 for value in values:
                     self._put(topic, value, None)
@@ -192,12 +193,14 @@ class TransactionalProducer:
         produce = self._producer.produce
         while True:
             try:
-                return produce(topic, value, key, **more)
+                produce(topic, value, key, **more)
             except BufferError:
                 self._producer.poll(SLICE_SECONDS)
                 self._check()
             except KafkaException as error:
                 raise self.failures.error(error.args[0]) from error
+            else:
+                return
 
     def _tried(self, call: Callable[[], Any]) -> None:
         try:

@@ -86,8 +86,8 @@ async def test_each_change_arrives_once_over_kills_and_restarts(
         assert {each.partition for each in reader.messages} == {0, 1, 2}
         keys = {json.dumps({"k": key}, separators=(",", ":")).encode() for key in range(10)}
         assert {each.key for each in reader.messages} == keys
-        for key in keys:  # a message that repeats the one before would be written twice
-            values = [each.value for each in reader.messages if each.key == key]
+        for name in keys:  # a message that repeats the one before would be written twice
+            values = [each.value for each in reader.messages if each.key == name]
             assert all(a != b for a, b in pairwise(values))
     assert (await env.query("a", STATUS)).startswith("running|NULL")
     with reading(broker.address, "_foreshore-progress") as progress:

@@ -11,6 +11,7 @@ from foreshore.ids import GlobalId
 from foreshore.processes.messages import Message
 from foreshore.sources.generators import LoadGenerator
 from foreshore.storage.external import retries
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest import source
 from foreshore.storage.ingest.connector import (
     REACHED,
@@ -23,7 +24,6 @@ from foreshore.storage.ingest.connector import (
     Report,
 )
 from foreshore.storage.ingest.messages import (
-    Accesses,
     Discovered,
     OutputCounts,
     OutputRelation,

@@ -18,8 +18,8 @@ from foreshore.sql.bind.definitions.sources.options import (
 from foreshore.sql.planning import Planning, located
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", re.ASCII)
-_OWN = ("content-type", "content-length", "host", "idempotency-key", "foreshore-signature")
-_OWN += ("transfer-encoding", "connection", "user-agent")
+_OWN = frozenset(("content-type", "content-length", "host", "idempotency-key"))
+_OWN |= {"foreshore-signature", "transfer-encoding", "connection", "user-agent"}
 
 
 def _rows(name: str, value: OptionValue) -> int:
