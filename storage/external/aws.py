@@ -25,7 +25,9 @@ def bucket_of(url: str, access: Access) -> Location:
 def _bucket(name: str, access: Access) -> str:
     """Return the URL of a bucket, with the options of its store."""
     given = access.options
-    options = {each: given[each] for each in ("endpoint", "region") if each in given}
+    options: dict[str, str] = {
+        each: given[each] for each in ("endpoint", "region") if each in given
+    }
     return f"s3://{quote(name)}" + (f"?{urlencode(options)}" if options else "")
 
 

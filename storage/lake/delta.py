@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.errors import BadCopyFileFormat, FeatureNotSupported, UndefinedFile
-from foreshore.storage.blob import sync_directory
+from foreshore.storage.blob import sync_directory, sync_file
 
 if TYPE_CHECKING:
     from foreshore.storage.lake.places import Location
@@ -94,6 +94,22 @@ def reached(location: "Location") -> tuple[str, dict[str, str] | None]:
     reached |= {f"aws_{name}": value for name, value in location.credentials.items()}
     key = "/".join(filter(None, (unquote(place.path).strip("/"), location.key)))
     return f"s3://{place.netloc}/{key}", reached
+
+
+def sync_versions(table: Path, first: int, last: int) -> None:
+    """Make some versions of a local table durable, with the files that they add."""
+    for version in range(first, last + 1):
+        log = table / LOG / f"{version:020}.json"
+        if not log.exists():  # another program has removed it after a checkpoint
+            continue
+        for line in log.read_bytes().splitlines():
+            added = json.loads(line).get("add")
+            file = table / unquote(added["path"]) if added else None
+            if file is not None and file.exists():
+                sync_file(file)
+                sync_directory(file.parent)
+        sync_file(log)
+    sync_directory(table / LOG)
 
 
 def create(

@@ -36,6 +36,7 @@ class DeltaExporter:
         self._export = export
         self._location = location
         self._table: Any = None
+        self._local: Path | None = None  # its directory, unless it is in a bucket
 
     async def resume(self) -> Timestamp | None:
         """Read the table, and return the frontier."""
@@ -56,6 +57,7 @@ class DeltaExporter:
 
     def _open(self) -> Timestamp | None:
         location = self._location()
+        self._local = None if location.root is None else location.path
         with errors():
             self._table = delta.opened(location)
             return self._frontier()
@@ -67,6 +69,7 @@ class DeltaExporter:
     def _commit(self, file: Path, rows: int, lower: Timestamp, upper: Timestamp) -> None:
         with errors():
             self._table.update_incremental()
+            before = self._table.version()
             if self._frontier() not in (None, lower):
                 raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
             deltalake = delta.package()
@@ -80,6 +83,9 @@ class DeltaExporter:
                 self._append(_appended(file), properties)
             else:
                 self._upsert(file, properties)
+            self._table.update_incremental()
+            if self._local is not None:
+                delta.sync_versions(self._local, before + 1, self._table.version())
 
     def _append(self, rows: pa.RecordBatchReader, properties: Any) -> None:
         delta.package().write_deltalake(

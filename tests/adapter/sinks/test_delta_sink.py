@@ -12,6 +12,7 @@ import pytest
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.storage.export.files.delta_kind import KIND
 from foreshore.storage.export.messages import Export
+from foreshore.storage.lake import delta
 from tests.adapter.harness import TestEnvironment
 from tests.harness import object_store
 
@@ -146,6 +147,19 @@ async def test_an_earlier_exporter_commits_nothing(own_env: TestEnvironment, pla
         await older.write(parts(3, lower), lower, lower + 20)
     assert rows_of(place / "t") == [(1,), (2,)]
     assert await exporter(export).resume() == lower + 10
+
+
+@pytest.mark.parametrize("envelope", ["UPSERT", "APPEND"])
+async def test_commits_are_durable_before_they_are_confirmed(
+    own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch, envelope: str
+) -> None:
+    env, synced = own_env, set[str]()
+    monkeypatch.setattr(delta, "sync_file", lambda path: synced.add(path.name))
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t') ENVELOPE {envelope}")
+    await env.ran("a", "WAIT FOR SINKS s")
+    files = [Path(uri).name for uri in deltalake.DeltaTable(str(place / "t")).file_uris()]
+    assert synced == {*files, "00000000000000000001.json"}
 
 
 def exporter(export: Export) -> DeltaExporter:
