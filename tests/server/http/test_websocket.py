@@ -208,7 +208,7 @@ def test_password_is_in_the_first_message_or_the_header(tmp_path: Path) -> None:
         for first, code in (
             ({}, "28P01"),
             ({"user": "foreshore", "password": "wrong"}, "28P01"),
-            ({"token": "x"}, "28000"),
+            ({"token": "x"}, "28P01"),
         ):
             socket = await opened(http, first)
             assert (await received(socket, "Error"))[0][1]["code"] == code
