@@ -79,6 +79,8 @@ def messages_of_contents(layout: Layout, part: pa.Table) -> Iterator[Messages]:
 
 def messages_of_changes(layout: Layout, updates: pa.Table) -> Iterator[Messages]:
     """Yield the messages of updates, which must be all of their times."""
+    if not updates.num_rows:
+        return
     changes = _by_key(layout, updates) if layout.key is not None else _one_by_one(updates)
     size = _rows_at_once(updates)
     for start in range(0, len(changes.before), size):
