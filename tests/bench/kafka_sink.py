@@ -26,7 +26,7 @@ from tests.schema_registry import PASSWORD, USER
 from tests.schema_registry import serving as serving_registry
 
 BIDS = """
-INSERT INTO bids SELECT i, i * 7919 % 1000, i * 104729 % 5000, (i * 31 % 100000)::numeric / 100,
+INSERT INTO bids SELECT i, i::int8 * 7919 % 1000, i::int8 * 104729 % 5000, (i::int8 * 31 % 100000)::numeric / 100,
     'channel ' || i % 100, '2024-01-01'::timestamp + i * interval '1 ms'
 FROM generate_series(1, {}) i
 """
@@ -52,7 +52,8 @@ def main() -> None:
         serving_registry() as registry,
     ):
         key = Path(folder, "key")
-        key.write_bytes(os.urandom(32))
+        key.touch(mode=0o600)
+        key.write_text(os.urandom(32).hex())
         server = Server(Path(folder, "data"), ("--secrets-key-file", str(key))).start()
         try:
             with server.connect() as connection:

@@ -48,7 +48,7 @@ def written(layout: Layout, updates: list[Update]) -> list[tuple[bytes | None, A
     found = []
     for keys, values, _ in messages_of_changes(layout, table(updates)):
         for row, value in enumerate(values):
-            found.append((keys and keys[row], value and json.loads(value)))
+            found.append((None if keys is None else keys[row], value and json.loads(value)))
     return found
 
 
