@@ -27,6 +27,7 @@ from foreshore.update import Timestamp
 SAMPLE = 256  # rows of an input by which paths are compared
 MOST_MATCHES = 1 << 22  # of one look-up; the rows of one with more are looked up in two halves
 MANY = 1000  # rows of several times, beyond which those that cancel out are removed
+FEW = 64  # the same where a look-up has found several for each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +187,11 @@ class Join:
                 found, more = self._in_halves(stages[number:], rows, window, before)
                 return found, work + more
             work += len(found)
+            grown = len(found) > 2 * len(rows)  # versions of rows that were not merged, perhaps
             rows = stage.then.run(found, self._context)
-            if len(rows) > MANY and window.upper - window.lower > 1:
+            if (grown and len(rows) > FEW) or (
+                len(rows) > MANY and window.upper - window.lower > 1
+            ):
                 rows = consolidated(rows, self._context.seed)
         return rows, work
 

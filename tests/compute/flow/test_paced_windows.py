@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.operators.operator import Window as Times
+from foreshore.compute.flow.spine import Spine
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
 from foreshore.compute.replica import dataflow as replica_dataflow
@@ -192,6 +194,36 @@ def test_backlog_does_not_keep_runs_from_being_merged(engine: FlowEngine, tmp_pa
         sizes = [each.records for each in running.arrangement_status() if each.name == "rows"]
         most = max(most, *sizes)
     assert most <= 2048, "each time adds two updates, of which one row remains"
+
+
+def test_versions_that_were_not_merged_cancel_out_at_one_time(
+    engine: FlowEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of one time looks up what 600 steps have left of each of three totals."""
+    aggregates = (
+        Aggregate("count", (), INT8),
+        Aggregate("sum", (Column(0, INT4),), INT8),
+        Aggregate("min", (Column(0, INT4),), INT4),
+    )
+    relation = Join(tuple(Reduce(GET, (), (each,)) for each in aggregates), ())
+    running, _ = hydrated(engine, relation, tmp_path, rows((0, "a")))
+    most, joined = 0, Spine.joined
+
+    def counted(spine: Spine, *args: Any, **options: Any) -> Batch:
+        nonlocal most
+        found = joined(spine, *args, **options)
+        most = max(most, len(found))
+        return found
+
+    monkeypatch.setattr(Spine, "joined", counted)
+    for time in range(2, 602):
+        feed(running, time, [(range(-time, 1 - time), 1)])
+        running.begin_step()
+        running.step()
+        assert running.frontier == time + 1
+    assert most < 10_000, "all versions of two totals would be a million pairs"
+    index = running.indexes[id_("u3")].rows
+    assert contents(index.scan(601)) == Counter({(601, 1 - sum(range(602)), -601): 1})
 
 
 def test_only_plans_that_multiply_are_paced(engine: FlowEngine, tmp_path: Path) -> None:
