@@ -200,10 +200,12 @@ class AsyncDatabase:
             try:
                 async for event in self.events(text, (), snapshot=snapshot):
                     waits.begin()
-                    if isinstance(event, Progress):
-                        if as_of is not None and event.time <= as_of:
-                            continue  # where it goes on
-                        snapshot, as_of = False, event.time - 1
+                    if isinstance(event, Changes):
+                        snapshot = False  # the contents come before all other changes
+                    elif as_of is not None and event.time <= as_of:
+                        continue  # where it goes on
+                    elif not snapshot:
+                        as_of = event.time - 1
                     if progress or isinstance(event, Changes):
                         yield event
                 return
