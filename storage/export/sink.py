@@ -4,6 +4,7 @@ A sink that fails is resumed from the frontier of its target, after a pause that
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator
 
@@ -24,6 +25,9 @@ from foreshore.storage.external.process import Send
 from foreshore.storage.external.retries import error_text, waits
 
 logger = logging.getLogger(__name__)
+
+# Of all sinks: parts that one asked for must not look as if another of its name had.
+_RUNS = itertools.count(1)
 
 
 class Sink:
@@ -46,7 +50,7 @@ class Sink:
     async def _run(self) -> None:
         pauses = waits()
         while True:
-            self._run_number += 1
+            self._run_number = next(_RUNS)
             self._arrived = asyncio.Queue()
             self._written = False
             try:
@@ -93,4 +97,6 @@ class Sink:
                 self._send(Taken(self._id, self._run_number))
             if changes.complete:
                 return
+            lower, upper = changes.lower, changes.upper
             changes, tables = await self._arrived.get()
+            assert (changes.lower, changes.upper) == (lower, upper), "a part of another interval"

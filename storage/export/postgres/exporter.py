@@ -167,4 +167,7 @@ def quoted(name: str) -> str:
 
 def as_ours(error: asyncpg.PostgresError) -> DatabaseError:
     """Return an error of the server as one of ours."""
-    return DatabaseError(f"the target says: {error}", sqlstate=error.sqlstate or "XX000")
+    said = error.args[0] if error.args else type(error).__name__  # without DETAIL, which has rows
+    return DatabaseError(
+        f"the target says: {said}", sqlstate=error.sqlstate or "XX000", hint=error.hint
+    )
