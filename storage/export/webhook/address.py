@@ -77,7 +77,10 @@ def is_public(address: str) -> bool:
             return is_public(str(inner))
         if found in _NAT64:
             return is_public(str(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)))
+        if found not in _UNICAST:
+            return False
     return found.is_global and not found.is_multicast
 
 
+_UNICAST = ipaddress.IPv6Network("2000::/3")  # all that is given out to the internet
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import ConnectionFailure
+from foreshore.errors import ConnectionFailure, InvalidParameterValue
 from foreshore.sinks.webhook import SECRETS, WebhookTarget
 from foreshore.storage.export.messages import Export
 from foreshore.storage.export.webhook.address import place_of
@@ -36,6 +36,10 @@ class WebhookExporter:
         self._target = export.spec.target
         self._place = place_of(self._target.url)
         self._secrets = export.accesses[SECRETS].options
+        self._headers = {
+            each.name: _checked(each.name, each.value or self._secrets[each.secret])
+            for each in self._target.headers
+        }
 
     async def resume(self) -> Timestamp | None:
         """Return None: the other end keeps no frontier."""
@@ -76,8 +80,7 @@ class WebhookExporter:
 
     async def _post(self, body: bytes, key: str) -> Answer:
         target, seconds = self._target, self._target.timeout_ms / 1000
-        headers = {each.name: each.value or self._secrets[each.secret] for each in target.headers}
-        headers |= {
+        headers = self._headers | {
             "Content-Type": "application/json",
             "Idempotency-Key": key,
             "User-Agent": "Foreshore",
@@ -95,6 +98,16 @@ class WebhookExporter:
         if 300 <= answer.status < 400:
             return f"{said}: redirects are not followed"
         return f"{said}: {text}" if text else said
+
+
+def _checked(name: str, value: str) -> str:
+    """Return a header's value; raises if it cannot be sent, without the value, which is secret."""
+    if not value.isascii() or not value.isprintable():
+        raise InvalidParameterValue(
+            f'the value of header "{name}" must have printable ASCII characters only',
+            hint="Does the secret end with a line break?",
+        )
+    return value
 
 
 def signature(secret: str, body: bytes) -> str:

@@ -17,13 +17,14 @@ class WebhookSinkKind:
         return WebhookExporter(export)
 
     async def check(self, export: Export) -> None:
-        """Resolve the host; raises if that fails or is not allowed. Nothing is sent."""
+        """Check headers and the host; raises if one is wrong or not allowed. Nothing is sent."""
         target = export.spec.target
         assert isinstance(target, WebhookTarget), target
         if export.spec.envelope != "append":
             raise FeatureNotSupported(
                 f"ENVELOPE {export.spec.envelope.upper()} is not for webhooks", hint="Use APPEND."
             )
+        WebhookExporter(export)  # raises for headers that cannot be sent
         place, private = place_of(target.url), target.private
         await blocking.run(None, lambda: address_of(place, private=private))
 

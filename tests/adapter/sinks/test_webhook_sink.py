@@ -170,12 +170,26 @@ async def test_only_superusers_name_private_addresses(
     assert receiver.requests == []
 
 
+async def test_a_secret_that_is_no_header_is_not_shown(
+    own_env: TestEnvironment, receiver: Receiver
+) -> None:
+    env = own_env
+    env.environment.unlock_secrets(bytes(32))
+    await env.environment.equip_sources()
+    await env.ran("a", "CREATE TABLE t (k int)", "CREATE SECRET k AS E'topsecret\\n'")
+    options = f"URL '{receiver.url}', PRIVATE, HEADER 'Authorization' = SECRET k"
+    answer = await env.query("a", f"CREATE SINK s FROM t INTO WEBHOOK ({options})")
+    assert 'ERROR 22023: the value of header "Authorization" must' in answer
+    assert "topsecret" not in answer
+
+
 def test_public_addresses() -> None:
     public = ("93.184.216.34", "2606:4700::1111", "64:ff9b::5db8:d822")
     private = (
         *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0"),
         *("100.64.0.1", "224.0.0.1", "::1", "fe80::1%eth0", "fd00::1", "::ffff:10.0.0.1"),
-        *("64:ff9b::a00:1", "2002:a00:1::"),
+        *("64:ff9b::a00:1", "2002:a00:1::", "::127.0.0.1", "::10.0.0.1", "fec0::1"),
+        *("64:ff9b:1::1", "::ffff:0:127.0.0.1", "5f00::1", "4000::1"),
     )
     assert [each for each in public if not is_public(each)] == []
     assert [each for each in private if is_public(each)] == []
