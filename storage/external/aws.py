@@ -1,5 +1,6 @@
 """Connections to AWS: buckets that are read by their keys."""
 
+import os
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from foreshore.errors import InvalidParameterValue
@@ -7,6 +8,7 @@ from foreshore.storage.blob import Blob
 from foreshore.storage.external.access import Access
 from foreshore.storage.lake.places import Location
 
+_SERVERS_TOKEN = "AWS_SESSION_TOKEN"
 _KEYS = ("access key id", "secret access key", "session token")
 
 
@@ -36,6 +38,11 @@ def _credentials(access: Access) -> dict[str, str]:
     for each in _KEYS[:2]:
         if each not in access.options:
             raise InvalidParameterValue(f'the connection to AWS has no option "{each.upper()}"')
+    if "session token" not in access.options and _SERVERS_TOKEN in os.environ:
+        raise InvalidParameterValue(  # clients would send the server's to whoever is reached
+            'the connection to AWS has no option "SESSION TOKEN"',
+            hint=f"That of the server, {_SERVERS_TOKEN}, is not for connections.",
+        )
     return {
         each.replace(" ", "_"): access.options[each] for each in _KEYS if each in access.options
     }

@@ -167,6 +167,10 @@ async def test_a_bucket_is_read_by_the_keys_of_a_connection(
         assert 'no option "ACCESS KEY ID"' in await env.query(
             "a", f"CREATE SOURCE s {reads} keyless {of}"
         )
+        with pytest.MonkeyPatch.context() as patched:  # clients would send the server's token
+            patched.setenv("AWS_SESSION_TOKEN", "of the server")
+            answer = await env.query("a", f"CREATE SOURCE s {reads} c {of}")
+        assert 'no option "SESSION TOKEN"' in answer
         await env.ran("a", "CREATE ROLE r", "GRANT CREATE ON SCHEMA public TO r")
         await env.ran("a", "GRANT CREATE ON CLUSTER quickstart TO r", "SET ROLE r")
         create = f"CREATE SOURCE s {reads} c {of}"
