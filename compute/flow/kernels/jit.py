@@ -107,6 +107,11 @@ else:
             self.stamp = stamp(module_of(function))
             # numba itself looks at the function's own file only.
             self._cache_file._source_stamp = self.stamp
+            # It writes the index before the code: a process that ends in between must not leave the
+            # code of other sources under a name that the index has.
+            digest = hashlib.sha256(repr(self.stamp).encode()).hexdigest()[:16]
+            base = self._cache_file._data_name_pattern.removesuffix(".{number:d}.nbc")
+            self._cache_file._data_name_pattern = f"{base}.{digest}.{{number:d}}.nbc"
 
         def has(self, types: Any, codegen: Any) -> bool:
             """Whether there is code for arguments of these types."""

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from foreshore.compute.flow.kernels import jit
+from foreshore.compute.flow.kernels import jit, rows
 
 SCRIPT = """
 import numpy as np
@@ -67,3 +68,22 @@ def test_changed_import_compiles_anew(tmp_path: Path) -> None:
         for before in ("", "", changed)
     ]
     assert [each.strip() for each in hits] == ["0", "1", "0"]
+
+
+@pytest.mark.skipif(jit.UNCOMPILED, reason="there are no compiled kernels")
+def test_code_of_other_sources_is_not_found_after_an_unfinished_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cache_at(digest: str) -> Any:
+        monkeypatch.setattr(jit, "stamp", lambda _: (("rows", digest),))
+        made = jit.KernelCache(rows.pick_words.py_func)
+        made._cache_file._cache_path = str(tmp_path)
+        made._cache_file._index_path = str(tmp_path / "pick_words.nbi")
+        return made._cache_file
+
+    cache_at("old").save("types", "old code")
+    new = cache_at("new")
+    monkeypatch.setattr(new, "_save_data", lambda *_: None)  # killed after the index
+    new.save("types", "new code")
+    assert cache_at("new").load("types") is None
+    assert cache_at("old").load("types") is None
