@@ -54,4 +54,6 @@ class BuildPy(build_py):
             # pip itself lets the build find numba by PYTHONPATH.
             paths = [str(Path(self.build_lib).absolute()), os.environ.get("PYTHONPATH", "")]
             path = os.pathsep.join(filter(None, paths))
-            subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=True)
+            # Its modules are those of the wheel, which must not get their bytecode.
+            given = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+            subprocess.run(command, env=os.environ | given, check=True)
