@@ -60,7 +60,7 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
 
 def opened(location: "Location") -> Any:
     """Return a table that is there, to be written; raises DeltaError or UndefinedFile."""
-    uri, options = reached(location)
+    uri, options = address_of(location)
     deltalake = package()
     try:
         return deltalake.DeltaTable(uri, storage_options=options)
@@ -70,7 +70,7 @@ def opened(location: "Location") -> Any:
 
 def made(location: "Location", schema: pa.Schema) -> Any:
     """Return the table of a place, made with a schema if it is not there; raises DeltaError."""
-    uri, options = reached(location)
+    uri, options = address_of(location)
     deltalake = package()
     if deltalake.DeltaTable.is_deltatable(uri, storage_options=options):
         return deltalake.DeltaTable(uri, storage_options=options)
@@ -79,7 +79,7 @@ def made(location: "Location", schema: pa.Schema) -> Any:
     )
 
 
-def reached(location: "Location") -> tuple[str, dict[str, str] | None]:
+def address_of(location: "Location") -> tuple[str, dict[str, str] | None]:
     """Return the place of a table and the options with which the package reaches it."""
     if location.bucket is None:
         if location.path.is_dir():

@@ -63,7 +63,7 @@ def _files(location: Location, version: int) -> Mapping[str, _DataFile]:
 def _dataset(location: Location, version: int | None) -> tuple[Any, Any]:
     """Return a version of a table, and its rows as a dataset."""
     deltalake = delta.package()
-    uri, options = delta.reached(location)
+    uri, options = delta.address_of(location)
     try:
         table = deltalake.DeltaTable(uri, version=version, storage_options=options)
         return table, table.to_pyarrow_dataset()
