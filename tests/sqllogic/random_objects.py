@@ -270,6 +270,7 @@ class Cursors(Script):
                 "DROP TABLE u",
                 "SELECT conrelid::regclass::text, conname FROM pg_constraint"
                 " WHERE conrelid::regclass::text IN ('t', 'u', 'other')",
-                "SELECT tablename, indexname FROM pg_indexes WHERE tablename IN ('t', 'u', 'other')",
+                "SELECT tablename, indexname FROM pg_indexes WHERE tablename IN ('t', 'u', 'other')"
+                " AND schemaname = current_schema()",
             )
         )
