@@ -17,26 +17,35 @@ from foreshore.errors import OutOfDisk, is_disk_full
 KEPT_BYTES = 32 << 20
 PIECE_BYTES = 8 << 20  # that are written at once, and mapped as one
 PIECE_ROWS = 1 << 16
+WINDOW_BYTES = 64 << 20  # of a file that are mapped together, at least
 SPARED_BYTES = 64 << 20  # of a disk, for the log and what else is written
+ALIGNMENT = 64  # of data in a file, as Arrow wants it
 SPARED_PART = 8  # of a smaller disk, one in so many bytes
 
 
 class MappedFile:
-    """A file without a name that only grows. All methods block, and one thread at a time calls."""
+    """A file without a name that only grows. All methods block, and one thread at a time calls.
+
+    Each mapping keeps a descriptor. So the file is mapped in windows that reach beyond its data,
+    each at least as long as the file before it: a file of 160 GB has a dozen.
+    """
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._file: BinaryIO = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115
         self._end = 0
+        self._window: memoryview = memoryview(b"")  # the last one
+        self._window_start = 0
 
     def add(self, data: pa.Buffer) -> pa.Buffer:
         """Write data, and return it as mapped from the file; raises OutOfDisk."""
         if not data.size:
             return data
         self._leave_room(data.size)
-        start = self._end + -self._end % mmap.ALLOCATIONGRANULARITY
+        start = self._end + -self._end % ALIGNMENT
         left, at = memoryview(data), start
         try:
+            self._extend_window(start, data.size)
             while left:
                 written = os.pwrite(self._file.fileno(), left, at)
                 left, at = left[written:], at + written
@@ -45,9 +54,17 @@ class MappedFile:
                 raise
             raise OutOfDisk("rows to a temporary file") from error
         self._end = at
-        return pa.py_buffer(
-            mmap.mmap(self._file.fileno(), data.size, access=mmap.ACCESS_READ, offset=start)
-        )
+        return pa.py_buffer(self._window[start - self._window_start :][: data.size])
+
+    def _extend_window(self, start: int, size: int) -> None:
+        """Map more of the file if the last window ends before the data; raises OSError."""
+        if start + size <= self._window_start + len(self._window):
+            return
+        start -= start % mmap.ALLOCATIONGRANULARITY
+        length = max(size + mmap.ALLOCATIONGRANULARITY, start, WINDOW_BYTES)
+        os.ftruncate(self._file.fileno(), start + length)  # a hole: it takes no space
+        mapped = mmap.mmap(self._file.fileno(), length, access=mmap.ACCESS_READ, offset=start)
+        self._window, self._window_start = memoryview(mapped), start
 
     def _leave_room(self, size: int) -> None:
         """Raise OutOfDisk if too little would be left for what others write meanwhile."""
@@ -58,6 +75,7 @@ class MappedFile:
 
     def close(self) -> None:
         """Free the file once nothing of it is mapped."""
+        self._window, self._window_start = memoryview(b""), 0
         self._file.close()
 
     def __del__(self) -> None:
