@@ -24,6 +24,14 @@ class MetricSpec(msgspec.Struct, frozen=True):
     most_series: int = SERIES
 
 
+def exposed_names(name: str, kind: MetricKind) -> frozenset[str]:
+    """Return the names that a metric takes at /metrics: two metrics must not share one."""
+    if kind == "gauge":
+        return frozenset((name,))
+    family = name.removesuffix("_total")
+    return frozenset((family, f"{family}_total"))
+
+
 def check_metric_name(name: str) -> None:
     """Raise InvalidName if Prometheus would not accept the name, or the server uses it."""
     if not _NAME.fullmatch(name):

@@ -1,5 +1,7 @@
 """CREATE METRIC, in the catalog: a view with labels and a value, and what else a metric has."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
@@ -9,6 +11,7 @@ from foreshore.catalog.groups import METRICS
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, DuplicateObject, WrongObjectType
+from foreshore.metric_spec import MetricSpec, exposed_names
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateMetric, CreateView
 from foreshore.sql.planner import plan_statement
@@ -23,11 +26,7 @@ def create_metric(context: StatementContext, plan: CreateMetric) -> Completed:
     change = context.catalog_change()
     check_readable(change.state, change.state.item(plan.relation))
     others = change.state.items_of(METRICS)
-    if any(each.name == plan.name.item for each in others):
-        raise DuplicateObject(
-            f'metric "{plan.name.item}" already exists in another schema',
-            detail="The names of metrics have no schemas at /metrics.",
-        )
+    check_names_free(plan.name.item, plan.spec, others)
     if len(others) >= MOST_METRICS:
         raise DatabaseError(f"there are {MOST_METRICS} metrics already", sqlstate="54000")
     (syntax,) = parse(plan.view)
@@ -37,6 +36,24 @@ def create_metric(context: StatementContext, plan: CreateMetric) -> Completed:
     item = add_item(context, view, schema, plan.name.item, view.depends_on)
     change.put(replace(item, metric=plan.spec))
     return Completed("CREATE METRIC")
+
+
+def check_names_free(name: str, spec: MetricSpec, others: Iterable[Item]) -> None:
+    """Raise DuplicateObject if one of the other metrics takes a name that a metric needs."""
+    needed = exposed_names(name, spec.kind)
+    for each in others:
+        assert each.metric is not None, each
+        if each.name == name:
+            raise DuplicateObject(
+                f'metric "{name}" already exists in another schema',
+                detail="The names of metrics have no schemas at /metrics.",
+            )
+        shared = needed & exposed_names(each.name, each.metric.kind)
+        if shared:
+            raise DuplicateObject(
+                f'metric "{each.name}" is shown as "{min(shared)}" already',
+                detail='A counter "x" takes the names "x" and "x_total" at /metrics.',
+            )
 
 
 def check_readable(state: State, relation: Item) -> None:

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Rows
-from foreshore.adapter.metrics.create import check_readable, index_of, relation_of
+from foreshore.adapter.metrics.create import check_names_free, check_readable, index_of, relation_of
 from foreshore.adapter.metrics.series import Change, Labels, Series
 from foreshore.catalog.groups import METRICS
 from foreshore.catalog.item import Item, Object, Role
-from foreshore.errors import DatabaseError, DuplicateObject
+from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.metric_spec import MetricKind, MetricSpec, check_label, check_metric_name
 from foreshore.sql.rewrite.full_names import dotted
@@ -177,9 +177,9 @@ class PublishedMetrics:
     def _check(self, item: Item) -> None:
         """Raise DatabaseError if a metric has a name that it may not have since it was renamed."""
         check_metric_name(item.name)
+        assert item.metric is not None, item
         metrics = self._coordinator.state.items_of(METRICS)
-        if any(each.name == item.name and each.id < item.id for each in metrics):
-            raise DuplicateObject(f'metric "{item.name}" already exists in another schema')
+        check_names_free(item.name, item.metric, [each for each in metrics if each.id < item.id])
 
     async def _take(self, metric: _Published, session: "Session", rows: Rows) -> None:
         """Keep the series up to date until the subscription ends."""

@@ -8,7 +8,8 @@ from foreshore.errors import DatabaseError
 
 Labels: TypeAlias = tuple[str, ...]
 Change: TypeAlias = tuple[Labels, str | None, int]  # labels, the value's text, copies
-MOST_PENDING = 4  # changes of one time for each series that there may be
+MOST_VALUES = 2  # for each series that there may be, as rows may have the same labels for a while
+MOST_PENDING = 2 * MOST_VALUES  # changes of one time for each series: all old values and all new
 
 
 class Series:
@@ -21,6 +22,7 @@ class Series:
     def __init__(self, most: int) -> None:
         self._most = most
         self._values: dict[Labels, Counter[str | None]] = {}
+        self._distinct = 0  # values, over all labels
         self._pending: list[Change] = []
 
     def add(self, changes: Iterable[Change]) -> None:
@@ -30,13 +32,15 @@ class Series:
             self.complete()
 
     def complete(self) -> None:
-        """Let all changes count; raises DatabaseError if there are too many series."""
+        """Let all changes count; raises DatabaseError if there are too many series or values."""
         pending, self._pending = self._pending, []
         for labels, value, copies in pending:
             values = self._values.setdefault(labels, Counter())
+            self._distinct += value not in values
             values[value] += copies
             if not values[value]:
                 del values[value]
+                self._distinct -= 1
                 if not values:
                     del self._values[labels]
         if len(self._values) > self._most:
@@ -45,10 +49,16 @@ class Series:
                 sqlstate="54000",
                 hint="Give it fewer labels, or a greater MAX SERIES.",
             )
+        if self._distinct > MOST_VALUES * self._most:
+            raise DatabaseError(
+                "the metric has too many rows with the same labels",
+                sqlstate="54000",
+                hint="Each series has one row: give it more labels, or group the rows in a view.",
+            )
 
     def clear(self) -> None:
         """Forget all values."""
-        self._values, self._pending = {}, []
+        self._values, self._pending, self._distinct = {}, [], 0
 
     def __len__(self) -> int:
         return len(self._values)

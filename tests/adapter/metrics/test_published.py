@@ -212,6 +212,16 @@ REFUSED = (
     ("CREATE METRIC m FROM totals VALUE n TYPE histogram", "42601"),
     ("CREATE METRIC totals FROM totals VALUE n", "42P07"),
     ("CREATE METRIC other.shop_paid FROM totals VALUE n", "42710"),
+    ("CREATE METRIC shop_paid_total FROM totals VALUE n", ""),
+    ("CREATE METRIC shop_paid_total_total FROM totals VALUE n", ""),
+    ("CREATE METRIC sold FROM totals VALUE n TYPE counter", ""),
+    ("CREATE METRIC sold_total FROM totals VALUE n", "42710"),
+    ("CREATE METRIC sold_total FROM totals VALUE n TYPE counter", "42710"),
+    ("CREATE METRIC shop_paid_total_total FROM totals VALUE n TYPE counter", "42P07"),
+    ("DROP METRIC sold; CREATE METRIC sold_total FROM totals VALUE n", ""),
+    ("CREATE METRIC sold FROM totals VALUE n TYPE counter", "42710"),
+    ("CREATE METRIC sold FROM totals VALUE n", ""),
+    ("DROP METRIC sold, sold_total, shop_paid_total, shop_paid_total_total", ""),
     ("DROP VIEW shop_paid", "42809"),
     ("DROP METRIC totals", "42809"),
     ("DROP METRIC nothing", "42P01"),
@@ -223,7 +233,8 @@ def test_what_cannot_be_a_metric_is_refused(tmp_path: Path) -> None:
     async def go(env: TestEnvironment) -> None:
         for sql, code in REFUSED:
             answer = await env.query("s", sql)
-            assert answer.startswith(f"ERROR {code}"), (sql, answer)
+            expected = f"ERROR {code}" if code else ("CREATE", "DROP")
+            assert answer.startswith(expected), (sql, answer)
         assert await env.ran("s", f"{METRIC.replace('METRIC', 'METRIC IF NOT EXISTS')}")
         listed = await env.ran("s", "SELECT name, type, help, labels, max_series FROM mz_metrics")
         assert "shop_paid|gauge|Paid|{item,area}|1000" in listed
@@ -255,3 +266,57 @@ def test_changes_count_when_all_of_their_time_are_there() -> None:
     with pytest.raises(DatabaseError) as raised:
         series.add([((str(n),), "1", 1) for n in range(100)])
     assert raised.value.sqlstate == "54000"
+
+
+def test_rows_of_the_same_labels_are_bounded() -> None:
+    series = Series(2)
+    for n in range(4):
+        series.add([(("a",), str(n), 1)])
+        series.complete()
+    series.add([(("a",), "4", 1)])
+    with pytest.raises(DatabaseError, match="same labels") as raised:
+        series.complete()
+    assert raised.value.sqlstate == "54000"
+
+
+def test_metric_of_very_many_rows_with_the_same_labels_stalls(tmp_path: Path) -> None:
+    async def go(env: TestEnvironment) -> None:
+        await stalls(env, "stalled|the metric has too many rows with the same labels")
+        await env.ran("s", "DELETE FROM orders WHERE id > 1")
+        await shows(env, "paid 1.5")
+
+    with_shop(
+        tmp_path,
+        go,
+        "INSERT INTO orders SELECT g, '', '', g FROM generate_series(10, 50000) g",
+        "CREATE METRIC paid FROM orders VALUE paid MAX SERIES 2",
+    )
+
+
+def test_metric_ends_when_a_right_is_taken_away_while_nothing_changes(tmp_path: Path) -> None:
+    async def go(env: TestEnvironment) -> None:
+        shown = 'm{item="tea",region="EU"} 1.0'
+        for taken, given in (
+            ("REVOKE readers FROM bob", "GRANT readers TO bob"),
+            ("REVOKE SELECT ON totals FROM readers", "GRANT SELECT ON totals TO readers"),
+        ):
+            await shows(env, shown)
+            await env.ran("s", taken)
+            await stalls(env, "stalled|permission denied for materialized view totals")
+            await shows(env)
+            await env.ran("s", given)
+        await shows(env, shown)
+
+    with_shop(
+        tmp_path,
+        go,
+        "DELETE FROM orders WHERE id > 1",
+        "CREATE ROLE bob NOLOGIN",
+        "CREATE ROLE readers NOLOGIN",
+        "GRANT CREATE ON SCHEMA public TO bob",
+        "GRANT pg_write_server_files, readers TO bob",
+        "GRANT SELECT ON totals TO readers",
+        "SET ROLE bob",
+        "CREATE METRIC m FROM totals VALUE n LABELS (item, region)",
+        "RESET ROLE",
+    )
