@@ -10,7 +10,9 @@ With `FORESHORE_UNCOMPILED=1` kernels stay plain Python functions, for tests and
 """
 
 import hashlib
+import logging
 import os
+import pickle
 import re
 from collections.abc import Callable
 from functools import cache
@@ -18,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from foreshore.compute.flow.kernels import shipped
+from foreshore.compute.flow.kernels.code_files import code_in, has_code, sealed
+
+logger = logging.getLogger(__name__)
 
 UNCOMPILED = os.environ.get("FORESHORE_UNCOMPILED") == "1"
 
@@ -92,11 +97,42 @@ if UNCOMPILED:
     inlined = kernel
 else:
     import numba
-    from numba.core.caching import FunctionCache
+    from numba.core.caching import FunctionCache, IndexDataCacheFile
     from numba.core.registry import CPUDispatcher
 
     # Wrappers for callers in Python and C take a quarter of the time of compilation.
     _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+    class KernelFiles(IndexDataCacheFile):  # type: ignore[misc]
+        """The index and the code of a kernel in numba's cache; what is damaged counts as missing.
+
+        `load` of numba's class returns None after an OSError.
+        """
+
+        def _load_index(self) -> Any:
+            try:
+                return super()._load_index()
+            except OSError:
+                raise
+            except Exception:  # unpickling may raise anything
+                logger.warning("index of a kernel is damaged", extra={"path": self._index_path})
+                return {}
+
+        def _load_data(self, name: str) -> Any:
+            path = Path(self._data_path(name))
+            code = code_in(path.read_bytes())
+            if code is None:
+                logger.warning("code of a kernel is damaged", extra={"path": str(path)})
+                raise OSError(f"{path} is damaged")
+            return pickle.loads(code)
+
+        def _save_data(self, name: str, data: Any) -> None:
+            with self._open_for_write(self._data_path(name)) as file:
+                file.write(sealed(self._dump(data)))
+
+        def has_data(self, name: str) -> bool:
+            """Whether there is code under a name of the index."""
+            return has_code(Path(self._data_path(name)))
 
     class KernelCache(FunctionCache):  # type: ignore[misc]
         """A kernel's code in numba's cache, else that of the wheel."""
@@ -105,18 +141,18 @@ else:
             super().__init__(function)
             self.name = name_of(function)
             self.stamp = stamp(module_of(function))
+            base = self._impl.filename_base
             # numba itself looks at the function's own file only.
-            self._cache_file._source_stamp = self.stamp
+            self._cache_file = KernelFiles(self._cache_path, base, self.stamp)
             # It writes the index before the code: a process that ends in between must not leave the
             # code of other sources under a name that the index has.
             digest = hashlib.sha256(repr(self.stamp).encode()).hexdigest()[:16]
-            base = self._cache_file._data_name_pattern.removesuffix(".{number:d}.nbc")
             self._cache_file._data_name_pattern = f"{base}.{digest}.{{number:d}}.nbc"
 
         def has(self, types: Any, codegen: Any) -> bool:
             """Whether there is code for arguments of these types."""
             found = self._cache_file._load_index().get(self._index_key(types, codegen))
-            if found is not None and Path(self._cache_file._data_path(found)).exists():
+            if found is not None and self._cache_file.has_data(found):
                 return True
             return shipped.has(self.name, self.stamp, types)
 

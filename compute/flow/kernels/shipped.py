@@ -2,8 +2,9 @@
 
     shipped/cpython-311-numba-0.68.1-Linux-x86_64-v3/rows.hash_keys
 
-A file has the digest of the kernel's sources and types, then the code as numba's cache has it. It
-is used if the folder's name is that of this process and the digest is right. So a wheel fits any
+A file has the digest of the kernel's sources and types, then the code as numba's cache has it
+(`code_files.py`). It is used if the folder's name is that of this process and the digest is right,
+and taken for missing if it is damaged. So a wheel fits any
 machine: where nothing is shipped for it, kernels are compiled.
 """
 
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from foreshore.compute.flow.kernels.code_files import code_in, has_code, sealed
 
 FOLDER = Path(__file__).with_name("shipped")
 MACHINE = "x86_64"
@@ -49,20 +52,23 @@ def has(name: str, stamp: object, types: Sequence[Any]) -> bool:
     if path is None or not path.exists():
         return False
     with path.open("rb") as file:
-        return file.read(_DIGEST_BYTES) == _digest(stamp, types)
+        if file.read(_DIGEST_BYTES) != _digest(stamp, types):
+            return False
+    return has_code(path, _DIGEST_BYTES)
 
 
 def load(name: str, stamp: object, types: Sequence[Any]) -> Any:
-    """Return the code of a kernel as numba's cache gives it, None if it is not there."""
+    """Return the code of a kernel as numba's cache gives it, None if it is not there whole."""
     path = _path(name)
     if path is None or not has(name, stamp, types):
         return None
-    return pickle.loads(path.read_bytes()[_DIGEST_BYTES:])
+    code = code_in(path.read_bytes()[_DIGEST_BYTES:])
+    return None if code is None else pickle.loads(code)
 
 
 def save(folder: Path, name: str, stamp: object, types: Sequence[Any], code: bytes) -> None:
     """Write the code of a kernel, as numba's cache writes it, for `load`."""
-    (folder / name).write_bytes(_digest(stamp, types) + code)
+    (folder / name).write_bytes(_digest(stamp, types) + sealed(code))
 
 
 def _path(name: str) -> Path | None:

@@ -39,6 +39,17 @@ def test_other_code_is_not_loaded(
     assert shipped.load(name, stamp, types) is None
 
 
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.99])
+def test_damaged_code_is_taken_for_missing(folder: Path, part: float) -> None:
+    shipped.save(folder, "a", STAMP, TYPES, pickle.dumps("code" * 100))
+    contents = (folder / "a").read_bytes()
+    (folder / "a").write_bytes(contents[: int(part * len(contents))])
+    assert not shipped.has("a", STAMP, TYPES)
+    assert shipped.load("a", STAMP, TYPES) is None
+    (folder / "a").write_bytes(contents[:-100] + bytes(100))
+    assert shipped.load("a", STAMP, TYPES) is None
+
+
 def test_processor_without_a_feature_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
     features = dict.fromkeys(shipped.FEATURES, True)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
@@ -73,3 +84,44 @@ def test_kernel_that_is_shipped_is_not_compiled(
     assert sum(other.stats.cache_hits.values()) == 1
     monkeypatch.setattr(other._cache, "stamp", ())
     assert not other._cache.has(types, codegen)
+
+
+def cached_anew(name: str) -> tuple[jit.Kernel, object]:
+    """Return a kernel that has nothing in memory, with its types."""
+    kernel = compiled._kernels()[name]
+    other = jit.Kernel(kernel.py_func, targetoptions=kernel.targetoptions)
+    other.enable_caching()
+    return other, compiled.signatures()[name]
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("length", [0, 20, 60, -1, "zeros"])
+def test_kernel_with_a_damaged_file_in_the_cache_is_compiled_anew(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    suffix: str,
+    length: int | str,
+) -> None:
+    if jit.UNCOMPILED:
+        pytest.skip("there are no compiled kernels")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "cache"))
+    first, types = cached_anew("rows.pick_words")
+    first.compile(types)
+    (path,) = (tmp_path / "cache").rglob(f"*{suffix}")
+    contents = path.read_bytes()
+    if isinstance(length, str):
+        path.write_bytes(contents[:100] + bytes(len(contents) - 100))
+    else:
+        path.write_bytes(contents[:length])
+    damaged, _ = cached_anew("rows.pick_words")
+    codegen = damaged.targetctx.codegen()
+    if length != "zeros":  # which only loading finds
+        assert not damaged._cache.has(types, codegen)
+    damaged.compile(types)
+    assert sum(damaged.stats.cache_hits.values()) == 0
+    mended, _ = cached_anew("rows.pick_words")
+    assert mended._cache.has(types, codegen)
+    mended.compile(types)
+    assert sum(mended.stats.cache_hits.values()) == 1
