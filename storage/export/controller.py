@@ -7,9 +7,10 @@ one interval of a sink is on its way, and of that a few tables in memory.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Protocol
 
 import pyarrow as pa
@@ -31,13 +32,13 @@ from foreshore.storage.export.messages import (
     Taken,
 )
 from foreshore.storage.external.processes import ClusterProcesses
+from foreshore.storage.external.retries import waits
 from foreshore.storage.external.states import States, Status
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
 TABLES_AHEAD = 8  # that a process may have, beside the one that it writes
-STALLED_SECONDS = 1.0  # after a failure here, until the sink is started again
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,16 @@ class SinkStatus(Status):
     committed_bytes: int = 0
 
 
+class _Step(IntEnum):
+    """What a sink does, in this order."""
+
+    RESUMES = 0  # its process asks the target how far it has come
+    BEGINS = 1
+    WAITS = 2  # for changes
+    WRITES = 3
+    HAS_WRITTEN = 4
+
+
 @dataclass(slots=True)
 class _Sink:
     description: SinkDescription
@@ -92,6 +103,9 @@ class _Sink:
     sending: asyncio.Task[None] | None = None
     confirmed: asyncio.Future[Timestamp] | None = None  # of the interval on its way
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TABLES_AHEAD))
+    pauses: Iterator[float] = field(default_factory=waits)  # before the next starts after a failure
+    step: _Step = _Step.RESUMES
+    failed: _Step | None = None  # the step in which it has stalled
 
 
 class ExportController:
@@ -150,11 +164,16 @@ class ExportController:
     def lost(self, job: _Sink) -> None:
         """Note that the process of a sink has ended."""
         self._end_run(job)
+        job.failed = None
         self._set_state(job, "starting", None)
 
     def deliver(self, job: _Sink, response: Response, tables: Tables) -> None:
         """Take what a process has written or asks for."""
         match response:
+            case SinkState(state="stalled", error=error):
+                self._set_stalled(job, error)
+            case SinkState() if job.failed is not None:
+                pass  # it is stalled until it gets on, whatever a new try says (`_take_step`)
             case SinkState(state=state, error=error):
                 self._set_state(job, state, error)
             case Resumes(run=run):
@@ -174,12 +193,24 @@ class ExportController:
     def _end_run(self, sink: _Sink) -> asyncio.Task[None] | None:
         """Stop to send changes to a sink."""
         sending, sink.sending, sink.confirmed = sink.sending, None, None
+        sink.step = _Step.RESUMES
         if sending is not None:
             sending.cancel()
         return sending
 
     def _set_state(self, sink: _Sink, state: str, error: str | None) -> None:
         self.states.set(sink.description.id, sink.status, state, error)
+
+    def _take_step(self, sink: _Sink, step: _Step) -> None:
+        """Note what a sink does next; it runs again once it is past the step that has failed."""
+        sink.step = step
+        if sink.failed is None or step > sink.failed:
+            sink.failed = None
+            self._set_state(sink, "running", None)
+
+    def _set_stalled(self, sink: _Sink, error: str | None) -> None:
+        sink.failed = sink.step
+        self._set_state(sink, "stalled", error)
 
     # --- changes -------------------------------------------------------------------------------
 
@@ -190,15 +221,20 @@ class ExportController:
         assert connection is not None
         loop, least = asyncio.get_running_loop(), sink.description.export.spec.commit_ms / 1000
         try:
+            self._take_step(sink, _Step.BEGINS)
             frontier = self._exports.begin(id, resumes.frontier)
             while True:
+                self._take_step(sink, _Step.WAITS)
                 through = await self._exports.known_through(id, frontier)
+                self._take_step(sink, _Step.WRITES)
                 began = loop.time()
                 sink.confirmed = loop.create_future()
                 header = Changes(id, resumes.run, frontier, through + 1, complete=False)
                 rows, size = await self._send_interval(connection, sink, header, through)
                 frontier = await sink.confirmed
                 await self._exports.exported(id, frontier)
+                self._take_step(sink, _Step.HAS_WRITTEN)
+                sink.pauses = waits()
                 sink.status.commits += 1
                 sink.status.committed_updates += rows
                 sink.status.committed_bytes += size
@@ -231,8 +267,8 @@ class ExportController:
         return rows, size
 
     def _stall(self, sink: _Sink, error: str) -> None:
-        """Note a failure here; the sink is started again after a while."""
-        self._set_state(sink, "stalled", error)
+        """Note a failure here; the sink is started again after a pause that grows."""
+        self._set_stalled(sink, error)
         id = sink.description.id
 
         def start_again() -> None:
@@ -240,4 +276,4 @@ class ExportController:
             if connection is not None and self._processes.get(id) is sink:
                 self.connected(sink, connection)
 
-        asyncio.get_running_loop().call_later(STALLED_SECONDS, start_again)
+        asyncio.get_running_loop().call_later(next(sink.pauses), start_again)

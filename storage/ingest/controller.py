@@ -8,7 +8,7 @@ queue, as it may have only a few batches on their way.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +25,7 @@ from foreshore.processes.transport import Connection, Tables
 from foreshore.sources.spec import SourceSpec
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.external.processes import ClusterProcesses
+from foreshore.storage.external.retries import waits
 from foreshore.storage.external.states import States, Status
 from foreshore.storage.ingest.messages import (
     CONTENTS_WINDOW,
@@ -50,7 +51,6 @@ from foreshore.storage.ingest.spool import Spool
 logger = logging.getLogger(__name__)
 
 DISK_FULL_SECONDS = 1.0  # between two tries to commit
-STALLED_SECONDS = 1.0  # after a failed commit, until the source is read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,7 @@ class _Source:
     ends: bool = False
     furthest: dict[int, Furthest | None] = field(default_factory=dict)  # by requests; None: asked
     awaited: set[asyncio.Future[None]] = field(default_factory=set)
+    pauses: Iterator[float] = field(default_factory=waits)  # before the next starts after a failure
 
     def forget(self) -> None:
         """Drop what has arrived and is not being committed: it is read again."""
@@ -308,6 +309,8 @@ class IngestController:
     def deliver(self, job: _Source, response: Response, tables: Tables) -> None:
         """Take what a process has read or asks for."""
         match response:
+            case SourceState() if not self._is_news(job, response):
+                pass
             case SourceState(state=state, error=error):
                 self._set_state(job, state, error)
             case Furthest():
@@ -387,6 +390,18 @@ class IngestController:
             del source.untaken[run, request]
             source.reading = None
 
+    def _is_news(self, source: _Source, said: SourceState) -> bool:
+        """Whether a state that a process says is to be noted.
+
+        A source is stalled until it gets on: what is said of each new try in between is left out.
+        """
+        if not source.run:
+            return False  # it is started anew because of a failure here
+        is_committing = source.committing is not None
+        return source.status.state != "stalled" or not (
+            said.state == "starting" or (said.state == "running" and is_committing)
+        )
+
     def _set_state(self, source: _Source, state: str, error: str | None) -> None:
         self.states.set(source.description.id, source.status, state, error)
 
@@ -416,6 +431,7 @@ class IngestController:
                 source.notify()
                 if source.status.state in ("starting", "stalled"):
                     self._set_state(source, "running", None)
+                source.pauses = waits()
                 source.status.batches += len(together)
                 source.status.committed_at = self._clock.now()
                 _count(source.status, progressed)
@@ -439,7 +455,7 @@ class IngestController:
                 self._send_start(source)
 
     def _stall(self, source: _Source, error: str) -> None:
-        """Note that a commit has failed; the source is read again from there after a while."""
+        """Note that a commit has failed; the source is read again after a pause that grows."""
         source.forget()
         source.started_by, source.run = None, 0
         self._set_state(source, "stalled", error)
@@ -448,7 +464,7 @@ class IngestController:
             if source.started_by is None:
                 self._send_start(source)
 
-        asyncio.get_running_loop().call_later(STALLED_SECONDS, start_again)
+        asyncio.get_running_loop().call_later(next(source.pauses), start_again)
 
     async def _commit_patiently(self, source: _Source, progressed: Progressed) -> None:
         """Commit, again and again while the disk is full."""

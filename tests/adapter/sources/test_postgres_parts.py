@@ -8,7 +8,8 @@ import pytest
 
 from foreshore.errors import OutOfDisk
 from foreshore.processes.transport import Tables
-from foreshore.storage.ingest import controller, source
+from foreshore.storage.external import retries
+from foreshore.storage.ingest import source
 from foreshore.storage.ingest.messages import IngestedPart
 from foreshore.storage.ingest.postgres import stream
 from foreshore.storage.ingest.spool import Spool
@@ -123,7 +124,7 @@ async def test_truncate_and_a_misfit_amid_the_parts(
 async def test_a_full_disk_stalls_and_recovers(
     env: TestEnvironment, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller, "STALLED_SECONDS", 0.1)
+    monkeypatch.setattr(retries, "LONGEST_WAIT_SECONDS", 0.5)
     await equal(env, upstream)
     is_full, add = True, Spool.add
 

@@ -1,0 +1,109 @@
+"""A sink that fails for long is tried after growing pauses, and its history tells it once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from foreshore.errors import DatabaseError
+from foreshore.storage.export.controller import ExportController
+from foreshore.storage.export.files.delta import DeltaExporter
+from foreshore.storage.external import retries
+from foreshore.update import Timestamp
+from tests.adapter.harness import TestEnvironment
+
+TRIES = 4  # that fail for each reason
+
+
+class Failing:
+    """Fails in one place after another, some times in each; then all is well."""
+
+    def __init__(self) -> None:
+        self.left = {"resume": TRIES, "begin": TRIES, "read": TRIES, "write": TRIES}
+
+    def fail(self, place: str, error: Callable[[str], Exception]) -> None:
+        """Raise an error, if it is time for this place."""
+        if self.left.get(place):
+            self.left[place] -= 1
+            raise error(f"no {place}")
+
+
+async def test_history_has_a_row_for_each_reason(
+    own_env: TestEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, failing = own_env, Failing()
+    env.environment.let_copy([str(tmp_path)], tmp_path / "data")
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(retries, "LONGEST_WAIT_SECONDS", 0.02)
+    resume, write = DeltaExporter.resume, DeltaExporter.write
+    exports = env.environment.coordinator.exports
+    begin, known_through = exports.begin, exports.known_through
+
+    async def failing_resume(self: DeltaExporter) -> Timestamp | None:
+        failing.fail("resume", OSError)
+        return await resume(self)
+
+    async def failing_write(
+        self: DeltaExporter, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp
+    ) -> None:
+        failing.fail("write", OSError)
+        await write(self, parts, lower, upper)
+
+    def failing_begin(sink: str, frontier: Timestamp | None) -> Timestamp:
+        failing.fail("begin", DatabaseError)
+        return begin(sink, frontier)
+
+    async def failing_read(sink: str, frontier: Timestamp) -> Timestamp:
+        failing.fail("read", DatabaseError)
+        return await known_through(sink, frontier)
+
+    monkeypatch.setattr(DeltaExporter, "resume", failing_resume)
+    monkeypatch.setattr(DeltaExporter, "write", failing_write)
+    monkeypatch.setattr(exports, "begin", failing_begin)
+    monkeypatch.setattr(exports, "known_through", failing_read)
+    await env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{tmp_path}/t') ENVELOPE APPEND")
+    await env.ran("a", "WAIT FOR SINKS s")
+    assert not any(failing.left.values())
+    controller: ExportController = exports.controller
+    stalled = [each.error for each in controller.states.history if each.state == "stalled"]
+    assert stalled == ["no resume", "no begin", "no read", "no write"]
+    assert controller.states.history[-1].state == "running"
+    assert len(controller.states.history) <= 2 * len(stalled) + 2
+
+
+async def test_idle_sink_runs_again_once_its_target_is_back(
+    own_env: TestEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, failing = own_env, Failing()
+    env.environment.let_copy([str(tmp_path)], tmp_path / "data")
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.01)
+    await env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{tmp_path}/t') ENVELOPE APPEND")
+    await env.ran("a", "WAIT FOR SINKS s")
+    resume = DeltaExporter.resume
+
+    async def failing_resume(self: DeltaExporter) -> Timestamp | None:
+        failing.fail("resume", OSError)
+        return await resume(self)
+
+    monkeypatch.setattr(DeltaExporter, "resume", failing_resume)
+    controller: ExportController = env.environment.coordinator.exports.controller
+    (id,) = controller.statuses()
+    stopped = await controller.stop(id)
+    assert stopped is not None
+    controller.states.history.clear()
+    controller.start(stopped)
+    async with asyncio.timeout(60):
+        while not has_recovered(controller):  # noqa: ASYNC110 - what changes it tells nobody
+            await asyncio.sleep(0.01)
+    assert not failing.left["resume"]
+    assert [each.state for each in controller.states.history] == ["stalled", "running"]
+
+
+def has_recovered(controller: ExportController) -> bool:
+    """Whether the sink is running after it was stalled."""
+    states = [each.state for each in controller.states.history]
+    return "stalled" in states and states[-1] == "running"
