@@ -81,6 +81,7 @@ class PublishedMetrics:
         self._coordinator = coordinator
         self._followed: dict[GlobalId, _Published] = {}
         self._open_session: OpenSession | None = None
+        self._following = asyncio.Lock()  # else a metric might be followed twice
 
     def open(self, open_session: OpenSession) -> None:
         """Follow the metrics of the catalog."""
@@ -93,7 +94,10 @@ class PublishedMetrics:
 
         Those are changed, too, whose relation has got or lost an index.
         """
-        items = [each for each in changed if isinstance(each, Item)]
+        async with self._following:
+            await self._follow_changed([each for each in changed if isinstance(each, Item)])
+
+    async def _follow_changed(self, items: Sequence[Item]) -> None:
         indexed = {each.on for each in items if each.on is not None}
         concerned = {each.id for each in items if each.metric}
         for id, followed in self._followed.items():

@@ -65,6 +65,7 @@ class SinkExports:
         self._idle_before: dict[GlobalId, Timestamp] = {}
         self._moved = Signal()
         self._disposing: set[asyncio.Task[None]] = set()
+        self._following = asyncio.Lock()  # else a sink might be started twice
         self.controller = ExportController(launcher, self, coordinator.clock)
 
     def open(self) -> None:
@@ -75,21 +76,25 @@ class SinkExports:
 
     async def follow(self, changed: Iterable[Object]) -> None:
         """Run new sinks, stop dropped ones, and run anew those of which something changed."""
-        for id in {sink for each in changed for sink in self._concerned(each)}:
-            item = self._coordinator.state.get(id)
-            running = self.controller.description(id)
-            described = None
-            if isinstance(item, Item) and item.sink:
-                described = self._described(item, item.sink)
-            if described == running:
-                continue
-            stopped = await self.controller.stop(id)
-            self._idle_before.pop(id, None)
-            self._moved.set()
-            if described is not None:
-                self.controller.start(described)
-            elif stopped is not None:
-                self._begin_to_dispose(stopped)
+        async with self._following:
+            for id in {sink for each in changed for sink in self._concerned(each)}:
+                await self._follow_one(id)
+
+    async def _follow_one(self, id: GlobalId) -> None:
+        item = self._coordinator.state.get(id)
+        running = self.controller.description(id)
+        described = None
+        if isinstance(item, Item) and item.sink:
+            described = self._described(item, item.sink)
+        if described == running:
+            return
+        stopped = await self.controller.stop(id)
+        self._idle_before.pop(id, None)
+        self._moved.set()
+        if described is not None:
+            self.controller.start(described)
+        elif stopped is not None:
+            self._begin_to_dispose(stopped)
 
     async def close(self) -> None:
         """End all processes."""

@@ -64,6 +64,8 @@ class Ingestion:
         self._launcher = launcher
         self.python_modules: frozenset[str] = frozenset()  # that sources may import
         self._disposing: set[asyncio.Task[None]] = set()
+        # One at a time: else a source might be started twice, or from its beginning.
+        self._following = asyncio.Lock()
         self.controller = IngestController(
             launcher, self._commit, self._read, coordinator.clock, coordinator.storage.scratch
         )
@@ -81,20 +83,24 @@ class Ingestion:
 
         `changed` are the objects that the catalog has gained, lost or changed.
         """
-        for id in {source for each in changed for source in self._concerned(each)}:
-            item = self._coordinator.state.get(id)
-            running = self.controller.description(id)
-            described = None
-            spec = item.feed.spec if isinstance(item, Item) and item.feed else None
-            if isinstance(item, Item) and spec is not None and not is_pushed(spec):
-                described = self._described(item, spec)
-            if described == running:
-                continue
-            stopped = await self.controller.stop(id)
-            if described is not None:
-                self.controller.start(described, {} if stopped is None else stopped.position)
-            elif stopped is not None:
-                self._begin_to_dispose(stopped)
+        async with self._following:
+            for id in {source for each in changed for source in self._concerned(each)}:
+                await self._follow_one(id)
+
+    async def _follow_one(self, id: GlobalId) -> None:
+        item = self._coordinator.state.get(id)
+        running = self.controller.description(id)
+        described = None
+        spec = item.feed.spec if isinstance(item, Item) and item.feed else None
+        if isinstance(item, Item) and spec is not None and not is_pushed(spec):
+            described = self._described(item, spec)
+        if described == running:
+            return
+        stopped = await self.controller.stop(id)
+        if described is not None:
+            self.controller.start(described, {} if stopped is None else stopped.position)
+        elif stopped is not None:
+            self._begin_to_dispose(stopped)
 
     async def close(self) -> None:
         """End all processes."""

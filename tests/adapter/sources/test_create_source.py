@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -95,6 +96,27 @@ async def test_a_source_whose_commit_fails_goes_on_by_itself(
     assert history[stalled + 1][0] in ("running", "finished")
     history_sql = "SELECT count(*) FROM mz_internal.mz_source_status_history WHERE error IS NULL"
     assert int((await env.query("a", history_sql)).splitlines()[0]) >= 2
+
+
+async def test_source_that_is_followed_twice_at_once_keeps_its_position(
+    own_env: TestEnvironment,
+) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE SOURCE s FROM {FAST[:-1]}, UP TO 7)")
+    await counted(env, 7)
+    ingestion = env.environment.coordinator.ingestion
+    (id,) = ingestion.controller.statuses()
+    item = env.environment.coordinator.state.item(id)
+    running = ingestion.controller.description(id)
+    assert running is not None
+    source = ingestion.controller._processes.get(id)
+    assert source is not None
+    source.description = replace(running, obstacle="another one")  # so it has to be run anew
+    await asyncio.gather(ingestion.follow([item]), ingestion.follow([item]))
+    found = ingestion.controller._processes.get(id)
+    assert found is not None
+    assert (found.description, found.position) == (running, {"ticks": 7})
+    await counted(env, 7)
 
 
 async def test_what_an_earlier_start_has_sent_counts_for_nothing(own_env: TestEnvironment) -> None:
