@@ -42,13 +42,25 @@ def is_table(path: Path) -> bool:
     return (path / LOG).is_dir()
 
 
+def check_mapping(table: Any) -> None:
+    """Raise FeatureNotSupported if columns have other names in files, as they would be NULL."""
+    mode = table.metadata().configuration.get("delta.columnMapping.mode") or "none"
+    if mode != "none":
+        raise FeatureNotSupported(
+            "Delta tables with column mapping",
+            hint="Set delta.columnMapping.mode to none, or copy the table.",
+        )
+
+
 def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a version of a table, None for the last one, with columns `names`."""
     deltalake = package()
     if not is_table(path):
         raise UndefinedFile(f'"{path.name}" is no Delta table')
     try:
-        dataset = deltalake.DeltaTable(str(path), version=version).to_pyarrow_dataset()
+        table = deltalake.DeltaTable(str(path), version=version)
+        check_mapping(table)
+        dataset = table.to_pyarrow_dataset()
         missing = [name for name in names if name not in dataset.schema.names]
         if missing:
             raise BadCopyFileFormat(f'the Delta table has no column "{missing[0]}"')
@@ -63,9 +75,11 @@ def opened(location: "Location") -> Any:
     uri, options = address_of(location)
     deltalake = package()
     try:
-        return deltalake.DeltaTable(uri, storage_options=options)
+        found = deltalake.DeltaTable(uri, storage_options=options)
     except deltalake.exceptions.TableNotFoundError:
         raise UndefinedFile(f'"{location.url}" is no Delta table') from None
+    check_mapping(found)
+    return found
 
 
 def made(location: "Location", schema: pa.Schema) -> Any:
@@ -73,7 +87,9 @@ def made(location: "Location", schema: pa.Schema) -> Any:
     uri, options = address_of(location)
     deltalake = package()
     if deltalake.DeltaTable.is_deltatable(uri, storage_options=options):
-        return deltalake.DeltaTable(uri, storage_options=options)
+        found = deltalake.DeltaTable(uri, storage_options=options)
+        check_mapping(found)
+        return found
     return deltalake.DeltaTable.create(
         uri, deltalake.Schema.from_arrow(schema), storage_options=options
     )

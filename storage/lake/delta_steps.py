@@ -1,41 +1,66 @@
 """Delta tables: the steps between their versions."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pyarrow as pa
 
-from foreshore.errors import BadCopyFileFormat, UndefinedFile
+from foreshore.errors import (
+    BadCopyFileFormat,
+    ObjectNotInPrerequisiteState,
+    Unavailable,
+    UndefinedFile,
+)
 from foreshore.storage.lake import delta
 from foreshore.storage.lake.places import Location
-from foreshore.storage.lake.steps import Step, step
+from foreshore.storage.lake.steps import TABLE, VERSION, Position, Step, number_of, step
+
+ROWS_AT_ONCE = 1 << 16
 
 
-def schema(location: Location) -> pa.Schema:
-    """Return the schema of the newest version."""
-    return _dataset(location, None)[1].schema
+class DeltaTable:
+    """A Delta table in a directory or a bucket."""
 
+    def __init__(self, location: Callable[[], Location]) -> None:
+        self._location = location
 
-def newest(location: Location) -> int:
-    """Return the position after the newest version."""
-    version: int = _dataset(location, None)[0].version()
-    return version + 1
+    def columns(self) -> tuple[pa.Schema, str]:
+        """Return the schema of the newest version; its columns have no ids."""
+        return _dataset(self._location(), None)[1].schema, ""
 
+    def newest(self) -> Position:
+        """Return the position after the newest version."""
+        return {VERSION: _dataset(self._location(), None)[0].version() + 1}
 
-def steps(location: Location, following: int | None) -> Iterator[Step]:
-    """Yield the steps from a position to the newest version; from None: all of its files."""
-    end = newest(location)
-    if following is None:
-        yield step({}, _files(location, end - 1), end)
-        return
-    if following >= end:
-        return
-    before: Mapping[str, _DataFile] = _files(location, following - 1) if following else {}
-    for version in range(following, end):
-        now = _files(location, version)
-        yield step(before, now, version + 1)
-        before = now
+    def steps(self, position: Position) -> Iterator[Step]:
+        """Yield the steps from a position to the newest version."""
+        location = self._location()
+        table, dataset = _dataset(location, None)
+        end, id = table.version() + 1, _number(table)
+        moved = {VERSION: end, TABLE: id}
+        following = position.get(VERSION)
+        is_other = position.get(TABLE, id) != id
+        if following is None or is_other:
+            found = step({}, _files(location, dataset), moved)
+            yield replace(found, anew=is_other)
+            return
+        if following > end:
+            raise ObjectNotInPrerequisiteState(
+                f"the Delta table has no version {following - 1}, which was read",
+                detail=f"Its newest version is {end - 1}.",
+                hint="Drop the source and create it anew.",
+            )
+        if following == end:
+            if TABLE not in position:
+                yield Step((), (), moved)
+            return
+        before = _version(location, following - 1, id) if following else {}
+        for version in range(following, end):
+            now = _version(location, version, id)
+            yield step(before, now, {VERSION: version + 1, TABLE: id})
+            before = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +69,48 @@ class _DataFile:
     fragment: Any
     schema: pa.Schema
 
-    def rows(self, names: Sequence[str]) -> pa.Table:
-        """Return its rows with columns `names`, among them those of its partition."""
+    def rows(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield its rows with columns `names`, among them those of its partition."""
         missing = [name for name in names if name not in self.schema.names]
         if missing:
             raise BadCopyFileFormat(f'the Delta table has no column "{missing[0]}"')
-        return self.fragment.to_table(schema=self.schema, columns=list(names))
+        try:
+            yield from self.fragment.to_batches(
+                schema=self.schema,
+                columns=list(names),
+                batch_size=ROWS_AT_ONCE,
+                batch_readahead=1,
+                fragment_readahead=1,
+            )
+        except (pa.ArrowInvalid, OSError) as error:
+            said = str(error).partition("\n")[0]
+            raise BadCopyFileFormat(f'Delta file "{self.path}": {said}') from None
 
 
-def _files(location: Location, version: int) -> Mapping[str, _DataFile]:
-    """Return the files of a version by their paths."""
-    _, dataset = _dataset(location, version)
+def _version(location: Location, version: int, id: int) -> Mapping[str, _DataFile]:
+    """Return the files of a version of the table with this number."""
+    table, dataset = _dataset(location, version)
+    if _number(table) != id:
+        raise Unavailable("the Delta table was made anew while it was read")
+    return _files(location, dataset)
+
+
+def _files(location: Location, dataset: Any) -> Mapping[str, _DataFile]:
+    """Return the files of a version by their paths; raises if a link leads out of the place."""
+    if location.root is not None:
+        location.check_links()
     return {
         each.path: _DataFile(each.path, each, dataset.schema) for each in dataset.get_fragments()
     }
+
+
+def _number(table: Any) -> int:
+    """Return which table it is; ids should be UUIDs, but any text is one to the protocol."""
+    id = str(table.metadata().id)
+    try:
+        return number_of(UUID(id))
+    except ValueError:
+        return number_of(uuid5(NAMESPACE_URL, id))
 
 
 def _dataset(location: Location, version: int | None) -> tuple[Any, Any]:
@@ -66,6 +119,7 @@ def _dataset(location: Location, version: int | None) -> tuple[Any, Any]:
     uri, options = delta.address_of(location)
     try:
         table = deltalake.DeltaTable(uri, version=version, storage_options=options)
+        delta.check_mapping(table)
         return table, table.to_pyarrow_dataset()
     except deltalake.exceptions.TableNotFoundError:
         raise UndefinedFile(f'"{location.url}" is no Delta table') from None

@@ -1,30 +1,27 @@
 """Tables of a lake that a source follows, one version after the other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Protocol
 
 import pyarrow as pa
 
-from foreshore.storage.lake import delta_steps, iceberg_steps
-from foreshore.storage.lake.places import Location
-from foreshore.storage.lake.steps import Step
-from foreshore.storage.lake.tables import Name
+from foreshore.storage.lake.steps import Position, Step
 
 
 class Followed(Protocol):
-    """A module that follows the tables of one format. All of its functions block.
+    """A table of one format. All of its methods block.
 
     They raise UndefinedFile if there is no table, and BadCopyFileFormat if it cannot be read.
     """
 
-    def schema(self, location: Location) -> pa.Schema:
-        """Return the schema of the newest version."""
+    def columns(self) -> tuple[pa.Schema, str]:
+        """Return the schema of the newest version, and what tells its columns apart later."""
 
-    def newest(self, location: Location) -> int:
-        """Return the position after the newest version."""
+    def newest(self) -> Position:
+        """Return the position after the newest version, in the parts that only grow."""
 
-    def steps(self, location: Location, following: int | None) -> Iterator[Step]:
-        """Yield the steps from a position to the newest version; from None: all of its files."""
+    def steps(self, position: Position) -> Iterator[Step]:
+        """Yield the steps from a position to the newest version.
 
-
-FOLLOWED: Mapping[Name, Followed] = {"delta": delta_steps, "iceberg": iceberg_steps}
+        From an empty one that is all of its files, and so it is if the table is another one.
+        """

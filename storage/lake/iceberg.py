@@ -97,6 +97,19 @@ def newest(path: Path) -> Any:
         raise BadCopyFileFormat(f'Iceberg table "{path.name}": {said}') from None
 
 
+def task_batches(table: Any, projected: Any, task: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task of a scan with the columns of a schema, as they are read.
+
+    What `ArrowScan.to_record_batches` gives has the whole file in memory first.
+    """
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
+
+    scan = ArrowScan(table.metadata, table.io, projected, AlwaysTrue())
+    deletes = _read_all_delete_files(table.io, [task])
+    yield from scan._record_batches_from_scan_tasks_and_deletes([task], deletes)
+
+
 def _opened(metadata: Path) -> Any:
     """Return a version of a table, whose files are read as local ones.
 

@@ -1,11 +1,14 @@
 """Iceberg tables: the steps between the snapshots of the main branch.
 
-The number of a version is the sequence number of its snapshot. Files are told apart by what they
-hold: a data file together with the files that delete rows of it.
+The position has the snapshot that was read last. The number of a version, which grows, is the
+sequence number of its snapshot and one; all snapshots that a table had in version 1 of the format
+have the number 0. Files are told apart by what they hold: a data file together with the files that
+delete rows of it. Columns keep their ids, so one that is renamed stays the same.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,47 +21,106 @@ from foreshore.errors import (
 )
 from foreshore.storage.lake import iceberg
 from foreshore.storage.lake.places import Location
-from foreshore.storage.lake.steps import Step, step
+from foreshore.storage.lake.steps import (
+    SNAPSHOT,
+    TABLE,
+    VERSION,
+    Position,
+    Step,
+    number_of,
+    step,
+)
 
 _WITH_SEQUENCE = 2  # the first version of the format in which snapshots have numbers
 
 
-def schema(location: Location) -> pa.Schema:
-    """Return the schema of the newest version."""
-    return _opened(location).schema().as_arrow()
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The newest version of a table; `check` raises if a snapshot has files it may not have."""
+
+    table: Any
+    check: Callable[[Any], None]
 
 
-def newest(location: Location) -> int:
-    """Return the position after the newest version."""
-    current = _opened(location).current_snapshot()
-    return _number(current) + 1
+class IcebergTable:
+    """An Iceberg table. `ids` are those of the columns that are read, by their names here.
 
-
-def steps(location: Location, following: int | None) -> Iterator[Step]:
-    """Yield the steps from a position to the newest version; from None: all of its files.
-
-    Raises ObjectNotInPrerequisiteState if the snapshot before the position has expired.
+    Without ids columns are found by the names that they have in a snapshot.
     """
-    table = _opened(location)
-    current = table.current_snapshot()
-    end = _number(current) + 1
-    if following is None:
-        yield step({}, _files(location, table, current), end)
-        return
-    if following == end:
-        return
-    last = _snapshot(table, following - 1)
-    before = None
-    for each in _later(table, current, following):
-        if not _only_rewrites(last, each):
-            before = _files(location, table, last) if before is None else before
-            now = _files(location, table, each)
-            yield step(before, now, _number(each) + 1)
-            before = now
-        else:
-            before = None
-            yield Step((), (), _number(each) + 1)
-        last = each
+
+    def __init__(self, opened: Callable[[], Opened], details: str = "") -> None:
+        self._opened = opened
+        self._ids: Mapping[str, int] | None = json.loads(details) if details else None
+
+    def columns(self) -> tuple[pa.Schema, str]:
+        """Return the schema of the newest version, and the ids of its columns."""
+        found = self._open().table.schema()
+        ids = {field.name: field.field_id for field in found.fields}
+        return found.as_arrow(), json.dumps(ids)
+
+    def newest(self) -> Position:
+        """Return the position after the newest version."""
+        return {VERSION: _number(self._open().table.current_snapshot()) + 1}
+
+    def steps(self, position: Position) -> Iterator[Step]:
+        """Yield the steps from a position to the newest version.
+
+        Raises ObjectNotInPrerequisiteState if the snapshot before the position has expired.
+        """
+        opened = self._open()
+        table = opened.table
+        current = table.current_snapshot()
+        is_other = position.get(TABLE, _table(table)) != _table(table)
+        if VERSION not in position or is_other:
+            found = step({}, self._files(opened, current), _after(table, current))
+            yield replace(found, anew=is_other)
+            return
+        last = _last(table, position)
+        if last == current:
+            if SNAPSHOT not in position:
+                yield Step((), (), _after(table, current))
+            return
+        before = None
+        for each in _later(table, last, current):
+            after = _after(table, each)
+            if not _only_rewrites(last, each):
+                before = self._files(opened, last) if before is None else before
+                now = self._files(opened, each)
+                yield step(before, now, after)
+                before = now
+            else:
+                before = None
+                yield Step((), (), after)
+            last = each
+
+    def _open(self) -> Opened:
+        opened = self._opened()
+        if opened.table.metadata.format_version < _WITH_SEQUENCE:
+            raise FeatureNotSupported(
+                "Iceberg tables of format version 1 cannot be followed",
+                hint="Upgrade the table to format version 2.",
+            )
+        return opened
+
+    def _files(
+        self, opened: Opened, snapshot: Any
+    ) -> Mapping[tuple[str, tuple[str, ...]], "_DataFile"]:
+        """Return the files of a snapshot, each with those that delete rows of it."""
+        if snapshot is None:
+            return {}
+        opened.check(snapshot)
+        try:
+            scan = opened.table.scan(snapshot_id=snapshot.snapshot_id)
+            tasks = list(scan.plan_files())
+        except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
+            said = str(error).partition("\n")[0]
+            raise BadCopyFileFormat(f"the Iceberg table: {said}") from None
+        found = {}
+        for task in tasks:
+            path = task.file.file_path
+            key = (path, tuple(sorted(each.file_path for each in task.delete_files)))
+            found[key] = _DataFile(path, opened.table, scan.projection(), task, self._ids)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +129,61 @@ class _DataFile:
     table: Any
     schema: Any  # of its snapshot
     task: Any
+    ids: Mapping[str, int] | None
 
-    def rows(self, names: Sequence[str]) -> pa.Table:
-        """Return its rows with columns `names`, without those that are deleted."""
-        from pyiceberg.expressions import AlwaysTrue
-        from pyiceberg.io.pyarrow import ArrowScan
-
-        found = [field.name for field in self.schema.fields]
-        missing = [name for name in names if name not in found]
-        if missing:
-            raise BadCopyFileFormat(f'the Iceberg table has no column "{missing[0]}"')
-        projected = self.schema.select(*names)
+    def rows(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield its rows with columns `names`, without those that are deleted."""
+        projected = self._projected(names)
         try:
-            scan = ArrowScan(self.table.metadata, self.table.io, projected, AlwaysTrue())
-            return scan.to_table([self.task]).select(list(names))
+            for batch in iceberg.task_batches(self.table, projected, self.task):
+                arrays = [batch.column(field.name) for field in projected.fields]
+                yield pa.RecordBatch.from_arrays(arrays, list(names))
         except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
             said = str(error).partition("\n")[0]
             raise BadCopyFileFormat(f'Iceberg file "{self.path}": {said}') from None
 
+    def _projected(self, names: Sequence[str]) -> Any:
+        """Return the schema of the columns, in order."""
+        from pyiceberg.schema import Schema
 
-def _later(table: Any, current: Any, following: int) -> Sequence[Any]:
-    """Return the snapshots at `following` or later that led to the current one, oldest first.
+        schema, fields = self.schema, []
+        if self.ids is not None:
+            schema = self.table.schema()
+        for name in names:
+            id = None if self.ids is None else self.ids.get(name)
+            found = (
+                field
+                for field in schema.fields
+                if (field.name == name if id is None else field.field_id == id)
+            )
+            if (field := next(found, None)) is None:
+                raise BadCopyFileFormat(f'the Iceberg table has no column "{name}"')
+            fields.append(field)
+        return Schema(*fields)
+
+
+def local_table(location: Callable[[], Location]) -> Callable[[], Opened]:
+    """Return what opens the newest version of a table in a directory, without a catalog."""
+
+    def opened() -> Opened:
+        iceberg.package()
+        place = location()
+        if place.root is None:
+            raise FeatureNotSupported(
+                "Iceberg tables in buckets without a catalog",
+                hint="Create a connection TO ICEBERG CATALOG.",
+            )
+        place.check_links()
+        table = iceberg.newest(place.path)
+        if table is None:
+            raise UndefinedFile(f'"{place.url}" is no Iceberg table')
+        return Opened(table, lambda snapshot: iceberg.check_places(place.path, table, snapshot))
+
+    return opened
+
+
+def _later(table: Any, last: Any, current: Any) -> Sequence[Any]:
+    """Return the snapshots after `last` that led to the current one, oldest first.
 
     Where the table was rolled back, or one in between has expired, it is the current one alone, or
     begins after the gap.
@@ -95,7 +191,7 @@ def _later(table: Any, current: Any, following: int) -> Sequence[Any]:
     found = [current]
     while found[0] is not None and found[0].parent_snapshot_id is not None:
         parent = table.snapshot_by_id(found[0].parent_snapshot_id)
-        if parent is None or _number(parent) < following:
+        if parent is None or parent == last or _number(parent) < _number(last):
             break
         found.insert(0, parent)
     return found
@@ -114,11 +210,17 @@ def _only_rewrites(last: Any, snapshot: Any) -> bool:
     )
 
 
-def _snapshot(table: Any, number: int) -> Any:
-    """Return the snapshot of a sequence number; 0: the table had none."""
-    if number == 0:
+def _last(table: Any, position: Position) -> Any:
+    """Return the snapshot that was read last; None: the table had none."""
+    id, number = position.get(SNAPSHOT), position[VERSION] - 1
+    if id is None:
+        found = _by_number(table, number)
+        if found is None and number == 0:
+            return None
+    elif id == 0:
         return None
-    found = next((each for each in table.snapshots() if each.sequence_number == number), None)
+    else:
+        found = table.snapshot_by_id(id)
     if found is None:
         raise ObjectNotInPrerequisiteState(
             f"the Iceberg table has lost the snapshot with sequence number {number}",
@@ -128,38 +230,22 @@ def _snapshot(table: Any, number: int) -> Any:
     return found
 
 
-def _files(
-    location: Location, table: Any, snapshot: Any
-) -> Mapping[tuple[str, tuple[str, ...]], _DataFile]:
-    """Return the files of a snapshot, each with those that delete rows of it."""
-    if snapshot is None:
-        return {}
-    iceberg.check_places(location.path, table, snapshot)
-    scan = table.scan(snapshot_id=snapshot.snapshot_id)
-    found = {}
-    for task in scan.plan_files():
-        path = task.file.file_path
-        key = (path, tuple(sorted(each.file_path for each in task.delete_files)))
-        found[key] = _DataFile(path, table, scan.projection(), task)
-    return found
+def _by_number(table: Any, number: int) -> Any:
+    """Return the newest snapshot of a sequence number, the one to which a source had come."""
+    found = [each for each in table.snapshots() if _number(each) == number]
+    return max(found, key=lambda each: int(each.timestamp_ms), default=None)
+
+
+def _after(table: Any, snapshot: Any) -> Position:
+    """Return the position after a snapshot."""
+    id = 0 if snapshot is None else snapshot.snapshot_id
+    return {VERSION: _number(snapshot) + 1, TABLE: _table(table), SNAPSHOT: id}
+
+
+def _table(table: Any) -> int:
+    return number_of(table.metadata.table_uuid)
 
 
 def _number(snapshot: Any) -> int:
     """Return the sequence number of a snapshot; 0 for that of a table without any."""
     return 0 if snapshot is None else snapshot.sequence_number or 0
-
-
-def _opened(location: Location) -> Any:
-    """Return the newest version of a table."""
-    iceberg.package()
-    if location.root is None:
-        raise FeatureNotSupported("Iceberg tables in buckets")
-    table = iceberg.newest(location.path)
-    if table is None:
-        raise UndefinedFile(f'"{location.url}" is no Iceberg table')
-    if table.metadata.format_version < _WITH_SEQUENCE:
-        raise FeatureNotSupported(
-            "Iceberg tables of format version 1 cannot be followed",
-            hint="Upgrade the table to format version 2.",
-        )
-    return table

@@ -1,10 +1,17 @@
 """Steps between versions of a table of a lake: the files that go, and those that come."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
+from uuid import UUID
 
 import pyarrow as pa
+
+# How far a table was read, by parts:
+VERSION = "version"  # the number of the next version
+TABLE = "table"  # which table it is, as one may be dropped and made anew in its place
+SNAPSHOT = "snapshot"  # the id of the snapshot of an Iceberg table; 0: it had none
+Position: TypeAlias = Mapping[str, int]
 
 
 class DataFile(Protocol):
@@ -15,28 +22,34 @@ class DataFile(Protocol):
         """Return its name."""
         ...
 
-    def rows(self, names: Sequence[str]) -> pa.Table:
-        """Return its rows with columns `names`, without those that are deleted. Blocks."""
+    def rows(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield its rows with columns `names`, without those that are deleted. Blocks."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From one version of a table to a later one; `following` is the position after it.
+    """From one version of a table to a later one, and the position after it.
 
-    A position is the number of the next version.
+    `anew`: what was read before is of another table, and all of it goes.
     """
 
     gone: tuple[DataFile, ...]
     come: tuple[DataFile, ...]
-    following: int
+    moved: Position
+    anew: bool = False
 
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-def step(before: Mapping[Key, DataFile], now: Mapping[Key, DataFile], following: int) -> Step:
+def step(before: Mapping[Key, DataFile], now: Mapping[Key, DataFile], moved: Position) -> Step:
     """Return the step between the files of two versions."""
     gone = tuple(before[key] for key in before.keys() - now.keys())
     come = tuple(now[key] for key in now.keys() - before.keys())
-    return Step(gone, come, following)
+    return Step(gone, come, moved)
+
+
+def number_of(table: UUID) -> int:
+    """Return the id of a table as a number for its position, from 0 to 2^63 - 1."""
+    return table.int & ((1 << 63) - 1)

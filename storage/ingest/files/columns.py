@@ -12,17 +12,15 @@ from foreshore.sources.files import FilesSource
 from foreshore.sources.outputs import Column
 from foreshore.storage.ingest.errors import Unreadable
 from foreshore.storage.lake.columns import WrongValue, from_file, type_of_file
-from foreshore.storage.lake.followed import FOLLOWED
 from foreshore.storage.lake.places import Location
 from foreshore.types import RelationDesc
+from foreshore.update import DIFF
 
 MOST_WRONG = 100  # rows of a file with wrong values, after which the rest is not read
 
 
 def columns_of(spec: FilesSource, location: Location) -> tuple[Column, ...]:
     """Return the columns of the first file; none if there is no file. Blocks."""
-    if spec.format == "delta" or spec.format == "iceberg":
-        return _columns(FOLLOWED[spec.format].schema(location))
     with tempfile.TemporaryDirectory(prefix="foreshore-files-") as scratch:
         for key in location.files():
             path = location.local(key, Path(scratch))
@@ -36,7 +34,7 @@ def columns_of(spec: FilesSource, location: Location) -> tuple[Column, ...]:
 
 def _in_file(spec: FilesSource, path: Path) -> tuple[Column, ...]:
     if spec.format == "parquet":
-        return _columns(pq.read_schema(path))
+        return columns_of_schema(pq.read_schema(path))
     with path.open(encoding="utf-8", newline="") as file:
         import csv
 
@@ -45,7 +43,8 @@ def _in_file(spec: FilesSource, path: Path) -> tuple[Column, ...]:
     return tuple(Column(name, "text") for name in names)
 
 
-def _columns(schema: pa.Schema) -> tuple[Column, ...]:
+def columns_of_schema(schema: pa.Schema) -> tuple[Column, ...]:
+    """Return the columns of a file or table, with their types as SQL writes them."""
     return tuple(Column(each.name, str(type_of_file(each.name, each.type)[0])) for each in schema)
 
 
@@ -87,4 +86,5 @@ def _cast(rows: pa.RecordBatch, desc: RelationDesc) -> Iterator[pa.Array]:
 def with_diffs(tables: Sequence[pa.Table], diff: int = 1) -> pa.Table:
     """Return all rows with a multiplicity."""
     table = pa.concat_tables(tables)
-    return table.append_column("__diff", pa.array([diff] * table.num_rows, pa.int64()))
+    diffs = pa.repeat(pa.scalar(diff, pa.int64()), table.num_rows)
+    return table.append_column(pa.field(DIFF, pa.int64(), nullable=False), diffs)

@@ -1,69 +1,124 @@
-"""The connector of tables of a lake: a version after the other, by the files that come and go."""
+"""The connector of tables of a lake: a version after the other, by the files that come and go.
+
+A version is one batch. What does not fit into memory comes in parts before it.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TypeVar
 
 import pyarrow as pa
 
-from foreshore.sources.files import FilesSource
-from foreshore.sources.outputs import OWN_ROWS
-from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
+from foreshore.errors import Unavailable
+from foreshore.sources.outputs import ERRORS, OWN_ROWS
+from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Part, Position
+from foreshore.storage.ingest.difference import difference, in_turn
+from foreshore.storage.ingest.errors import Unreadable, error_rows
 from foreshore.storage.ingest.files.columns import as_relation, with_diffs
 from foreshore.storage.lake.followed import Followed
-from foreshore.storage.lake.places import Location
-from foreshore.storage.lake.steps import DataFile, Step
+from foreshore.storage.lake.steps import Step
 from foreshore.types import RelationDesc
 
-VERSION = "version"  # the only part: the next version
+PART_BYTES = 16 << 20  # of rows that are sent together
+ANEW = "the table was dropped and made anew: it is read as a whole, and the difference is taken"
+T = TypeVar("T")
 
 
 class TableConnector:
     """Reads the newest version of a table, and then each one that follows."""
 
-    def __init__(
-        self,
-        spec: FilesSource,
-        table: Followed,
-        desc: RelationDesc,
-        location: Callable[[], Location],
-    ) -> None:
-        self._spec = spec
+    def __init__(self, table: Followed, desc: RelationDesc, poll_ms: int, *, follow: bool) -> None:
         self._table = table
         self._desc = desc
-        self._location = location
+        self._poll_ms = poll_ms
+        self._follow = follow
 
-    async def run(self, durable: Durable) -> AsyncIterator[Batch]:
+    async def run(self, durable: Durable) -> AsyncIterator[Batch | Part]:
         """Yield the rows that each version adds and removes; a version is one batch."""
-        following = durable.position.get(VERSION)
-        while True:
-            location = await asyncio.to_thread(self._location)
-            steps = self._table.steps(location, following)
-            while (step := await asyncio.to_thread(next, steps, None)) is not None:
-                yield await asyncio.to_thread(self._batch, location, step)
-                following = step.following
-            yield REACHED
-            if not self._spec.follow:
-                return
-            await asyncio.sleep(self._spec.poll_ms / 1000)
+        position, is_first = dict(durable.position), True
+        thread = ThreadPoolExecutor(1, thread_name_prefix="lake")
+        try:
+            while True:
+                steps = await _on(thread, self._table.steps, position)
+                async for step in in_turn(thread, steps):
+                    changes = in_turn(thread, self._changes(step))
+                    if step.anew:
+                        if not is_first:  # the rows that are here are known at the start only
+                            raise Unavailable(ANEW)
+                        changes = self._instead(changes, durable, thread)
+                    async for change in changes:
+                        yield change
+                    position |= step.moved
+                    is_first = False
+                is_first = False
+                yield REACHED
+                if not self._follow:
+                    return
+                await asyncio.sleep(self._poll_ms / 1000)
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
 
     async def furthest(self) -> Position:
         """Return the position after the newest version."""
-        return {VERSION: await asyncio.to_thread(lambda: self._table.newest(self._location()))}
+        return await asyncio.to_thread(self._table.newest)
 
     def committed(self, position: Position) -> None:
         """Do nothing: the table is its owner's."""
 
-    def _batch(self, location: Location, step: Step) -> Batch:
-        """Return the rows of a step; raises if a link leads out of the place."""
-        if location.root is not None:
-            location.check_links()
-        changes = [self._rows(each, -1) for each in step.gone]
-        changes += [self._rows(each, 1) for each in step.come]
-        rows = {OWN_ROWS: pa.concat_tables(changes)} if changes else {}
-        return Batch(rows, {VERSION: step.following})
+    async def _instead(
+        self, changes: AsyncIterator[Batch | Part], durable: Durable, thread: Executor
+    ) -> AsyncIterator[Batch | Part]:
+        """Yield the difference between the rows that are here and those of another table."""
+        last: list[Batch] = []
 
-    def _rows(self, file: DataFile, diff: int) -> pa.Table:
-        batches = file.rows(self._desc.names).to_batches()
-        tables = [as_relation(each, self._desc, file.path, 1, []) for each in batches]
-        empty = self._desc.stored_schema().empty_table()
-        return with_diffs([empty, *tables], diff)
+        async def rows() -> AsyncIterator[pa.Table]:
+            async for each in changes:
+                if OWN_ROWS in each.rows:
+                    yield each.rows[OWN_ROWS]
+                if isinstance(each, Batch):
+                    last.append(each)
+
+        schema = self._desc.stored_schema()
+        async for each in difference(rows(), OWN_ROWS, schema, durable, thread):
+            yield Part({OWN_ROWS: each})
+        yield Batch({}, last[0].moved)
+
+    def _changes(self, step: Step) -> Iterator[Batch | Part]:
+        """Yield the rows of a step. Blocks."""
+        kept = _Kept()
+        for files, diff in ((step.gone, -1), (step.come, 1)):
+            for file in files:
+                wrong: list[Unreadable] = []
+                first = 1
+                for batch in file.rows(self._desc.names):
+                    rows = as_relation(batch, self._desc, file.path, first, wrong)
+                    first += batch.num_rows
+                    kept.add(OWN_ROWS, with_diffs([rows], diff))
+                    if kept.size >= PART_BYTES:
+                        yield Part(kept.taken())
+                if wrong and diff > 0:
+                    kept.add(ERRORS, error_rows(wrong))
+        yield Batch(kept.taken(), step.moved)
+
+
+class _Kept:
+    """Rows that were not sent yet, by their outputs."""
+
+    def __init__(self) -> None:
+        self.size = 0  # in bytes
+        self._tables: dict[str, list[pa.Table]] = {}
+
+    def add(self, reference: str, rows: pa.Table) -> None:
+        self._tables.setdefault(reference, []).append(rows)
+        self.size += int(rows.nbytes)
+
+    def taken(self) -> dict[str, pa.Table]:
+        """Return all, and begin anew."""
+        found = {name: pa.concat_tables(tables) for name, tables in self._tables.items()}
+        self._tables, self.size = {}, 0
+        return found
+
+
+async def _on(thread: Executor, run: Callable[[Position], T], position: Position) -> T:
+    return await asyncio.get_running_loop().run_in_executor(thread, run, position)

@@ -28,6 +28,7 @@ from foreshore.storage.ingest.connector import (
     Position,
     Report,
 )
+from foreshore.storage.ingest.difference import negated
 from foreshore.storage.ingest.errors import error_rows
 from foreshore.storage.ingest.messages import OutputRelation
 from foreshore.storage.ingest.postgres.begin import Joining, begin
@@ -39,7 +40,6 @@ from foreshore.storage.ingest.postgres.whole import (
     Reading,
     SnapshotCounts,
     all_rows,
-    negated,
 )
 
 START_SECONDS = 10.0  # for which a question about the end waits for the stream

@@ -51,7 +51,10 @@ async def test_snapshots_of_an_iceberg_table_come_in_order(
     made.change(lambda table: table.append(pa.table({"id": [4], "p": ["b"]})))
     made.change(lambda table: table.delete("id = 2"))
     await reaches(env, IDS, "1|a", "3|b", "4|b")
-    assert await env.query("a", "SELECT * FROM s_progress") == "version|4\nSELECT 1"
+    assert (
+        await env.query("a", "SELECT * FROM s_progress WHERE part = 'version'")
+        == "version|4\nSELECT 1"
+    )
     env.ingest.last.kill()
     made.change(lambda table: table.overwrite(pa.table({"id": [9], "p": ["c"]})))
     await reaches(env, IDS, "9|c")
@@ -181,3 +184,136 @@ async def test_a_bucket_is_read_by_the_keys_of_a_connection(
         await env.ran("a", "DROP SOURCE s", shown)
         await reaches(env, IDS, "1|a")
         await env.ran("a", "RESET ROLE", "DROP SOURCE s")
+
+
+class Upgraded(Published):
+    """An Iceberg table that had snapshots before it got format version 2."""
+
+    def __init__(self, place: Path, *parts: pa.Table) -> None:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{place}")
+        catalog.create_namespace("n")
+        self.path = place / "t"
+        schema, location = parts[0].schema, f"file://{self.path}"
+        old = {"format-version": "1"}
+        self.table = catalog.create_table("n.t", schema, location=location, properties=old)
+        for part in parts:
+            self.table.append(part)
+        self.change(lambda table: table.transaction().upgrade_table_version(2).commit_transaction())
+
+
+async def test_a_table_that_was_upgraded_from_version_1_repeats_no_rows(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    made = Upgraded(
+        place, pa.table({"id": [1], "p": ["a"]}), pa.table({"id": [2, 3], "p": ["b", "c"]})
+    )
+    assert {each.sequence_number for each in made.table.snapshots()} <= {0, None}
+    source = f"FROM FILES '{made.path}' (FORMAT iceberg, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|a", "2|b", "3|c")
+    made.change(lambda table: table.append(pa.table({"id": [4], "p": ["d"]})))
+    await reaches(env, "SELECT count(*) FROM s WHERE id = 4", "1")
+    assert await env.query("a", IDS) == "1|a\n2|b\n3|c\n4|d\nSELECT 4"
+    made.change(lambda table: table.delete("id = 2"))
+    await reaches(env, IDS, "1|a", "3|c", "4|d")
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+async def test_of_a_table_that_is_made_anew_the_difference_comes(
+    own_env: TestEnvironment, tmp_path: Path, format: str
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+
+    def make(*ids: int) -> None:
+        path = place / "t"
+        if path.exists():
+            path.rename(tmp_path / f"old-{ids[0]}")
+        rows = pa.table({"id": pa.array(ids, pa.int64()), "p": ["x"] * len(ids)})
+        if format == "delta":
+            deltalake.write_deltalake(str(place / ".t"), rows)
+            deltalake.write_deltalake(str(place / ".t"), rows.slice(0, 0), mode="append")
+            (place / ".t").rename(path)
+        else:
+            Published(place, rows)
+
+    make(1, 2, 3)
+    source = f"FROM FILES '{place}/t' (FORMAT {format}, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|x", "2|x", "3|x")
+    env.ingest.last.kill()  # it comes back to another table
+    make(2, 3, 4)
+    await reaches(env, IDS, "2|x", "3|x", "4|x")
+    make(3, 4, 5)  # while it runs
+    await reaches(env, IDS, "3|x", "4|x", "5|x")
+
+
+async def test_columns_of_an_iceberg_table_are_told_apart_by_their_ids(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    from pyiceberg.types import StringType
+
+    env, place = own_env, allowed(own_env, tmp_path)
+    made = Published(place, pa.table({"id": [1, 2], "p": ["a", "b"], "q": ["k", "l"]}))
+    source = f"FROM FILES '{made.path}' (FORMAT iceberg, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|a", "2|b")
+
+    def rename(table: Any) -> None:
+        with table.update_schema() as update:
+            update.rename_column("p", "was_p")
+        with table.update_schema() as update:
+            update.add_column("p", StringType())
+        table.append(pa.table({"id": [3], "was_p": ["c"], "q": ["m"], "p": ["other"]}))
+
+    made.change(rename)
+    await reaches(env, IDS, "1|a", "2|b", "3|c")
+    made.change(lambda table: table.delete("id = 1"))
+    await reaches(env, IDS, "2|b", "3|c")
+    made.change(lambda table: table.update_schema(True).delete_column("q").commit())
+    made.change(lambda table: table.append(pa.table({"id": [4], "was_p": ["d"], "p": ["o"]})))
+    status = "SELECT status, error LIKE '%no column \"q\"%' FROM mz_internal.mz_source_statuses"
+    await reaches(env, f"{status} WHERE name = 's'", "stalled|t")
+
+
+async def test_a_delta_table_with_column_mapping_is_refused(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    mapped = {"delta.columnMapping.mode": "name"}
+    deltalake.DeltaTable.create(
+        str(place / "t"), deltalake.Schema.from_arrow(pa.schema([("id", pa.int64())])),
+        configuration=mapped,
+    )  # fmt: skip
+    answer = await env.query("a", f"CREATE SOURCE s FROM FILES '{place}/t' (FORMAT delta)")
+    assert "ERROR 0A000" in answer
+    assert "column mapping" in answer
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+async def test_a_version_that_is_large_comes_in_parts(
+    own_env: TestEnvironment, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foreshore.storage.ingest.files.tables.PART_BYTES", 1000)
+    env, place = own_env, allowed(own_env, tmp_path)
+    rows = pa.table({"id": list(range(10_000)), "p": ["x" * 20] * 10_000})
+    if format == "delta":
+        deltalake.write_deltalake(str(place / "t"), rows)
+    else:
+        Published(place, rows)
+    source = f"FROM FILES '{place}/t' (FORMAT {format}, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, "SELECT count(*), sum(id) FROM s", "10000|49995000")
+
+
+async def test_values_that_do_not_fit_are_errors(own_env: TestEnvironment, tmp_path: Path) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    deltalake.write_deltalake(str(place / "t"), pa.table({"n": ["1", "x", "3"]}))
+    source = f"FROM FILES '{place}/t' (FORMAT delta, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s (n int) {source}")
+    await reaches(env, "SELECT n FROM s ORDER BY 1", "1", "3")
+    await reaches(env, 'SELECT "offset", error LIKE \'%"x"%\' FROM s_errors', "2|t")
+    deltalake.write_deltalake(str(place / "t"), pa.table({"n": ["7"]}), mode="overwrite")
+    await reaches(env, "SELECT n FROM s", "7")
