@@ -151,6 +151,13 @@ class Gatherer:
         """Note that there is no transaction before `lsn` that was not taken."""
         self._lsn = max(self._lsn, lsn)
 
+    def leave(self, references: Iterable[str]) -> None:
+        """Follow some tables no longer; their relations stay as they are."""
+        for reference in references:
+            self._layouts.pop(reference, None)
+        kept = self._layouts.values()
+        self._tables = {i: t for i, t in self._tables.items() if t.layout in kept}
+
     def take_part(self) -> Gathered:
         """Return what was gathered, at any time; the rest follows."""
         rows: dict[str, pa.Table] = {}

@@ -114,7 +114,7 @@ class PostgresConnector:
                             self._note_ceased(each)
                         yield each
                 if isinstance(changes, Held):
-                    stream.go_on()
+                    stream.go_on(r for r, t in tables.items() if position.get(t.part, 1) < 0)
                 else:
                     stream.taken()
         except DatabaseError as error:

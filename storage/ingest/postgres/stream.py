@@ -9,7 +9,7 @@ import select
 import struct
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -54,6 +54,7 @@ class Stream:
         self._is_held = self._has_told = False
         self._stashed: bytes | None = None  # the message at which it rests
         self._resumed = threading.Event()
+        self._left: frozenset[str] = frozenset()  # tables that do not join where it is held
         self._session, self._gatherer, self._stopping = session, gatherer, stopping
         self._loop = asyncio.get_running_loop()
         self._found: asyncio.Queue[Gathered | Held | BaseException] = asyncio.Queue()
@@ -87,8 +88,9 @@ class Stream:
         """Note that the consumer has taken one of what was emitted, and is ready for more."""
         self._room.release()
 
-    def go_on(self) -> None:
-        """Let the stream go on where it is held."""
+    def go_on(self, without: Iterable[str] = ()) -> None:
+        """Let the stream go on where it is held, without some tables."""
+        self._left = frozenset(without)
         self._resumed.set()
 
     def follow(self, slot: str, publication: str) -> None:
@@ -190,6 +192,7 @@ class Stream:
             self._emit(Held())
         elif self._resumed.is_set():
             assert self._hold is not None
+            self._gatherer.leave(self._left)
             self._gatherer.skip_to(self._hold)
             self._hold, self._is_held = None, False
             if self._stashed is not None:

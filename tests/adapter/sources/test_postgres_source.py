@@ -386,3 +386,20 @@ async def test_statistics_count_what_came_of_each_table(
         " JOIN mz_catalog.mz_objects o ON o.id = s.id WHERE o.name = 'b'",
         "22|24",
     )
+
+
+async def test_an_added_table_whose_snapshot_does_not_fit_is_not_followed(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE.replace("FOR ALL TABLES", "FOR TABLES (a)"))
+    await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    upstream.execute("ALTER TABLE up.b ADD far timestamp")
+    upstream.execute("UPDATE up.b SET far = '294276-12-31' WHERE id = 3")
+    await env.ran("a", "ALTER SOURCE s ADD TABLE b")
+    await until(env, "SELECT output FROM s_errors", "up.b")
+    upstream.execute("UPDATE up.b SET far = now() WHERE id = 3")
+    upstream.execute("INSERT INTO up.b VALUES (40, 1)")
+    upstream.execute("INSERT INTO up.a VALUES (40, 1)")
+    await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    await until(env, "SELECT count(*) FROM b", "0")
+    await until(env, "SELECT count(*) FROM s_errors", "1")
