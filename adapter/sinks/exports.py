@@ -20,6 +20,7 @@ from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
+from foreshore.catalog.durable import Position
 from foreshore.catalog.groups import using
 from foreshore.catalog.item import Connection, Item, Object, Secret
 from foreshore.catalog.subscription_positions import Move
@@ -206,6 +207,20 @@ class SinkExports:
         position = self._coordinator.subscriptions.position(sink)
         if position is None:
             raise UndefinedObject(f"sink {sink} was dropped")
+        begins = self._beginning(sink, position, frontier)
+        since = self._coordinator.holds.since(self._relation(sink))
+        if max(position.began, begins - 1) < since:
+            raise ObjectNotInPrerequisiteState(
+                "the history that the sink needs is lost",
+                detail=f"The target has changes before {begins}, and later ones are known from"
+                f" {since} on.",
+                hint="Drop the sink and create it anew.",
+            )
+        return begins
+
+    def _beginning(
+        self, sink: GlobalId, position: Position, frontier: Timestamp | None
+    ) -> Timestamp:
         if frontier is None:
             spec = self._coordinator.state.item(sink).sink
             if spec and not keeps_frontier(spec.target):

@@ -34,10 +34,10 @@ async def changed(
     `idle` is called with the time before which there is no change.
     """
     storage = coordinator.storage
-    read, _ = coordinator.capabilities[relation]
     while True:
         upper = storage.upper(relation)
         if upper > frontier:
+            read, _ = coordinator.capabilities_of(relation)  # which moves on while this waits
             times = await storage.change_times(read, frontier - 1)
             if len(times):
                 newest = storage.upper(relation) - 1
@@ -84,7 +84,7 @@ async def interval(
     coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp, through: Timestamp
 ) -> AsyncGenerator[pa.Table, None]:
     """Yield the updates with frontier <= time <= through, each row once for each time."""
-    read, _ = coordinator.capabilities[relation]
+    read, _ = coordinator.capabilities_of(relation)
     reading = coordinator.storage.changes_in_parts(read, frontier - 1, through)
     async with aclosing(reading) as parts:
         async for found in parts:
@@ -96,7 +96,7 @@ async def contents(
     coordinator: "Coordinator", relation: GlobalId, time: Timestamp
 ) -> AsyncGenerator[pa.Table, None]:
     """Yield the contents at a time, as updates at that time."""
-    read, _ = coordinator.capabilities[relation]
+    read, _ = coordinator.capabilities_of(relation)
     with coordinator.storage.snapshot(read, time) as snapshot:
         async with aclosing(snapshot.parts()) as parts:
             async for found in parts:
