@@ -5,8 +5,9 @@ one thread for a webhook, in one write of group commit.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
 from foreshore import blocking
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
 
 MOST_WAITING = 1_000  # requests of all webhooks
-MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20  # of these, with their headers
 AT_ONCE = 256  # requests that are written together
+BYTES_AT_ONCE = 8 << 20  # of these, unless one has more
 
 
 @dataclass(slots=True)
@@ -56,21 +58,23 @@ class Webhooks:
         not met, and other DatabaseErrors if it cannot be decoded or written.
         """
         item = self._found(name)
-        if self._requests >= MOST_WAITING or self._bytes + len(body) > MOST_BYTES:
+        request = Request(headers, body)
+        size = _size(request)
+        if self._requests >= MOST_WAITING or self._bytes + size > MOST_BYTES:
             raise TooManyRequests
         waiting = self._waiting.setdefault(item.id, _Waiting())
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        waiting.requests.append((Request(headers, body), done))
+        waiting.requests.append((request, done))
         self._requests += 1
-        self._bytes += len(body)
+        self._bytes += size
         if waiting.task is None:
             waiting.task = loop.create_task(self._write_waiting(item.id, waiting))
         try:
             await done
         finally:
             self._requests -= 1
-            self._bytes -= len(body)
+            self._bytes -= size
 
     async def close(self) -> None:
         """End what has not been written."""
@@ -93,7 +97,8 @@ class Webhooks:
         taken: list[tuple[Request, asyncio.Future[None]]] = []
         try:
             while waiting.requests:
-                taken, waiting.requests = waiting.requests[:AT_ONCE], waiting.requests[AT_ONCE:]
+                count = _count_at_once([_size(request) for request, _ in waiting.requests])
+                taken, waiting.requests = waiting.requests[:count], waiting.requests[count:]
                 try:
                     errors = await self._write(id, waiting, [request for request, _ in taken])
                 except Exception as error:
@@ -135,6 +140,18 @@ class Webhooks:
         if rows.table.num_rows:
             await coordinator.group.write(Write({id: [rows.table]}))
         return rows.errors
+
+
+def _size(request: Request) -> int:
+    """Return the bytes of a request."""
+    headers = sum(len(name) + len(value) for name, value in request.headers.items())
+    return headers + len(request.body)
+
+
+def _count_at_once(sizes: Sequence[int]) -> int:
+    """Return how many of the first requests of these sizes are written together: at least one."""
+    fitting = takewhile(lambda total: total <= BYTES_AT_ONCE, accumulate(sizes[:AT_ONCE]))
+    return max(1, sum(1 for _ in fitting))
 
 
 def _spec(item: object) -> WebhookSource | None:

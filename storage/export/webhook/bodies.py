@@ -18,8 +18,8 @@ from foreshore.update import Timestamp
 MOST_BYTES = 1 << 20  # of the changes of a body, unless one change has more
 
 
-def changes_of(export: Export, part: pa.Table) -> Iterator[str]:
-    """Yield each update as JSON."""
+def changes_of(export: Export, part: pa.Table) -> Iterator[bytes]:
+    """Yield each update as JSON in UTF-8."""
     desc = export.desc
     width = len(desc.names)
     for batch in part.combine_chunks().to_batches():
@@ -31,7 +31,8 @@ def changes_of(export: Export, part: pa.Table) -> Iterator[str]:
                 f"{',' if place else ''}{key}:",
                 json_texts(batch.column(place), column.type),
             ]
-        yield from pc.binary_join_element_wise(*pieces, "}}", "").to_pylist()
+        texts = pc.binary_join_element_wise(*pieces, "}}", "")
+        yield from texts.cast(pa.binary()).to_pylist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Bodies:
         self._export = export
         self._head = {"sink": export.name, "lower": lower, "upper": upper}
         self._most = rows
-        self._changes: list[str] = []
+        self._changes: list[bytes] = []
         self._bytes = 0
         self._part = 0
 
@@ -70,7 +71,7 @@ class Bodies:
 
     def _made(self, *, last: bool) -> Body:
         head = json.dumps({**self._head, "part": self._part, "last": last}, separators=(",", ":"))
-        text = f'{head[:-1]},"changes":[{",".join(self._changes)}]}}'
-        body = Body(self._part, text.encode())
+        changes = b",".join(self._changes)
+        body = Body(self._part, b"".join((head[:-1].encode(), b',"changes":[', changes, b"]}")))
         self._part, self._changes, self._bytes = self._part + 1, [], 0
         return body

@@ -18,7 +18,7 @@ from foreshore.sinks.webhook import SECRETS, WebhookTarget
 from foreshore.storage.export.messages import Export
 from foreshore.storage.export.webhook.address import place_of
 from foreshore.storage.export.webhook.bodies import Bodies, Body
-from foreshore.storage.export.webhook.request import Answer, post
+from foreshore.storage.export.webhook.request import Answer, Call
 from foreshore.storage.external.retries import waits
 from foreshore.update import Timestamp
 
@@ -87,10 +87,16 @@ class WebhookExporter:
         }
         if target.secret:
             headers["Foreshore-Signature"] = signature(self._secrets[target.secret], body)
-        async with asyncio.timeout(2 * seconds):  # a TimeoutError, which is an OSError
-            return await asyncio.to_thread(
-                post, self._place, body, headers, seconds, private=target.private
-            )
+        call = Call()
+        try:
+            async with asyncio.timeout(2 * seconds):
+                return await asyncio.to_thread(
+                    call.post, self._place, body, headers, seconds, private=target.private
+                )
+        except TimeoutError:
+            raise OSError(f"no whole answer within {2 * seconds:g} seconds") from None
+        finally:
+            call.end()  # its thread must not wait for longer
 
     def _refusal(self, answer: Answer) -> str:
         text = " ".join(answer.text.split())
