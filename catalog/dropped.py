@@ -178,6 +178,8 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
         ]
         if each.feed and each.feed.reference == PROGRESS:  # without it a source does not go on
             found.append((state.item(each.feed.source), False))
+        if each.type == "subscription" and each.part_of:  # nor without that to its input
+            found.append((state.item(each.part_of), False))
         return found + [
             (item, each.id in (item.on, item.part_of, item.policy and item.policy.table))
             for item in items

@@ -24,7 +24,7 @@ from foreshore.sinks.spec import is_place
 from foreshore.sinks.spec import secrets_of as secrets_of_target
 from foreshore.sinks.webhook import WebhookTarget
 from foreshore.sources.files import FilesSource
-from foreshore.sources.python import PythonSource
+from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import connections_of, connections_of_messages, secrets_of
 from foreshore.sql import plan as plans
 from foreshore.types import SqlType
@@ -68,7 +68,7 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
         if name is not None:
             check.create_in(name)
     _use(check, (*connections_of(plan.spec), *secrets_of(plan.spec)))
-    if isinstance(plan.spec, PythonSource):
+    if isinstance(plan.spec, PythonSource | MemoSource):
         raise InsufficientPrivilege("must be superuser to create a source from Python")
     if isinstance(plan.spec, FilesSource) and plan.spec.connection is None:
         _need_files(check, "pg_read_server_files", "from")

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.create import refuse_reserved
-from foreshore.adapter.ddl.definitions import constraint_names
+from foreshore.adapter.ddl.definitions import constraint_names, plan_item
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.chosen import parts_of_new
 from foreshore.adapter.sources.webhook_check import check_condition
+from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sources.outputs import OWN_ROWS, Output, output_called
@@ -21,7 +23,7 @@ from foreshore.sources.spec import Feed
 from foreshore.sources.webhook import WebhookSource
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import CreateSource, CreateTable
+from foreshore.sql.plan import CreateSource, CreateSubscription, CreateTable
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.full_names import dotted
 
@@ -40,12 +42,36 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
         check_condition(context.planner.reader(), found.spec)
     own = output_called(found.outputs, OWN_ROWS)
     feed = Feed(id, OWN_ROWS, found.spec, own.details)
-    _add(context, _Fed(plan.name, own, feed), id, cluster=cluster_called(context, plan.cluster).id)
+    reads = () if plan.input is None else tuple(plan.input.depends_on)
+    cluster = cluster_called(context, plan.cluster).id
+    _add(context, _Fed(plan.name, own, feed), id, *reads, cluster=cluster)
     for each in parts:
         output = output_called(found.outputs, each.reference)
         feed = Feed(id, each.reference, details=output.details)
         add_part(context, each.name, output, feed)
+    if plan.input is not None:
+        _add_input(context, id, plan.input)
     return Completed("CREATE SOURCE")
+
+
+def _add_input(context: StatementContext, source: GlobalId, plan: CreateSubscription) -> None:
+    """Add the durable subscription by which a source reads a relation, a part of the source.
+
+    It holds the history that the source has not read. It moves in the commits of the source's rows.
+    """
+    refuse_system_inputs(plan.query.relation, "a source")
+    is_taken(context, plan.name, if_not_exists=False)
+    schema = schema_of(context, plan.name)
+    inputs = (*plan.depends_on, source)
+    item = add_item(context, plan, schema, plan.name.item, inputs, part_of=source)
+    # Plan it from its text as the next start will, so that the same history is held.
+    change, planned = context.catalog_change(), context.planner.reader().planned
+    found = change.planned[item.id] = plan_item(change.state, planned, item)
+    if not isinstance(found.definition, Get):
+        raise FeatureNotSupported(
+            "sources over relations whose columns have changed are not supported",
+            hint="Create a materialized view of it.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

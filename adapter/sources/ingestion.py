@@ -6,13 +6,14 @@ order of all transactions, and a read after a commit sees them.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from foreshore.adapter.sources.access import accesses
+from foreshore.adapter.sources.inputs import SourceInputs
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of, using
 from foreshore.catalog.item import Connection, Item, Object, Secret
@@ -22,7 +23,7 @@ from foreshore.processes.launch import Launcher
 from foreshore.sources.files import PLACES, FilesSource
 from foreshore.sources.kafka import Messages
 from foreshore.sources.outputs import PROGRESS
-from foreshore.sources.python import PythonSource
+from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import (
     SourceSpec,
     connections_of,
@@ -66,8 +67,14 @@ class Ingestion:
         self._disposing: set[asyncio.Task[None]] = set()
         # One at a time: else a source might be started twice, or from its beginning.
         self._following = asyncio.Lock()
+        self._inputs = SourceInputs(coordinator)
         self.controller = IngestController(
-            launcher, self._commit, self._read, coordinator.clock, coordinator.storage.scratch
+            launcher,
+            self._commit,
+            self._read,
+            self._inputs,
+            coordinator.clock,
+            coordinator.storage.scratch,
         )
 
     async def open(self) -> None:
@@ -136,7 +143,7 @@ class Ingestion:
 
         Raises DatabaseError if a secret cannot be read, or a module is not allowed.
         """
-        if isinstance(spec, PythonSource) and spec.module not in self.python_modules:
+        if isinstance(spec, PythonSource | MemoSource) and spec.module not in self.python_modules:
             raise InsufficientPrivilege(
                 f'the module "{spec.module}" is not allowed',
                 hint="The server's option --python-source-module names those that are.",
@@ -193,7 +200,7 @@ class Ingestion:
             for row in table.to_pylist()
         }
 
-    async def _read(self, output: GlobalId) -> AsyncIterator[pa.Table]:
+    async def _read(self, output: GlobalId) -> AsyncGenerator[pa.Table, None]:
         coordinator = self._coordinator
         read, _ = coordinator.capabilities[output]
         with coordinator.storage.snapshot(read, coordinator.oracle.read_ts()) as snapshot:
@@ -235,7 +242,9 @@ class Ingestion:
         }
         schema = planned[progressed.progress].desc.stored_schema()
         rows[progressed.progress] = [_moved(progressed, schema)]
-        await coordinator.group.write(Write({**rows}))
+        write = Write({**rows})
+        self._inputs.move(write, coordinator.state.item(progressed.progress), progressed.after)
+        await coordinator.group.write(write)
 
 
 def _shaped(part: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -2,7 +2,12 @@
 
 from foreshore.adapter.sources.connections import full_name
 from foreshore.adapter.sources.show_kafka import declared_text, kafka_text, messages_text
-from foreshore.adapter.sources.show_others import files_text, generator_text, python_text
+from foreshore.adapter.sources.show_others import (
+    files_text,
+    generator_text,
+    memo_text,
+    python_text,
+)
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
 from foreshore.catalog.state import State
@@ -12,7 +17,7 @@ from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.sources.outputs import ERRORS, PROGRESS
 from foreshore.sources.postgres import PostgresSource
-from foreshore.sources.python import PythonSource
+from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import SourceSpec
 from foreshore.sources.webhook import CheckInput, WebhookSource
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
@@ -51,11 +56,13 @@ def source_text(state: State, item: Item) -> str:
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
     spec = item.feed.spec
     declared = spec.messages if isinstance(spec, KafkaSource) else spec
-    if isinstance(declared, Messages | FilesSource | PythonSource) and declared.columns:
+    if (
+        isinstance(declared, Messages | FilesSource | PythonSource | MemoSource)
+        and declared.columns
+    ):
         name += f" {declared_text(declared.columns)}"
-    return (
-        f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item.feed.spec)}{chosen}"
-        + ("" if progress is None else f" EXPOSE PROGRESS AS {progress}")
+    return f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item)}{chosen}" + (
+        "" if progress is None else f" EXPOSE PROGRESS AS {progress}"
     )
 
 
@@ -63,8 +70,10 @@ def _reference(reference: str) -> str:
     return ".".join(map(quote_identifier, reference.split(".")))
 
 
-def _written(state: State, spec: SourceSpec) -> str:
+def _written(state: State, item: Item) -> str:
     """Return what a source reads."""
+    assert item.feed, item
+    spec: SourceSpec | None = item.feed.spec
     match spec:
         case LoadGenerator():
             return generator_text(spec)
@@ -86,8 +95,13 @@ def _written(state: State, spec: SourceSpec) -> str:
             return files_text(spec, uses)
         case PythonSource():
             return python_text(spec)
+        case MemoSource():
+            (relation,) = item.depends_on
+            return memo_text(spec, dotted(state.full_name(state.item(relation))))
         case WebhookSource():
             return _webhook(state, spec)
+        case None:
+            raise AssertionError(f"{item.name} is a part of a source")
 
 
 def _webhook(state: State, spec: WebhookSource) -> str:

@@ -2,11 +2,11 @@
 
 from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
-from foreshore.sources.python import PythonSource
+from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 
 
-def python_text(spec: PythonSource) -> str:
+def python_text(spec: PythonSource | MemoSource) -> str:
     """Return what follows FROM."""
     arguments = [
         f"{quote_identifier(name)} {quote_string(value)}" for name, value in spec.arguments.items()
@@ -14,6 +14,19 @@ def python_text(spec: PythonSource) -> str:
     return f"PYTHON {quote_string(spec.function)}" + (
         f" ({', '.join(arguments)})" if arguments else ""
     )
+
+
+def memo_text(spec: MemoSource, relation: str) -> str:
+    """Return what follows FROM; `relation` is the name of that over which it is called."""
+    options = [f"CONCURRENCY = {spec.concurrency}", f"RETRIES = {spec.retries}"]
+    options.append(f"TIMEOUT = '{spec.timeout_ms} ms'")
+    if spec.batch is not None:
+        options.append(f"BATCH = {spec.batch}")
+    if spec.forget:
+        options.append("FORGET = true")
+    if spec.error_column is not None:
+        options.append(f"ERROR COLUMN = {quote_string(spec.error_column)}")
+    return f"{python_text(spec)} OVER {relation} ({', '.join(options)})"
 
 
 def generator_text(spec: LoadGenerator) -> str:

@@ -21,6 +21,7 @@ from foreshore.errors import (
     InvalidParameterValue,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
+    WrongObjectType,
 )
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
@@ -49,6 +50,8 @@ async def advance(context: StatementContext, plan: Advance) -> Completed:
         return Completed("ALTER SUBSCRIPTION")
     item = context.planner.state.item(plan.id)
     name, full_name = item.name, context.planner.state.full_name(item)
+    if item.part_of:  # it moves with the rows of its source
+        raise WrongObjectType(f'subscription "{name}" belongs to a source')
     moves = transaction.staged.moves
     if any(id != plan.id and each.name == full_name for id, each in moves.items()):
         raise ConcurrentUpdate  # the one that the transaction subscribed to was renamed

@@ -11,11 +11,17 @@ from foreshore.sources.generators import OUTPUTS, LoadGenerator
 from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.postgres import PostgresSource
-from foreshore.sources.python import PythonSource
+from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.webhook import WebhookSource, webhook_output
 
 SourceSpec: TypeAlias = (
-    LoadGenerator | PostgresSource | KafkaSource | WebhookSource | FilesSource | PythonSource
+    LoadGenerator
+    | PostgresSource
+    | KafkaSource
+    | WebhookSource
+    | FilesSource
+    | PythonSource
+    | MemoSource
 )
 
 
@@ -28,7 +34,7 @@ def connections_of(spec: SourceSpec) -> tuple[str, ...]:
             return (connection, *connections_of_messages(messages))
         case FilesSource(connection=str(connection)):
             return (connection,)
-        case LoadGenerator() | WebhookSource() | FilesSource() | PythonSource():
+        case LoadGenerator() | WebhookSource() | FilesSource() | PythonSource() | MemoSource():
             return ()
 
 
@@ -56,7 +62,7 @@ def known_outputs(spec: SourceSpec) -> Mapping[str, Output] | None:
             return OUTPUTS[spec.generator]
         case WebhookSource():
             return {OWN_ROWS: webhook_output(spec)}
-        case PostgresSource() | KafkaSource() | FilesSource() | PythonSource():
+        case PostgresSource() | KafkaSource() | FilesSource() | PythonSource() | MemoSource():
             return None
 
 
@@ -73,7 +79,7 @@ def kind_of(spec: SourceSpec) -> str:
             return "webhook"
         case FilesSource():
             return "files"
-        case PythonSource():
+        case PythonSource() | MemoSource():
             return "python"
 
 

@@ -119,11 +119,19 @@ class FilesSyntax(Syntax):
     at: int
 
 
+class OverSyntax(Syntax):
+    """OVER relation (option, ...)."""
+
+    relation: TableRef
+    options: tuple[SourceOption, ...]
+
+
 class PythonSyntax(Syntax):
-    """PYTHON 'module:function' (argument value, ...)."""
+    """PYTHON 'module:function' (argument value, ...) [OVER relation (option, ...)]."""
 
     function: str
     options: tuple[SourceOption, ...]
+    over: OverSyntax | None
     at: int
 
 

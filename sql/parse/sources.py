@@ -60,7 +60,7 @@ class SourceParser(KafkaSourceParser, WebhookParser):
             uses = self.table_name() if self.accept("using", "aws", "connection") else None
             return ast.FilesSyntax(url, uses, self._source_options(), at)
         if self.accept("python"):
-            return ast.PythonSyntax(self.string(), self._source_options(), at)
+            return self._python(at)
         if self.accept("webhook"):
             return self._webhook()
         for words in (("mysql",), ("sql", "server")):
@@ -72,6 +72,12 @@ class SourceParser(KafkaSourceParser, WebhookParser):
                     position=at + 1,
                 )
         self.fail()
+
+    def _python(self, at: int) -> ast.PythonSyntax:
+        function, arguments, over = self.string(), self._source_options(), None
+        if self.accept("over"):
+            over = ast.OverSyntax(self.table_name(), self._source_options())
+        return ast.PythonSyntax(function, arguments, over, at)
 
     def _declared_columns(self, name: ast.TableRef) -> tuple[ast.ColumnDefinition, ...]:
         """Parse `(name type [NOT NULL], ...)`."""

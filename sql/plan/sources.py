@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from foreshore.item_view import Name
 from foreshore.sources.kafka import Messages
 from foreshore.sources.spec import SourceSpec
+from foreshore.sql.plan.definitions import CreateSubscription
 from foreshore.sql.plan.query import WritePlan
 
 
@@ -27,7 +28,10 @@ class AskedTables:
 
 @dataclass(frozen=True, slots=True)
 class CreateSource(WritePlan):
-    """CREATE SOURCE; without `asked` tables it must have a single output."""
+    """CREATE SOURCE; without `asked` tables it must have a single output.
+
+    `input` is the durable subscription to the relation over which a function is called.
+    """
 
     name: Name
     spec: SourceSpec
@@ -35,6 +39,7 @@ class CreateSource(WritePlan):
     progress: Name
     cluster: str | None
     if_not_exists: bool
+    input: CreateSubscription | None = None
 
 
 @dataclass(frozen=True, slots=True)

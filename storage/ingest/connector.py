@@ -45,6 +45,17 @@ class Part:
 REACHED = Batch({}, {})
 
 
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Changes of the relation that a source reads, before `upper`, as tables to be taken once.
+
+    The columns are those of the relation, then perhaps `__time`, and `__diff`.
+    """
+
+    upper: int
+    tables: AsyncIterator[pa.Table]
+
+
 class Durable(Protocol):
     """What of a source is durable in the database when it starts."""
 
@@ -57,6 +68,14 @@ class Durable(Protocol):
         """Yield the rows of an output's relation, with `__diff`, as of `position`.
 
         Only while all batches before are durable. Raises OSError if they cannot be read.
+        """
+        ...
+
+    async def changes(self, frontier: int | None, *, contents: bool = False) -> Interval:
+        """Wait for changes of the relation that the source reads, from `frontier` on.
+
+        None: its contents, with which all begins. With `contents`: those before `frontier`, at
+        once. One interval at a time. Raises OSError if they cannot be read.
         """
         ...
 

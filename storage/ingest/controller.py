@@ -8,7 +8,8 @@ queue, as it may have only a few batches on their way.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +32,7 @@ from foreshore.storage.ingest.messages import (
     CONTENTS_WINDOW,
     AskContents,
     AskFurthest,
+    AskInput,
     Committed,
     Contents,
     ContentsTaken,
@@ -95,8 +97,25 @@ class Commit(Protocol):
 class Read(Protocol):
     """Reads the relations of sources."""
 
-    def __call__(self, output: GlobalId) -> AsyncIterator[pa.Table]:
+    def __call__(self, output: GlobalId) -> AsyncGenerator[pa.Table, None]:
         """Yield all rows at the newest time, with `__diff`."""
+        ...
+
+
+class Inputs(Protocol):
+    """Reads the relations that sources have as input."""
+
+    async def known_through(self, source: GlobalId, frontier: int | None) -> int:
+        """Wait for changes at `frontier` or later, None: for the beginning.
+
+        Returns the time through which an interval may go. Raises DatabaseError.
+        """
+        ...
+
+    def changes(
+        self, source: GlobalId, frontier: int | None, through: int
+    ) -> AsyncGenerator[pa.Table, None]:
+        """Yield the updates with frontier <= time <= through; None: the contents at `through`."""
         ...
 
 
@@ -180,11 +199,18 @@ class IngestController:
     """Runs the sources of one environment; owned by the event loop."""
 
     def __init__(
-        self, launcher: Launcher, commit: Commit, read: Read, clock: Clock, scratch: Path
+        self,
+        launcher: Launcher,
+        commit: Commit,
+        read: Read,
+        inputs: Inputs,
+        clock: Clock,
+        scratch: Path,
     ) -> None:
         self._scratch = scratch  # a directory for rows that have not arrived whole
         self._commit = commit
         self._read = read
+        self._inputs = inputs
         self._clock = clock
         self.states = States(clock)
         self._processes: ClusterProcesses[_Source] = ClusterProcesses(
@@ -283,6 +309,8 @@ class IngestController:
         job.started_by = None
         job.notify()
         job.forget()
+        if job.reading is not None:
+            job.reading.cancel()
         self._set_state(job, "starting", None)
 
     def _send_start(self, source: _Source) -> None:
@@ -318,7 +346,11 @@ class IngestController:
                     job.furthest[response.request] = response
                     job.notify()
             case (
-                AskContents(run=run) | Ingested(run=run) | IngestedPart(run=run) | Reported(run=run)
+                AskContents(run=run)
+                | AskInput(run=run)
+                | Ingested(run=run)
+                | IngestedPart(run=run)
+                | Reported(run=run)
             ) if run != job.run:
                 pass  # it was started anew meanwhile
             case Reported():
@@ -327,8 +359,10 @@ class IngestController:
                 if (run, request) in job.untaken:
                     job.untaken[run, request] -= 1
                     job.notify()
-            case AskContents():
+            case AskContents() | AskInput():
                 assert job.started_by is not None, job
+                if job.reading is not None:  # of a try before
+                    job.reading.cancel()
                 asked = self._send_contents(job, job.started_by, response)
                 job.reading = asyncio.get_running_loop().create_task(asked)
             case IngestedPart():
@@ -369,26 +403,41 @@ class IngestController:
             source.keeping = None
 
     async def _send_contents(
-        self, source: _Source, connection: Connection[Response], asked: AskContents
+        self, source: _Source, connection: Connection[Response], asked: AskContents | AskInput
     ) -> None:
         """Send the rows of a relation to the process that asked for them."""
         id, run, request = asked.id, asked.run, asked.request
         source.untaken[run, request] = 0
         try:
-            async for table in self._read(asked.output):
-                while source.untaken[run, request] >= CONTENTS_WINDOW:
-                    if source.started_by is not connection:
-                        return  # nobody waits for them
-                    await self._changed(source)
-                source.untaken[run, request] += 1
-                connection.send(Contents(id, run, request, False), (table,))
-                await connection.drained()
-            connection.send(Contents(id, run, request, True))
+            tables, upper = await self._asked(asked)
+            async with aclosing(tables):
+                async for table in tables:
+                    while source.untaken[run, request] >= CONTENTS_WINDOW:
+                        if source.started_by is not connection:
+                            return  # nobody waits for them
+                        await self._changed(source)
+                    source.untaken[run, request] += 1
+                    connection.send(Contents(id, run, request, False, upper=upper), (table,))
+                    await connection.drained()
+            connection.send(Contents(id, run, request, True, upper=upper))
         except DatabaseError as error:
             connection.send(Contents(id, run, request, True, error.message))
         finally:
             del source.untaken[run, request]
-            source.reading = None
+            if source.reading is asyncio.current_task():
+                source.reading = None
+
+    async def _asked(
+        self, asked: AskContents | AskInput
+    ) -> tuple[AsyncGenerator[pa.Table, None], int]:
+        """Return the tables that a process asked for, and of its input the time after them."""
+        if isinstance(asked, AskContents):
+            return self._read(asked.output), 0
+        if asked.contents:
+            assert asked.frontier is not None, asked
+            return self._inputs.changes(asked.id, None, asked.frontier - 1), asked.frontier
+        through = await self._inputs.known_through(asked.id, asked.frontier)
+        return self._inputs.changes(asked.id, asked.frontier, through), through + 1
 
     def _is_news(self, source: _Source, said: SourceState) -> bool:
         """Whether a state that a process says is to be noted.

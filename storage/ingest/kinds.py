@@ -12,7 +12,7 @@ from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.postgres import PostgresSource
-from foreshore.sources.python import PythonSource
+from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import SourceSpec
 from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.connector import Kind
@@ -22,6 +22,7 @@ _KINDS = {
     PostgresSource: "foreshore.storage.ingest.postgres.kind",
     FilesSource: "foreshore.storage.ingest.files.kind",
     PythonSource: "foreshore.storage.ingest.python.kind",
+    MemoSource: "foreshore.storage.ingest.python.memo_kind",
     KafkaSource: "foreshore.storage.ingest.kafka.kind",
 }
 _VALIDATIONS: dict[ConnectionKind, str] = {

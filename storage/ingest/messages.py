@@ -74,13 +74,17 @@ class PartKept(Message, frozen=True):
 
 
 class Contents(Message, frozen=True):
-    """Rows of a relation that a source asked for, as a table with `__diff`, and whether all."""
+    """Rows of a relation that a source asked for, as a table with `__diff`, and whether all.
+
+    Those of its input are all changes before `upper`.
+    """
 
     id: GlobalId
     run: int
     request: int
     complete: bool
     error: str | None = None
+    upper: int = 0
 
 
 class AskFurthest(Message, frozen=True):
@@ -179,6 +183,20 @@ class AskContents(Message, frozen=True):
     output: GlobalId
 
 
+class AskInput(Message, frozen=True):
+    """A source asks for the changes of the relation that it reads, from `frontier` on.
+
+    It gets those of one interval as soon as there are any; None: the contents, from which all
+    begins. With `contents` it gets the contents before `frontier` at once.
+    """
+
+    id: GlobalId
+    run: int
+    request: int
+    frontier: int | None
+    contents: bool
+
+
 class ContentsTaken(Message, frozen=True):
     """One more table of contents is taken, so that another may be sent."""
 
@@ -209,5 +227,12 @@ Command: TypeAlias = (
     Hello | StartSource | StopSource | Committed | PartKept | Contents | AskFurthest | Request
 )
 Response: TypeAlias = (
-    IngestedPart | Ingested | SourceState | Reported | AskContents | ContentsTaken | Furthest
+    IngestedPart
+    | Ingested
+    | SourceState
+    | Reported
+    | AskContents
+    | AskInput
+    | ContentsTaken
+    | Furthest
 )

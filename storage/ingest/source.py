@@ -19,6 +19,7 @@ from foreshore.storage.external.retries import error_text, waits
 from foreshore.storage.ingest.connector import (
     Batch,
     Connector,
+    Interval,
     Kind,
     Measurable,
     OutputReport,
@@ -33,6 +34,7 @@ from foreshore.storage.ingest.messages import (
     WHOLE_BYTES,
     WINDOW,
     AskContents,
+    AskInput,
     Contents,
     ContentsTaken,
     Furthest,
@@ -127,20 +129,47 @@ class Source:
     async def contents(self, reference: str) -> AsyncIterator[pa.Table]:
         """Yield the rows of an output's relation, with `__diff`, as of `position`."""
         assert not self._sent, "rows are asked for before the first batch"
+        request = self._request()
+        output = self._outputs[reference].id
+        self._send(AskContents(self._id, self._run_number, request, output))
+        async for _, table in self._answers(request):
+            if table is not None:
+                yield table
+
+    async def changes(self, frontier: int | None, *, contents: bool = False) -> Interval:
+        """Wait for changes of the relation that the source reads, from `frontier` on."""
+        request = self._request()
+        self._send(AskInput(self._id, self._run_number, request, frontier, contents))
+        answers = self._answers(request)
+        upper, first = await anext(answers)
+
+        async def tables() -> AsyncIterator[pa.Table]:
+            if first is not None:
+                yield first
+            async for _, table in answers:
+                if table is not None:
+                    yield table
+
+        return Interval(upper, tables())
+
+    def _request(self) -> int:
         self._requests += 1
-        request, queue = self._requests, asyncio.Queue[tuple[Contents, Tables]]()
-        self._asked[request] = queue
+        self._asked[self._requests] = asyncio.Queue()
+        return self._requests
+
+    async def _answers(self, request: int) -> AsyncIterator[tuple[int, pa.Table | None]]:
+        """Yield the tables that answer a request, with their `upper`; at its end None."""
+        queue = self._asked[request]
         try:
-            output = self._outputs[reference].id
-            self._send(AskContents(self._id, self._run_number, request, output))
             while True:
                 answer, tables = await queue.get()
                 if answer.error is not None:
                     raise OSError(f"the rows of the source cannot be read: {answer.error}")
                 for table in tables:
-                    yield table
+                    yield answer.upper, table
                     self._send(ContentsTaken(self._id, self._run_number, request))
                 if answer.complete:
+                    yield answer.upper, None
                     return
         finally:
             del self._asked[request]

@@ -39,6 +39,9 @@ class KeyedRows:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._numbers
+
     def keys_of(self, rows: pa.Table) -> list[Hashable]:
         """Return the keys of rows."""
         return keys_of([rows.column(at) for at in self._key_at])

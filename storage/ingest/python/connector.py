@@ -7,18 +7,17 @@ asynchronous one.
 
 import asyncio
 import inspect
-import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from foreshore.errors import BadCopyFileFormat, DatabaseError, InvalidParameterValue
+from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.sources.outputs import ERRORS, OWN_ROWS
 from foreshore.sources.python import PythonSource
 from foreshore.storage.ingest.connector import Batch, Durable, Position
 from foreshore.storage.ingest.errors import Unreadable, error_rows
-from foreshore.storage.lake.columns import WrongValue, from_file
+from foreshore.storage.ingest.python.rows import as_arrow, stored
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF
 
@@ -84,26 +83,16 @@ class PythonConnector:
         return rows, dict(moved)
 
     def _batch(self, rows: Any, moved: Position) -> Batch:
-        table = _as_arrow(rows, self._desc)
+        table = as_arrow(rows, self._desc)
         diffs = _diffs(table)
         if not table.num_rows:
             return Batch({}, moved)
         try:
-            arrays = [
-                from_file(name, _array(table, name), column.type)
-                for name, column in zip(self._desc.names, self._desc.columns, strict=True)
-            ]
-            for name, column, array in zip(
-                self._desc.names, self._desc.columns, arrays, strict=True
-            ):
-                if not column.nullable and array.null_count:
-                    raise BadCopyFileFormat(f'null value in column "{name}"')
-        except (WrongValue, DatabaseError) as error:
-            told = error.error if isinstance(error, WrongValue) else error
+            made = stored(table, self._desc)
+        except DatabaseError as error:
             part, offset = next(iter(moved.items()))
-            wrong = Unreadable(part, offset, f"{table.num_rows} rows are left out: {told.message}")
-            return Batch({ERRORS: error_rows([wrong])}, moved)
-        made = pa.Table.from_arrays(arrays, schema=self._desc.stored_schema())
+            told = f"{table.num_rows} rows are left out: {error.message}"
+            return Batch({ERRORS: error_rows([Unreadable(part, offset, told)])}, moved)
         return Batch({OWN_ROWS: made.append_column(DIFF, diffs)}, moved)
 
 
@@ -117,45 +106,6 @@ def _given(position: Mapping[str, int]) -> int | dict[str, int] | None:
     if not position:
         return None
     return position[NUMBER] if position.keys() == {NUMBER} else dict(position)
-
-
-def _as_arrow(rows: Any, desc: RelationDesc) -> pa.Table:
-    """Return Arrow tables, data frames or dictionaries as a table."""
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if hasattr(rows, "to_arrow"):
-        found: pa.Table = rows.to_arrow()
-        return found
-    if hasattr(rows, "__arrow_c_stream__"):
-        return pa.table(rows)
-    if hasattr(rows, "columns"):
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    if isinstance(rows, Mapping):
-        rows = [rows]
-    return _of_dictionaries(list(rows), desc)
-
-
-def _of_dictionaries(rows: Sequence[Mapping[str, Any]], desc: RelationDesc) -> pa.Table:
-    columns = {}
-    for name, column in zip(desc.names, desc.columns, strict=True):
-        values = [row.get(name) for row in rows]
-        if column.type.name in ("json", "jsonb"):
-            values = [None if each is None else json.dumps(each) for each in values]
-        try:
-            columns[name] = pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidParameterValue(f'column "{name}": {error}') from None
-    columns[DIFF] = pa.array([row.get(DIFF, 1) for row in rows], pa.int64())
-    return pa.table(columns)
-
-
-def _array(table: pa.Table, name: str) -> pa.Array:
-    if name not in table.schema.names:
-        raise InvalidParameterValue(f'the rows have no column "{name}"')
-    column = table.column(name).combine_chunks()
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _diffs(table: pa.Table) -> pa.Array:

@@ -12,7 +12,7 @@ from foreshore.sql.bind.definitions.sources.files import bind_files
 from foreshore.sql.bind.definitions.sources.generators import bind_generator
 from foreshore.sql.bind.definitions.sources.kafka import bind_kafka
 from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
-from foreshore.sql.bind.definitions.sources.python import bind_python
+from foreshore.sql.bind.definitions.sources.python import bind_input, bind_python
 from foreshore.sql.bind.definitions.sources.webhook import bind_webhook
 from foreshore.sql.plan import AskedTables, CreateSource
 from foreshore.sql.planning import Planning, located
@@ -22,13 +22,18 @@ def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement)
     """Return the plan of CREATE SOURCE."""
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name)
+    spec = _spec(planning, statement)
+    reads, read = statement.reads, None
+    if isinstance(reads, ast.PythonSyntax) and reads.over is not None:
+        read = bind_input(planning, reads.over, name)
     return CreateSource(
         name,
-        _spec(planning, statement),
+        spec,
         _asked(planning, statement.tables),
         _progress_name(planning, statement, name),
         statement.cluster,
         statement.if_not_exists,
+        read,
     )
 
 

@@ -1,0 +1,100 @@
+"""The relations that sources read, such as the one over which a function is called.
+
+A source has a durable subscription to it as a part. The subscription holds the history that the
+source has not read, and moves in the commit of the rows that the source has made of it.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from foreshore.adapter.sinks.reading import changed, contents, interval
+from foreshore.adapter.transaction.moves import move_positions
+from foreshore.adapter.transaction.write import Write
+from foreshore.catalog.groups import parts_of
+from foreshore.catalog.item import Item
+from foreshore.catalog.subscription_positions import Move
+from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.expr.ir import Get
+from foreshore.ids import GlobalId
+from foreshore.sources.python import INPUT
+from foreshore.update import Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+
+class SourceInputs:
+    """The inputs of all sources of an environment."""
+
+    def __init__(self, coordinator: "Coordinator") -> None:
+        self._coordinator = coordinator
+
+    async def known_through(self, source: GlobalId, frontier: Timestamp | None) -> Timestamp:
+        """Wait for changes at `frontier` or later; return a time through which to go.
+
+        None: the time at which the source was created, with whose contents all begins.
+        """
+        coordinator = self._coordinator
+        subscription, relation = self._input(source)
+        position = coordinator.subscriptions.position(subscription)
+        if position is None:
+            raise UndefinedObject(f"source {source} was dropped")
+        if frontier is None:
+            await coordinator.wait_readable(relation, position.began)
+            through = position.began
+        elif frontier <= position.as_of:
+            raise ObjectNotInPrerequisiteState(
+                f"the source has read its input before {frontier} only, and the history before"
+                f" {position.reached} is not kept for it",
+                hint="Drop the source and create it anew.",
+            )
+        else:
+            through = await changed(coordinator, relation, frontier, lambda _: None)
+        await coordinator.compute.maintained.check_errors([relation], through)
+        return through
+
+    async def changes(
+        self, source: GlobalId, frontier: Timestamp | None, through: Timestamp
+    ) -> AsyncGenerator[pa.Table, None]:
+        """Yield the updates with frontier <= time <= through; None: the contents at `through`."""
+        coordinator = self._coordinator
+        _, relation = self._input(source)
+        if frontier is None:
+            found = contents(coordinator, relation, through)
+        else:
+            found = interval(coordinator, relation, frontier, through)
+        async with aclosing(found) as tables:
+            async for table in tables:
+                yield table
+
+    def move(self, write: Write, progress: Item, after: Mapping[str, int]) -> None:
+        """Let a write of a source's rows move its input's subscription as its position moves."""
+        upper, coordinator = after.get(INPUT), self._coordinator
+        assert progress.feed, progress
+        subscription = self._subscription(GlobalId(progress.feed.source))
+        if upper is None or subscription is None:
+            return
+        before = coordinator.subscriptions.position(subscription.id)
+        if before is None:
+            raise UndefinedObject(f"source {progress.feed.source} was dropped")
+        name = coordinator.state.full_name(subscription)
+        write.moves = {subscription.id: Move(name, before, replace(before, reached=upper))}
+        move_positions(write, coordinator.subscriptions)
+
+    def _subscription(self, source: GlobalId) -> Item | None:
+        """Return the subscription to the input of a source; None if it has none."""
+        parts = self._coordinator.state.items_of(parts_of(source))
+        return next((each for each in parts if each.type == "subscription"), None)
+
+    def _input(self, source: GlobalId) -> tuple[GlobalId, GlobalId]:
+        """Return the subscription to the input of a source, and the input."""
+        found = self._subscription(source)
+        planned = found and self._coordinator.catalog.planned.get(found.id)
+        if found is None or planned is None:
+            raise UndefinedObject(f"source {source} was dropped")
+        assert isinstance(planned.definition, Get), source
+        return found.id, planned.definition.id

@@ -1,0 +1,136 @@
+"""Which rows of its input a memo has answered.
+
+A row is answered once. A memo that keeps its answers knows the keys of all rows that it has ever
+answered. One that forgets has besides how often each row is in the input, and the answers that it
+takes back when a row is there no more.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+
+import pyarrow as pa
+
+from foreshore.errors import OutOfMemory
+from foreshore.memory import physical_bytes
+from foreshore.storage.ingest.kafka.upsert import KEY_BYTES, SHARE, KeyedRows
+from foreshore.storage.ingest.python.memo_rows import NetRows
+from foreshore.update import DIFF, DIFF_FIELD
+
+KEY = "__key"
+
+
+class KeptAnswers:
+    """Answers stay when their rows are deleted."""
+
+    def __init__(self) -> None:
+        self._keys: set[bytes] = set()  # answered, or being answered
+        self._most = physical_bytes() // SHARE // KEY_BYTES
+
+    def load(self, keys: Sequence[bytes], rows: pa.Table) -> None:
+        """Note rows that have answers."""
+        self._keys.update(keys)
+
+    def begin(self, keys: Iterable[bytes], counts: Iterable[int]) -> None:
+        """Note what the input has before its next changes."""
+
+    def change(self, changes: NetRows, schema: pa.Schema) -> tuple[list[int], pa.Table]:
+        """Take changes; return which rows are to be answered, and updates that take answers back.
+
+        Raises OutOfMemory if there are too many rows.
+        """
+        asked = []
+        for place, (key, net) in enumerate(zip(changes.keys, changes.nets, strict=True)):
+            if net > 0 and key not in self._keys:
+                self._keys.add(key)
+                asked.append(place)
+        if len(self._keys) > self._most:
+            raise OutOfMemory(
+                f"the answers of more than {self._most} rows are kept",
+                hint="A source over a relation knows all rows that it has answered.",
+            )
+        return asked, _updates(schema.empty_table(), 1)
+
+    def settle(self, schema: pa.Schema) -> pa.Table:
+        """Return updates that take back answers without a row, after the first interval."""
+        return _updates(schema.empty_table(), 1)
+
+    def answer(self, keys: Sequence[bytes], rows: pa.Table) -> pa.Table:
+        """Return the updates that give rows their answers."""
+        return _updates(rows, 1)
+
+    def fail(self, keys: Sequence[bytes]) -> None:
+        """Note that rows get no answer; they are asked for when they come again."""
+        self._keys.difference_update(keys)
+
+
+class ForgottenAnswers:
+    """Answers go with their rows."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._counts: dict[bytes, int] = {}  # of the rows that the input has
+        self._pending: set[bytes] = set()  # being answered
+        self._answers = KeyedRows(schema.append(pa.field(KEY, pa.binary())), (len(schema),))
+        self._loaded: set[bytes] = set()  # answered before this process began
+
+    def load(self, keys: Sequence[bytes], rows: pa.Table) -> None:
+        """Note rows that have answers."""
+        self._answers.load(_keyed(keys, rows))
+        self._loaded.update(keys)
+
+    def begin(self, keys: Iterable[bytes], counts: Iterable[int]) -> None:
+        """Note what the input has before its next changes."""
+        for key, count in zip(keys, counts, strict=True):
+            self._counts[key] = self._counts.get(key, 0) + count
+
+    def change(self, changes: NetRows, schema: pa.Schema) -> tuple[list[int], pa.Table]:
+        """Take changes; return which rows are to be answered, and updates that take answers back.
+
+        Raises OutOfMemory if there are too many rows.
+        """
+        asked, gone = [], list[Hashable]()
+        for place, (key, net) in enumerate(zip(changes.keys, changes.nets, strict=True)):
+            count = self._counts.get(key, 0) + net
+            if count:
+                self._counts[key] = count
+            else:
+                self._counts.pop(key, None)
+                gone.append(key)
+            if net > 0 and key not in self._pending and key not in self._answers:
+                self._pending.add(key)
+                asked.append(place)
+        return asked, self._taken_back(gone, schema)
+
+    def settle(self, schema: pa.Schema) -> pa.Table:
+        """Return updates that take back answers without a row, after the first interval.
+
+        A row may have come, been answered and gone while the position did not move.
+        """
+        gone: list[Hashable] = [key for key in self._loaded if key not in self._counts]
+        self._loaded = set()
+        return self._taken_back(gone, schema)
+
+    def answer(self, keys: Sequence[bytes], rows: pa.Table) -> pa.Table:
+        """Return the updates that give rows their answers, but those that are gone meanwhile."""
+        self._pending.difference_update(keys)
+        here = [key in self._counts for key in keys]
+        updates = self._answers.change(keys, here, _keyed(keys, rows))
+        return updates.drop_columns([KEY])
+
+    def fail(self, keys: Sequence[bytes]) -> None:
+        """Note that rows get no answer; they are asked for when they come again."""
+        self._pending.difference_update(keys)
+
+    def _taken_back(self, keys: Sequence[Hashable], schema: pa.Schema) -> pa.Table:
+        nothing = schema.append(pa.field(KEY, pa.binary())).empty_table()
+        if not keys:
+            return _updates(schema.empty_table(), 1)
+        none = nothing.take(pa.array([], pa.int64()))
+        return self._answers.change(keys, [False] * len(keys), none).drop_columns([KEY])
+
+
+def _keyed(keys: Sequence[bytes], rows: pa.Table) -> pa.Table:
+    return rows.append_column(pa.field(KEY, pa.binary()), pa.array(keys, pa.binary()))
+
+
+def _updates(rows: pa.Table, diff: int) -> pa.Table:
+    assert DIFF not in rows.column_names, rows.schema
+    return rows.append_column(DIFF_FIELD, pa.array([diff] * rows.num_rows, pa.int64()))

@@ -1,0 +1,71 @@
+"""The rows of a memo's input, told apart by what they are as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.storage.lake.columns import json_texts
+from foreshore.types import RelationDesc
+
+KEY_BYTES = 16
+
+
+def key_of(text: str) -> bytes:
+    """Return the key of a row, given as JSON."""
+    return blake2b(text.encode(), digest_size=KEY_BYTES).digest()
+
+
+def row_texts(rows: pa.Table, desc: RelationDesc) -> pa.ChunkedArray:
+    """Return each row as a JSON array; the first columns of `rows` are those of `desc`."""
+    if not desc.names:
+        return pa.chunked_array([pa.array(["[]"] * rows.num_rows, pa.string())])
+    found = []
+    for batch in rows.combine_chunks().to_batches():
+        pieces: list[pa.Array | str] = []
+        for place, column in enumerate(desc.columns):
+            pieces += ["," if place else "[", json_texts(batch.column(place), column.type)]
+        found.append(pc.binary_join_element_wise(*pieces, "]", ""))
+    return pa.chunked_array(found, pa.string())
+
+
+def row_keys(rows: pa.Table, desc: RelationDesc) -> list[bytes]:
+    """Return the key of each row."""
+    return [key_of(text) for text in row_texts(rows, desc).to_pylist()]
+
+
+@dataclass(frozen=True, slots=True)
+class NetRows:
+    """Distinct rows, and by how many copies each has become more."""
+
+    rows: pa.Table
+    texts: Sequence[str]
+    keys: Sequence[bytes]
+    nets: Sequence[int]
+
+
+def net_rows(updates: Sequence[pa.Table], desc: RelationDesc) -> NetRows:
+    """Return what updates come to over all their times; rows without a change are left out.
+
+    The first columns are those of `desc`, the last one says how many copies are added.
+    """
+    whole = pa.concat_tables(
+        [each.rename_columns([str(at) for at in range(each.num_columns)]) for each in updates]
+    )
+    numbered = pa.table(
+        {
+            "text": row_texts(whole, desc),
+            "net": whole.column(whole.num_columns - 1),
+            "at": pa.array(range(whole.num_rows), pa.int64()),
+        }
+    )
+    grouped = numbered.group_by("text", use_threads=False).aggregate(
+        [("net", "sum"), ("at", "min")]
+    )
+    grouped = grouped.filter(pc.not_equal(grouped.column("net_sum"), 0))
+    rows = whole.select(range(len(desc.names))).take(grouped.column("at_min"))
+    rows = rows.rename_columns(list(desc.names))
+    texts = grouped.column("text").to_pylist()
+    return NetRows(rows, texts, [key_of(each) for each in texts], grouped["net_sum"].to_pylist())
