@@ -16,6 +16,7 @@ from foreshore.adapter.client import ServerConfiguration
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.files.audit import Audit
 from foreshore.adapter.files.progress import Copies
+from foreshore.adapter.introspection.usage_history import UsageHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.metrics.published import PublishedMetrics
 from foreshore.adapter.read.timestamp_selection import Interval
@@ -99,6 +100,7 @@ class Coordinator:
         self.catalog_answers = CatalogAnswers()
         self.activity = Activity()
         self.statement_history = StatementHistory()
+        self.usage = UsageHistory(self)
         self.decoded = DecodedFiles()
         self.loop_latency = LoopLatency(self.clock)
         self.changelogs = Changelogs(self)

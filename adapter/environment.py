@@ -208,6 +208,7 @@ class Environment:
             coordinator.run_holds(),
             self._run_expiry(),
             LagHistory(coordinator).run(),
+            coordinator.usage.run(),
             AuditRetention(coordinator).run(),
         )
         self._tasks += [*map(loop.create_task, loops), self._sweeping]

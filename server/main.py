@@ -186,6 +186,7 @@ async def serve(options: ServeOptions) -> None:
             sockets.append(await blocking.run(None, bind_unix, options.socket_dir))
             closing.push_async_callback(blocking.run, None, unlink_unix, options.socket_dir)
         port = await listener.listen(sockets)
+        environment.server_settings["port"] = str(port)
         origins = Origins(options.http_origin, options.http_host)
         programs = Sessions(environment, authenticator, listener.places, lease, origins, ROLE)
         http.open(programs, EnvironmentMetrics(environment, options.metrics_views))

@@ -22,6 +22,14 @@ from foreshore.adapter.introspection.source_rows import (
     source_statuses,
 )
 from foreshore.adapter.introspection.statement_history import recent_statements
+from foreshore.adapter.introspection.usage_history import (
+    replica_metrics,
+    replica_metrics_history,
+    replica_status_history,
+    replica_utilization,
+    sink_statistics_history,
+    source_statistics_history,
+)
 from foreshore.adapter.metrics.show import metric_statuses
 from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.rights.roles import visible_settings
@@ -396,6 +404,12 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_expectations": _expectations,
     "mz_assertions": _assertions,
     "mz_cluster_replica_statuses": _replica_statuses,
+    "mz_cluster_replica_metrics": replica_metrics,
+    "mz_cluster_replica_metrics_history": replica_metrics_history,
+    "mz_cluster_replica_utilization": replica_utilization,
+    "mz_cluster_replica_status_history": replica_status_history,
+    "mz_source_statistics_history": source_statistics_history,
+    "mz_sink_statistics_history": sink_statistics_history,
     "mz_pending_cluster_replicas": _pending_replicas,
     "mz_burst_cluster_replicas": _burst_replicas,
     "mz_materialized_view_refreshes": _refreshes,

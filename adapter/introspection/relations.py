@@ -41,7 +41,10 @@ _MOVING = LIVE.keys() | frozenset(
     " pg_stat_user_tables pg_stat_all_tables pg_stat_database".split()
 )
 # Relations with many rows, each of which takes long: they are made on a thread.
-_LONG = frozenset(("mz_recent_activity_log",))
+_LONG = frozenset(
+    "mz_recent_activity_log mz_cluster_replica_metrics_history mz_source_statistics_history"
+    " mz_sink_statistics_history".split()
+)
 # Relations that depend on the search path, as does the information schema: it shows temporary
 # objects only to their session, whose temporary schema is in the path.
 _BY_PATH = frozenset(("pg_attrdef", "pg_object_definitions", "pg_relation_visibility"))

@@ -1,6 +1,6 @@
 """Relations of mz_catalog and mz_internal by which Materialize's tools find their way.
 
-Those about what Foreshore lacks (sources, sinks, connections, metrics of machines) have
+Those about what Foreshore lacks (other kinds of connections, say) have
 Materialize's columns and no rows. Values of type uint8 there are int8 here.
 """
 
@@ -28,6 +28,17 @@ _STATUS = (
     "id text, name text, type text, last_status_change_at timestamptz?, status text, error text?,"
     "details jsonb?"
 )
+_METRICS = (
+    "replica_id text, process_id int8, cpu_nano_cores int8?, memory_bytes int8?, disk_bytes int8?,"
+    "heap_bytes int8?, heap_limit int8?"
+)
+_FLOW = "occurred_at timestamptz, id text, updates_committed int8, bytes_committed int8"
+_LIVE = (
+    "mz_source_statuses mz_source_status_history mz_source_statistics mz_source_statistics_history"
+    " mz_sink_statuses mz_sink_status_history mz_sink_statistics mz_sink_statistics_history"
+    " mz_cluster_replica_metrics mz_cluster_replica_metrics_history"
+    " mz_cluster_replica_utilization mz_cluster_replica_status_history"
+).split()
 _CATALOG = {
     "mz_array_types": "id text, element_id text",
     "mz_aws_privatelink_connections": "id text, principal text",
@@ -62,8 +73,7 @@ _INTERNAL = {
     "principal text?, external_id text?, example_trust_policy jsonb?",
     "mz_cluster_deployment_lineage": "cluster_id text, current_deployment_cluster_id text,"
     "cluster_name text",
-    "mz_cluster_replica_metrics": "replica_id text, process_id int8, cpu_nano_cores int8?,"
-    "memory_bytes int8?, disk_bytes int8?, heap_bytes int8?, heap_limit int8?",
+    "mz_cluster_replica_metrics": _METRICS,
     "mz_cluster_replica_utilization": "replica_id text, process_id int8, cpu_percent float8?,"
     "memory_percent float8?, disk_percent float8?, heap_percent float8?",
     "mz_cluster_schedules": "cluster_id text, type text, refresh_hydration_time_estimate interval?",
@@ -101,6 +111,11 @@ _INTERNAL = {
     "mz_storage_shards": "object_id text, shard_id text",
     "mz_type_pg_metadata": "id text, typinput oid, typreceive oid",
     "mz_webhook_sources": "id text, name text, url text",
+    "mz_cluster_replica_metrics_history": f"{_METRICS}, occurred_at timestamptz",
+    "mz_cluster_replica_status_history": "replica_id text, process_id int8, status text,"
+    "reason text?, occurred_at timestamptz",
+    "mz_source_statistics_history": f"{_FLOW}, messages_received int8, offset_lag int8?",
+    "mz_sink_statistics_history": f"{_FLOW}, lag_ms int8?",
 }
 
 
@@ -109,6 +124,7 @@ def relations() -> Iterator[Declaration]:
     rows: Mapping[str, Rows] = {
         **mz_types.ROWS,
         **mz_dependencies.ROWS,
+        **{name: live(name) for name in _LIVE},
         "mz_cluster_replica_sizes": _sizes,
         "mz_cluster_schedules": _schedules,
         "mz_cluster_workload_classes": _workload_classes,
@@ -117,13 +133,7 @@ def relations() -> Iterator[Declaration]:
         "mz_storage_shards": _shards,
         "mz_timezone_abbreviations": _zone_abbreviations,
         "mz_timezone_names": _zone_names,
-        "mz_source_statuses": live("mz_source_statuses"),
-        "mz_source_status_history": live("mz_source_status_history"),
-        "mz_source_statistics": live("mz_source_statistics"),
         "mz_kafka_sinks": kafka_sink_rows,
-        "mz_sink_statuses": live("mz_sink_statuses"),
-        "mz_sink_status_history": live("mz_sink_status_history"),
-        "mz_sink_statistics": live("mz_sink_statistics"),
     }
     number = FIRST_OID
     for schema, declared in (("mz_catalog", _CATALOG), ("mz_internal", _INTERNAL)):

@@ -23,10 +23,12 @@ from foreshore.catalog.item import (
 )
 from foreshore.ids import is_temporary
 from foreshore.sinks.kafka import KafkaTarget
-from foreshore.sinks.spec import connections_of
+from foreshore.sinks.spec import connections_of, secrets_of
 from foreshore.sinks.spec import kind_of as kind_of_target
 from foreshore.sources.outputs import PROGRESS
 from foreshore.sources.spec import Feed, kind_of
+from foreshore.sources.spec import connections_of as connections_of_source
+from foreshore.sources.spec import secrets_of as secrets_of_source
 from foreshore.types import format_type, oid_of
 
 # kinds of objects whose columns nobody reads
@@ -385,8 +387,22 @@ def materialization_lag_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def dependency_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_object_dependencies."""
     for item in snapshot.all_items:
-        for need in item.depends_on:
+        for need in (*item.depends_on, *_external_needs(item)):
             yield {"object_id": item.id, "referenced_object_id": need}
+    if snapshot.is_rest:
+        for connection in snapshot.state.all(Connection):
+            for need in sorted(connection.spec.secrets):
+                yield {"object_id": connection.id, "referenced_object_id": need}
+
+
+def _external_needs(item: Item) -> tuple[str, ...]:
+    """Return the ids of connections and secrets that a source or sink uses itself."""
+    if item.feed and item.feed.spec is not None:
+        spec = item.feed.spec
+        return (*connections_of_source(spec), *secrets_of_source(spec))
+    if item.sink:
+        return (*connections_of(item.sink.target), *secrets_of(item.sink.target))
+    return ()
 
 
 def comment_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,10 @@ PLACES = {
     "objects/foreshore.public.totals?tab=dataflow": "Reduce",
     "objects/foreshore.public.totals?tab=freshness": "Behind the clock",
     "objects/foreshore.public.totals?tab=rights": "owner foreshore",
+    "connections": "There is no connection",
+    "roles": "an arrow leads",
+    "roles/foreshore": "A superuser may do everything",
+    "roles/nobody": "There is no role nobody",
     "clusters": "online",
     "clusters/quickstart": "What it maintains",
     "sessions": "active",
@@ -109,6 +115,58 @@ def test_subscription_shows_live_rows(shown: Console, server: Server) -> None:
     shown.page.get_by_role("gridcell", name="ship").wait_for()
     shown.page.get_by_role("button", name="Cancel").click()
     shown.sees("Cancelled after")
+    assert shown.errors == []
+
+
+def test_connect_dialog_has_texts_that_work(shown: Console, server: Server) -> None:
+    shown.go("overview")
+    shown.page.get_by_role("button", name="Connect", exact=True).click()
+    shown.sees(f"psql {server.url}")
+    for tab, text in (
+        ("Python", f'psycopg.connect("{server.url}")'),
+        ("JDBC", f"jdbc:postgresql://127.0.0.1:{server.port}/foreshore?user=foreshore"),
+        ("Node", f'connectionString: "{server.url}"'),
+        ("BI tools", f"Port      {server.port}"),
+        ("Agents (MCP)", f"http://127.0.0.1:{server.http_port}/api/mcp/agent"),
+        ("HTTP", "Authorization: Bearer"),
+    ):
+        shown.page.get_by_role("tab", name=tab).click()
+        shown.page.locator("dialog").get_by_text(text).first.wait_for()
+    assert shown.errors == []
+
+
+def test_roles_show_rights_through_membership(shown: Console, server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("CREATE ROLE analysts; CREATE ROLE ann LOGIN; GRANT analysts TO ann")
+        connection.execute("GRANT SELECT ON totals TO analysts")
+    shown.go("roles")
+    shown.page.get_by_role("group", name="Roles and their members").get_by_role("link", name="ann").click()
+    row = shown.page.get_by_role("row").filter(has_text="foreshore.public.totals")
+    row.filter(has_text="SELECT").get_by_role("link", name="analysts").wait_for()
+    assert shown.errors == []
+
+
+def test_replica_that_crashed_is_marked(shown: Console, server: Server) -> None:
+    shown.go("clusters/quickstart")
+    shown.page.get_by_role("img", name="CPU of quickstart").wait_for()
+    (replica,) = (
+        pid
+        for pid in server.children()
+        if b"compute.replica.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    os.kill(replica, signal.SIGKILL)
+    shown.page.get_by_text("its process has ended").first.wait_for()
+    shown.page.locator(".chart .mark").first.wait_for(state="attached")
+    assert shown.errors == []
+
+
+def test_statement_shows_its_plan(shown: Console, server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("SELECT item, 4711 FROM totals")
+    shown.go("sessions?tab=history")
+    shown.page.get_by_role("button", name="SELECT item, 4711 FROM totals").click()
+    shown.page.get_by_role("button", name="Show its plan").click()
+    shown.page.locator("dialog pre.value").get_by_text("4711").wait_for()
     assert shown.errors == []
 
 

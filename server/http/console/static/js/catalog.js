@@ -6,8 +6,14 @@ import { Poller } from "./poll.js";
 const OBJECTS = `SELECT n.id, n.name, n.object_type AS type, n.schema_name, n.database_name, n.cluster_id, o.owner_id, o.oid
   FROM mz_internal.mz_object_fully_qualified_names n JOIN mz_objects o ON o.id = n.id`;
 
+const outside = (kind) => `SELECT c.id, c.name, '${kind}' AS type, s.name AS schema_name, d.name AS database_name,
+    NULL AS cluster_id, c.owner_id, c.oid${kind === "connection" ? ", c.type AS reaches" : ""}
+  FROM mz_${kind}s c JOIN mz_schemas s ON s.id = c.schema_id JOIN mz_databases d ON d.id = s.database_id`;
+
 const QUERIES = {
   objects: OBJECTS,
+  connections: outside("connection"),
+  secrets: outside("secret"),
   schemas: "SELECT s.name, d.name AS database FROM mz_schemas s JOIN mz_databases d ON d.id = s.database_id",
   dependencies: "SELECT object_id, referenced_object_id FROM mz_internal.mz_object_dependencies",
   sizes: "SELECT object_id, size_bytes FROM mz_internal.mz_storage_sizes",
@@ -25,7 +31,7 @@ export function catalogOf(found) {
   const clusters = byId(found.clusters);
   const sizes = new Map(found.sizes.map((size) => [size.object_id, Number(size.size_bytes)]));
   const indexOf = new Map(found.indexes.map((index) => [index.id, index.on_id]));
-  const list = found.objects
+  const list = [...found.objects, ...found.connections, ...found.secrets]
     .map((object) => ({
       ...object,
       owner: roles.get(object.owner_id)?.name ?? null,

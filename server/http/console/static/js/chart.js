@@ -46,8 +46,11 @@ function nearest(points, at) {
   return points[low];
 }
 
-/** series: [{name, points: [[x, y or null]]}] in the order of x; x is ms since 1970 if `time`. */
-export function LineChart({ series, time = true, format = compact, height = 180, from, label, empty = "No samples yet" }) {
+/**
+ * series: [{name, points: [[x, y or null]]}] in the order of x; x is ms since 1970 if `time`.
+ * marks: [{at, text}] are shown as vertical lines. `dots` shows points that no line connects.
+ */
+export function LineChart({ series, time = true, format = compact, height = 180, from, label, empty = "No samples yet", marks = [], dots = false }) {
   const [element, width] = useWidth();
   const [hover, setHover] = useState(null);
   const shown = series.filter((one) => one.points.length);
@@ -66,12 +69,20 @@ export function LineChart({ series, time = true, format = compact, height = 180,
     const move = (event) => setHover(back(event.clientX - element.current.getBoundingClientRect().left));
     content = html`<svg width=${width} height=${height} role="img" aria-label=${label} onMouseMove=${move} onMouseLeave=${() => setHover(null)}>
       <${Axes} x=${x} y=${y} width=${width} height=${height} low=${low} high=${high} base=${base} peak=${peak} time=${time} format=${format} />
-      ${shown.map((one) => html`<path key=${one.name} class=${"line c" + one.colour} d=${pathOf(one.points, x, y)} />`)}
+      ${marks.filter((mark) => mark.at >= low && mark.at <= high).map((mark) => html`<${Mark} mark=${mark} place=${x(mark.at)} height=${height} />`)}
+      ${shown.map((one) => dots
+        ? one.points.map(([at, value]) => html`<circle class=${"dot c" + one.colour} cx=${x(at)} cy=${y(value)} r="2.5" />`)
+        : html`<path key=${one.name} class=${"line c" + one.colour} d=${pathOf(one.points, x, y)} />`)}
       ${hover !== null && html`<${Cursor} series=${shown} at=${hover} x=${x} y=${y} height=${height} />`}
     </svg>
     ${hover !== null && html`<${Tip} series=${shown} at=${hover} x=${x} width=${width} time=${time} format=${format} />`}`;
   }
   return html`<div class="chart" ref=${element}>${content}</div>`;
+}
+
+function Mark({ mark, place, height }) {
+  return html`<g class="mark"><line x1=${place} x2=${place} y1=${TOP} y2=${height - BOTTOM} />
+    <path d=${`M${place - 5},${TOP - 6}h10l-5,8z`} /><rect x=${place - 6} y="0" width="12" height=${height - BOTTOM} /><title>${mark.text}</title></g>`;
 }
 
 function Axes({ x, y, width, height, low, high, base, peak, time, format }) {
@@ -107,8 +118,9 @@ function Tip({ series, at, x, width, time, format }) {
   </div>`;
 }
 
-export function Legend({ series }) {
-  return html`<div class="legend">${series.map((one) => html`<span key=${one.name}><i class=${"swatch c" + one.colour}></i>${one.name}</span>`)}</div>`;
+export function Legend({ series, note }) {
+  return html`<div class="legend">${series.map((one) => html`<span key=${one.name}><i class=${"swatch c" + one.colour}></i>${one.name}</span>`)}
+    ${note && html`<span><i class="swatch mark"></i>${note}</span>`}</div>`;
 }
 
 const MOST_BARS = 200;

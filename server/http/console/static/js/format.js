@@ -9,7 +9,7 @@ export function count(value) {
 export function compact(value) {
   if (value === null || value === undefined) return "–";
   const number = Number(value);
-  if (Math.abs(number) < 10_000) return Number.isInteger(number) ? whole.format(number) : number.toPrecision(3);
+  if (Math.abs(number) < 10_000) return Number.isInteger(number) ? whole.format(number) : String(Number(number.toPrecision(3)));
   for (const [unit, size] of [["bn", 1e9], ["m", 1e6], ["k", 1e3]]) {
     if (Math.abs(number) >= size) return trimmed(number / size) + " " + unit;
   }

@@ -10,6 +10,8 @@ import { Dialog, Icon } from "./ui.js";
 import { Overview } from "./pages/overview.js";
 import { Editor } from "./pages/editor.js";
 import { Objects } from "./pages/objects.js";
+import { Connections } from "./pages/connections.js";
+import { Roles } from "./pages/roles.js";
 import { Clusters } from "./pages/clusters.js";
 import { Sessions } from "./pages/sessions.js";
 import { SignIn } from "./pages/sign_in.js";
@@ -20,9 +22,12 @@ const PAGES = [
   ["overview", "Overview", Overview],
   ["sql", "SQL", Editor],
   ["objects", "Objects", Objects],
+  ["connections", "Connections", Connections],
   ["clusters", "Clusters", Clusters],
   ["sessions", "Sessions", Sessions],
+  ["roles", "Roles", Roles],
 ];
+const LETTERS = { o: "overview", s: "sql", b: "objects", n: "connections", c: "clusters", e: "sessions", r: "roles" }; // after g
 
 function nextTheme() {
   const root = document.documentElement;
@@ -50,9 +55,8 @@ function useKeys(open) {
         if (event.key === "?") open("keys");
         else if (event.key === "g") pending = performance.now();
         else if (going) {
-          const page = PAGES.find(([, name]) => name[0].toLowerCase() === event.key && name !== "Sessions");
-          if (page) location.hash = link(page[0]);
-          else if (event.key === "e") location.hash = link("sessions");
+          const page = LETTERS[event.key];
+          if (page) location.hash = link(page);
         }
       }
     };
@@ -124,7 +128,7 @@ function NotHere() {
 function Keys({ onClose }) {
   const keys = [
     ["Ctrl K", "Find a page or an object"],
-    ["g then o, s, c, e", "Go to Overview, SQL, Clusters, Sessions"],
+    ["g then o, s, b, n, c, e, r", "Go to Overview, SQL, Objects, Connections, Clusters, Sessions, Roles"],
     ["Ctrl Enter", "Run the statements, or those that are selected"],
     ["Ctrl .", "Cancel what runs"],
     ["Ctrl Space", "Complete a name"],

@@ -10,6 +10,8 @@ import { usePoll, useShared } from "../poll.js";
 import { link, objectLink } from "../router.js";
 import { quoteName, quoteNames } from "../sql_text.js";
 import { Badge, Card, Failure, Field, Icon, Loading, Page, Sql, State, Table, Tabs, Tile } from "../ui.js";
+import { Activity } from "./activity.js";
+import { Validate } from "./connections.js";
 import { Contents } from "./contents.js";
 import { Dataflow } from "./dataflow.js";
 import { Workflow } from "./objects.js";
@@ -31,8 +33,10 @@ export function ObjectPage({ object, data, route }) {
   const relation = RELATIONS.has(object.type);
   const keepers = maintainers(object, data);
   const tabs = [
+    ...(object.type === "sink" ? [["activity", "Activity"]] : []),
     ...(relation ? [["contents", "Contents"], ["columns", "Columns"]] : []),
-    ["definition", "Definition"],
+    ...(object.type === "source" ? [["activity", "Activity"]] : []),
+    ...(object.type !== "secret" ? [["definition", "Definition"]] : []),
     ["dependencies", "Dependencies"],
     ...(keepers.length && object.type !== "table" ? [["dataflow", "Dataflow"]] : []),
     ...(["view", "materialized-view", "index"].includes(object.type) ? [["freshness", "Freshness"]] : []),
@@ -48,6 +52,8 @@ export function ObjectPage({ object, data, route }) {
     </div>
     <${Figures} object=${object} keepers=${keepers} found=${found} />
     <${Tabs} tabs=${tabs} active=${tab} />
+    ${object.type === "connection" && html`<${Validate} object=${object} />`}
+    ${tab === "activity" && html`<${Activity} object=${object} route=${route} />`}
     ${tab === "contents" && html`<${Contents} object=${object} data=${data} name=${nameOf(object)} />`}
     ${tab === "columns" && html`<${Columns} object=${object} />`}
     ${tab === "definition" && html`<${Definition} object=${object} />`}

@@ -2,6 +2,7 @@
 
 import { html, useState } from "../../vendor/htm/preact.js";
 import { rows, statement } from "../api.js";
+import { Legend, LineChart } from "../chart.js";
 import * as format from "../format.js";
 import { usePoll } from "../poll.js";
 import { setQuery, link } from "../router.js";
@@ -109,9 +110,49 @@ function History({ route }) {
     )}</div>`;
   return html`<${Card} title="Statements since the start of the server" aside=${find} flush>
     <${Failure} error=${error} />
+    ${data && html`<${Durations} list=${data} />`}
     ${data ? html`<${Table} columns=${columns} rows=${data} rowKey=${(s) => s.execution_id} label="Statements" empty="No statement fits." />` : !error && html`<${Loading} />`}
     ${open && html`<${Statement} of=${open} onClose=${() => setOpen(null)} />`}
   </${Card}>`;
+}
+
+/** How long the statements that are listed took, each a dot. */
+function Durations({ list }) {
+  const points = (failed) => list
+    .filter((s) => s.ms !== null && (s.finished_status === "success") !== failed)
+    .map((s) => [format.moment(s.began_at)?.getTime(), s.ms])
+    .filter(([at]) => at)
+    .sort((a, b) => a[0] - b[0]);
+  const series = [
+    { name: "succeeded", colour: 0, points: points(false) },
+    { name: "failed or cancelled", colour: 1, points: points(true) },
+  ].filter((one) => one.points.length);
+  if (list.length < 2) return null;
+  const took = list.map((s) => s.ms).filter((ms) => ms !== null).sort((a, b) => a - b);
+  const at = (share) => format.duration(took[Math.min(took.length - 1, Math.floor(took.length * share))]);
+  return html`<div class="durations"><${LineChart} series=${series} format=${format.duration} height=${130} label="How long statements took" dots />
+    <${Legend} series=${series} />
+    <p class="dim">Of these ${format.count(took.length)}: half within ${at(0.5)}, 95 % within ${at(0.95)}, the longest ${at(1)}.</p></div>`;
+}
+
+const EXPLAINED = /^\s*(\(|select|with|values|table|insert|update|delete)\b/i;
+
+/** The plan that a statement has now, on demand. */
+function Plan({ of }) {
+  const [state, setState] = useState(null);
+  const run = async () => {
+    setState({ busy: true });
+    try {
+      const result = await statement("EXPLAIN " + of.sql);
+      setState({ text: result.rows.map((row) => row[0]).join("\n") });
+    } catch (error) {
+      setState({ error });
+    }
+  };
+  if (!EXPLAINED.test(of.sql)) return null;
+  if (!state) return html`<p><button class="small" onClick=${run}>Show its plan</button></p>`;
+  if (state.error) return html`<${Failure} error=${state.error} />`;
+  return state.busy ? html`<${Loading} />` : html`<h3>Its plan now</h3><pre class="value" tabindex="0">${state.text}</pre>`;
 }
 
 function Statement({ of, onClose }) {
@@ -124,5 +165,6 @@ function Statement({ of, onClose }) {
       <${Field} label="Rows">${format.count(of.rows_returned)}</${Field}><${Field} label="Role">${of.authenticated_user}</${Field}>
       <${Field} label="Session">${of.connection_id}</${Field}><${Field} label="Database">${of.database_name}</${Field}>
     </dl>
+    <${Plan} of=${of} />
   </${Dialog}>`;
 }

@@ -1,0 +1,80 @@
+// Connections to external systems and the secrets that they use: who owns and uses them, and whether
+// the systems can be reached. The values of secrets are nowhere in the console: nobody can read them.
+
+import { html, useState } from "../../vendor/htm/preact.js";
+import { statement } from "../api.js";
+import { catalog } from "../catalog.js";
+import * as format from "../format.js";
+import { metrics } from "../metrics.js";
+import { useShared } from "../poll.js";
+import { link, objectLink } from "../router.js";
+import { quoteNames } from "../sql_text.js";
+import { Card, Empty, Failure, Icon, Loading, Page, State, Table } from "../ui.js";
+
+export function Connections() {
+  const { data, error } = useShared(catalog);
+  const { data: found } = useShared(metrics);
+  if (!data) return html`<${Page} title="Connections">${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}</${Page}>`;
+  const of = (type) => data.list.filter((object) => object.type === type);
+  return html`<${Page} title="Connections">
+    <${List} data=${data} found=${found} list=${of("connection")} />
+    <${Secrets} data=${data} list=${of("secret")} />
+  </${Page}>`;
+}
+
+const named = (object) => html`<a class="name" href=${objectLink(object)}><${Icon} name=${object.type} />${object.name}</a><small class="dim"> ${object.database_name}.${object.schema_name}</small>`;
+
+function List({ data, found, list }) {
+  const columns = [
+    { label: "Connection", kind: "wrap", value: named },
+    { label: "Reaches", value: (c) => c.reaches },
+    { label: "Owner", value: (c) => c.owner },
+    { label: "Used by", kind: "wrap", value: (c) => html`<${Users} data=${data} found=${found} id=${c.id} />` },
+    { label: "Now", kind: "wrap", value: (c) => html`<${Validate} object=${c} />` },
+  ];
+  return html`<${Card} title="Connections to external systems" flush>
+    ${list.length
+      ? html`<${Table} columns=${columns} rows=${list} rowKey=${(c) => c.id} label="Connections" />`
+      : html`<${Empty} title="There is no connection">Sources and sinks reach Kafka, PostgreSQL and buckets by connections: CREATE CONNECTION in the <a href=${link("sql")}>SQL editor</a>.</${Empty}>`}
+  </${Card}>`;
+}
+
+function Secrets({ data, list }) {
+  const columns = [
+    { label: "Secret", kind: "wrap", value: named },
+    { label: "Owner", value: (s) => s.owner },
+    { label: "Used by", kind: "wrap", value: (s) => html`<${Users} data=${data} id=${s.id} />` },
+  ];
+  return html`<${Card} title="Secrets" aside=${html`<span class="dim">their values cannot be read back</span>`} flush>
+    <${Table} columns=${columns} rows=${list} rowKey=${(s) => s.id} label="Secrets" empty="There is no secret." />
+  </${Card}>`;
+}
+
+/** What uses an object, with the states of sources and sinks. */
+function Users({ data, found, id }) {
+  const users = (data.usedBy.get(id) || []).map((user) => data.objects.get(user));
+  if (!users.length) return html`<span class="dim">nothing</span>`;
+  const states = new Map([...(found?.sources || []), ...(found?.sinks || [])].map((each) => [each.id, each]));
+  return users.map((user) => html`<a class="chip" key=${user.id} href=${objectLink(user)} title=${states.get(user.id)?.error || format.kindName(user.type)}>
+    <${Icon} name=${user.type} size="13" /><span class="cut">${user.name}</span>${states.has(user.id) && html` <${State} state=${states.get(user.id).status} />`}</a>`);
+}
+
+/** A button that reaches a connection's system, and what came of it. */
+export function Validate({ object }) {
+  const [done, setDone] = useState({});
+  const run = async () => {
+    setDone({ busy: true });
+    const began = performance.now();
+    try {
+      await statement(`VALIDATE CONNECTION ${quoteNames(object.database_name, object.schema_name, object.name)}`);
+      setDone({ ms: performance.now() - began });
+    } catch (error) {
+      setDone({ error });
+    }
+  };
+  return html`<div class="validate">
+    <button class="small" disabled=${done.busy} onClick=${run} aria-label=${`Validate ${object.name}`}>${done.busy ? "Validating …" : "Validate"}</button>
+    <span role="status">${done.ms !== undefined && html`<${State} state="ready" /> <small class="dim">reached in ${format.duration(done.ms)}</small>`}</span>
+    <${Failure} error=${done.error} />
+  </div>`;
+}
