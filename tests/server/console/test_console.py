@@ -140,7 +140,9 @@ def test_roles_show_rights_through_membership(shown: Console, server: Server) ->
         connection.execute("CREATE ROLE analysts; CREATE ROLE ann LOGIN; GRANT analysts TO ann")
         connection.execute("GRANT SELECT ON totals TO analysts")
     shown.go("roles")
-    shown.page.get_by_role("group", name="Roles and their members").get_by_role("link", name="ann").click()
+    shown.page.get_by_role("group", name="Roles and their members").get_by_role(
+        "link", name="ann"
+    ).click()
     row = shown.page.get_by_role("row").filter(has_text="foreshore.public.totals")
     row.filter(has_text="SELECT").get_by_role("link", name="analysts").wait_for()
     assert shown.errors == []
@@ -155,7 +157,7 @@ def test_replica_that_crashed_is_marked(shown: Console, server: Server) -> None:
         if b"compute.replica.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
     os.kill(replica, signal.SIGKILL)
-    shown.page.get_by_text("its process has ended").first.wait_for()
+    shown.page.get_by_role("cell", name="its process has ended").first.wait_for()
     shown.page.locator(".chart .mark").first.wait_for(state="attached")
     assert shown.errors == []
 

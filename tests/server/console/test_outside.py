@@ -61,6 +61,7 @@ def test_sink_shows_state_and_error(shown: Console, server: Server, postgres_url
         shown.go("objects/foreshore.public.away")
         shown.sees("running")
         assert shown.page.locator(".about").inner_text().startswith("Sink")
+        shown.page.get_by_role("tab", name="Definition").click()
         shown.sees("CREATE SINK foreshore.public.away")
         target.execute("DROP TABLE console.t")
         connection.execute("INSERT INTO t VALUES (1)")
