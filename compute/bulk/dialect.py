@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from foreshore.compute.bulk.kernel_errors import carrying
 from foreshore.expr.columns import type_of
 from foreshore.expr.constant_lists import is_constant_list
 from foreshore.expr.evaluate import constant, fallible
@@ -31,6 +32,7 @@ from foreshore.expr.functions.temporal import DATE_HIGHEST, DATE_LOWEST, HIGHEST
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, OrderKey, Scalar
 from foreshore.number_text import OID_NAMES
 from foreshore.numbers import number, parts_of
+from foreshore.python_functions.definition import is_python
 from foreshore.types import (
     BOOL,
     BYTEA,
@@ -77,7 +79,8 @@ class ArrowFunction:
         columns = [
             _contiguous(a, arrow_type(t)) for a, t in zip(arrays, self.types.args, strict=True)
         ]
-        values, errors = apply(scalar_function(self.key), self.types, columns)
+        with carrying():
+            values, errors = apply(scalar_function(self.key), self.types, columns)
         if not self.errors:
             return values
         return pa.nulls(len(values), pa.string()) if errors is None else errors
@@ -452,7 +455,10 @@ class Dialect(ABC):
         else:
             failing = self.arrow_call(function.key, types, args, errors=True)
         if not function.strict:
-            return failing
+            if not is_python(function.key):
+                return failing
+            value = self.apply(function, types, args)  # it is not called twice for each row
+            return f"(CASE WHEN ({value}) IS NULL THEN {failing} END)"
         given = "".join(f"({arg}) IS NOT NULL AND " for arg in args)
         value = self.apply(function, types, args)
         return f"(CASE WHEN {given}({value}) IS NULL THEN {failing} END)"

@@ -26,6 +26,7 @@ from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.framed import framed_comoments, framed_sums
+from foreshore.compute.bulk.kernel_errors import carried_in
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
@@ -447,6 +448,9 @@ def faults() -> Iterator[None]:
             raise Unavailable(str(error).partition("\n")[0], sqlstate="58030") from error
         raise
     except duckdb.InvalidInputException as error:
+        carried = carried_in(error)
+        if carried is not None:
+            raise carried from error
         if "MemoryError: " not in str(error):  # of a kernel
             raise
         raise OutOfMemory("A function needs more memory than there is for the query.") from error

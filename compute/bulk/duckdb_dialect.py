@@ -14,6 +14,7 @@ import duckdb
 from foreshore.compute.bulk.dialect import ArrowFunction, Dialect, is_infinity, of_arity
 from foreshore.expr.functions.comparison import DAY, PLAIN
 from foreshore.expr.functions.function import Rendering, ScalarFunction
+from foreshore.expr.functions.registry import scalar_function
 from foreshore.types import SqlType
 
 
@@ -143,6 +144,7 @@ def register_duckdb(connection: Any, functions: Sequence[ArrowFunction]) -> None
                 duckdb.sqltype(DuckDbDialect.type_name(function.result)),
                 type="arrow",
                 null_handling="special",
+                side_effects=scalar_function(function.key).volatility == "volatile",
             )
         except duckdb.NotImplementedException as error:  # another cursor was faster
             if "already created" not in str(error):

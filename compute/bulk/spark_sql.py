@@ -17,6 +17,7 @@ from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, FRAMED, SUM_FLOAT,
 from foreshore.compute.bulk.dialect import ArrowFunction
 from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.framed import framed_comoments, framed_sums
+from foreshore.compute.bulk.kernel_errors import carried_in
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
 from foreshore.compute.bulk.spark_files import Results, scratch_of
@@ -264,6 +265,9 @@ def faults(cancellation: Cancellation | None) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         if cancellation is not None and cancellation.cancelled:
             raise QueryCanceled from error
+        carried = carried_in(error)
+        if carried is not None:
+            raise carried from error
         if "spark.driver.maxResultSize" in str(error):  # 1 GB of results not received yet
             raise OutOfMemory("The result is larger than spark.driver.maxResultSize.") from error
         raise

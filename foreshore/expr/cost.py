@@ -34,6 +34,7 @@ from foreshore.expr.ir import (
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations, walk_scalars
+from foreshore.python_functions.kernel import NAME as PYTHON
 from foreshore.types import Datum
 
 LIGHT = 1 << 17  # units: about ten milliseconds
@@ -246,6 +247,7 @@ _WORK: dict[str, Callable[[Values, Sizes], int]] = {
     **dict.fromkeys(("~~", "!~~", "~~*", "!~~*"), _like),
     **dict.fromkeys(("array_position", "array_positions", "&&", "@>", "<@"), _quadratic),
     "length": lambda values, sizes: CALL + sizes[0] // 8,
+    PYTHON: lambda values, sizes: LIGHT + 1,  # it waits for another process
 }  # fmt: skip
 
 

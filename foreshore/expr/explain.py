@@ -51,6 +51,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.traversal import inputs_of
 from foreshore.ids import GlobalId
+from foreshore.python_functions.definition import is_python, name_in
 from foreshore.text import format_text
 from foreshore.types import SqlType, format_type
 
@@ -254,6 +255,8 @@ def _scalar(scalar: Scalar) -> str:
             return f"{{{', '.join(f'${number}' for number in numbers)}}}"
         case Environment(name=name):
             return f"{name}()"
+        case Call(function=function, args=args) if is_python(function):
+            return f"{name_in(function)}({_list(args)})"
         case Call(function=function, args=args):
             return f"{function}({_list(args)})" if "(" not in function else _call(function, args)
         case And(args=args):

@@ -33,6 +33,8 @@ from foreshore.expr.functions.function import (
 from foreshore.expr.functions.resolve import select_common_type
 from foreshore.expr.functions.tables import ResolvedTable, resolve_table
 from foreshore.expr.ir import Call, Scalar
+from foreshore.python_functions.definition import is_python
+from foreshore.python_functions.kernel import python_scalar
 from foreshore.types import TYPES, SqlType, category_of, without_modifiers
 
 _FAMILIES = (
@@ -124,6 +126,8 @@ _DISTINCT = {"is distinct from": "is_distinct", "is not distinct from": "is_not_
 def scalar_function(key: str) -> ScalarFunction:
     """Return the function with the key `key`."""
     function = BY_KEY.get(key)
+    if function is None and is_python(key):
+        return python_scalar(key)
     if function is None:
         raise InternalError(f"no function {key}")
     return function

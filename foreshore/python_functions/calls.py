@@ -1,0 +1,210 @@
+"""Calls of a Python function in its host: for each row, or for the columns of a batch.
+
+A function that raises for a row is an error of that row. The first `CHECKED` rows of a function
+that is declared IMMUTABLE, and later a sample, are evaluated a second time, in another order and by
+a second copy of its module: if an answer differs, a maintained view could not take a row back.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from foreshore.errors import data_error
+from foreshore.python_functions.definition import PythonFunction
+from foreshore.python_functions.values import Wrong, from_python, to_python
+
+CHECKED = 1000  # rows that are evaluated twice
+SAMPLE = 100  # rows that are evaluated twice later,
+EVERY = 20_000  # once in so many
+MOST_TEXT = 1000  # characters of a message
+NAMED = ("date", "time", "timestamp", "timestamptz")  # kinds whose values Python may lack
+
+Found = tuple[pa.Array, dict[int, str]]
+
+
+class Fault(Exception):
+    """The statement fails, not a row of it."""
+
+    def __init__(self, sqlstate: str, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate, self.message, self.hint = sqlstate, message, hint
+
+
+def described(error: BaseException) -> str:
+    """Return the name of an exception and its text."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name)[:MOST_TEXT].replace("\0", "")
+
+
+class Loaded:
+    """A function whose module has been run."""
+
+    def __init__(self, function: PythonFunction) -> None:
+        self._function = function
+        self._call = _defined(function)
+        self._copy: Callable[..., Any] | None = None
+        self._seen = 0
+        self._next_sample = CHECKED + EVERY
+
+    def outcome(self, arrays: Sequence[pa.Array], arrow: pa.DataType) -> Found:
+        """Return the values, of type `arrow`, and the errors by row; raises Fault."""
+        found = self._evaluated(self._call, arrays, arrow)
+        if self._function.volatility == "immutable":
+            self._check(arrays, found, arrow)
+        return found
+
+    def _evaluated(
+        self, call: Callable[..., Any], arrays: Sequence[pa.Array], arrow: pa.DataType
+    ) -> Found:
+        function, rows = self._function, len(arrays[0])
+        columns = arrays[: len(function.kinds)]
+        places: Sequence[int] = range(rows)
+        if function.strict and any(column.null_count for column in columns):
+            valid = [column.is_valid().to_pylist() for column in columns]
+            places = [i for i, each in enumerate(zip(*valid, strict=True)) if all(each)]
+            columns = [column.take(pa.array(places, pa.int64())) for column in columns]
+        if function.vectorized:
+            values, errors = _by_columns(function, call, columns, arrow)
+        else:
+            values, errors = _by_rows(function, call, columns, len(places), arrow)
+        if len(places) == rows:
+            return values, errors
+        back: list[int | None] = [None] * rows
+        for i, place in enumerate(places):
+            back[place] = i
+        errors = {places[i]: text for i, text in errors.items()}
+        return values.take(pa.array(back, pa.int64())), errors
+
+    def _check(self, arrays: Sequence[pa.Array], found: Found, arrow: pa.DataType) -> None:
+        """Raise Fault if other answers are found for some rows."""
+        rows = len(arrays[0])
+        count = min(rows, max(CHECKED - self._seen, 0))
+        self._seen += rows
+        if not count and self._seen >= self._next_sample:
+            count, self._next_sample = min(rows, SAMPLE), self._seen + EVERY
+        if not count:
+            return
+        if self._copy is None:
+            self._copy = _defined(self._function)
+        order = pa.array(range(count - 1, -1, -1), pa.int64())
+        values, errors = self._evaluated(self._copy, [each.take(order) for each in arrays], arrow)
+        again = {count - 1 - i: text for i, text in errors.items()}
+        before = {i: text for i, text in found[1].items() if i < count}
+        same = repr(values.take(order).to_pylist()) == repr(found[0].slice(0, count).to_pylist())
+        if not same or again != before:
+            raise Fault(
+                "38000",
+                f'function "{self._function.name}" is declared IMMUTABLE but has returned different'
+                " values for the same arguments",
+                "Declare it VOLATILE for queries. Where a view needs its results, keep them:"
+                " CREATE SOURCE ... FROM PYTHON.",
+            )
+
+
+def _defined(function: PythonFunction) -> Callable[..., Any]:
+    """Return what the module of a function defines; raises Fault if it cannot be run."""
+    name = f'<function "{function.name}">'
+    module: dict[str, Any] = {"__name__": f"foreshore_function_{function.name}"}
+    try:
+        exec(compile(function.source, name, "exec", dont_inherit=True), module)
+        found = module[function.name]
+        call = _aggregate(found()) if isinstance(found, type) else found
+    except MemoryError:
+        raise
+    except BaseException as error:
+        raise Fault("38000", f'function "{function.name}": {described(error)}') from None
+    if not callable(call):
+        raise Fault("38000", f'function "{function.name}": it is no function')
+    return call  # type: ignore[no-any-return]
+
+
+def _aggregate(of: Any) -> Callable[[Any], Any]:
+    """Return the function of the array of a group's values."""
+
+    def call(values: Sequence[Any] | None) -> Any:
+        state = of.init()
+        for value in values or ():
+            state = of.add(state, value)
+        return of.finish(state)
+
+    return call
+
+
+def _by_rows(
+    function: PythonFunction,
+    call: Callable[..., Any],
+    columns: Sequence[pa.Array],
+    rows: int,
+    arrow: pa.DataType,
+) -> Found:
+    lists = [to_python(c, k) for c, k in zip(columns, function.kinds, strict=True)]
+    may_lack = any(kind.removesuffix("[]") in NAMED for kind in function.kinds)
+    is_list = function.result.endswith("[]")
+    values: list[Any] = []
+    failed: dict[int, str] = {}
+    for place, args in enumerate(zip(*lists, strict=True) if lists else [()] * rows):
+        if may_lack and (wrong := next((a for a in args if isinstance(a, Wrong)), None)):
+            failed[place] = str(wrong)
+            values.append(None)
+            continue
+        try:
+            value = call(*args)
+            values.append(list(value) if is_list and _is_iterator(value) else value)
+        except MemoryError:
+            raise
+        except BaseException as error:  # SystemExit, too: nothing ends but the call
+            failed[place] = data_error("38000", described(error))
+            values.append(None)
+    array, errors = from_python(values, function.result, arrow)
+    return array, {**errors, **failed}
+
+
+def _is_iterator(value: Any) -> bool:
+    return hasattr(value, "__next__")
+
+
+def _by_columns(
+    function: PythonFunction,
+    call: Callable[..., Any],
+    columns: Sequence[pa.Array],
+    arrow: pa.DataType,
+) -> Found:
+    """Return the outcome of a vectorized function; where it raises, halves are tried."""
+    rows = len(columns[0])
+    if not rows:
+        return pa.nulls(0, arrow), {}
+    try:
+        given = call(*columns)
+        values = _as_column(given, rows, arrow)
+    except (MemoryError, Fault):
+        raise
+    except BaseException as error:
+        if rows == 1:
+            return pa.nulls(1, arrow), {0: data_error("38000", described(error))}
+        half = rows // 2
+        left = _by_columns(function, call, [c.slice(0, half) for c in columns], arrow)
+        right = _by_columns(function, call, [c.slice(half) for c in columns], arrow)
+        errors = {**left[1], **{half + i: text for i, text in right[1].items()}}
+        return pa.concat_arrays([left[0], right[0]]), errors
+    if values is None:
+        raise Fault(
+            "38000",
+            f'function "{function.name}" did not return a column of {rows} values',
+            "A vectorized function returns an array with a value for each row.",
+        )
+    return values, {}
+
+
+def _as_column(given: Any, rows: int, arrow: pa.DataType) -> pa.Array | None:
+    """Return what a vectorized function has returned; None if it is no column of so many rows."""
+    if not hasattr(given, "__len__") or len(given) != rows or isinstance(given, str | bytes | dict):
+        return None
+    if isinstance(given, pa.ChunkedArray):
+        given = given.combine_chunks()
+    array = given if isinstance(given, pa.Array) else pa.array(given)
+    return array if array.type == arrow else array.cast(arrow)

@@ -1,0 +1,121 @@
+"""The host process of Python functions: it runs the code of users, one batch at a time.
+
+    python -m foreshore.python_functions.host SOCKET LIFELINE BYTES
+
+A batch that takes more than so many bytes of memory fails, and the process ends. It also ends, even
+in an endless loop, when the process that started it does: then the lifeline, a pipe, is closed.
+"""
+
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+import pyarrow as pa
+
+from foreshore.memory import at_most_more
+from foreshore.python_functions.calls import Fault, Loaded
+from foreshore.python_functions.definition import PythonFunction
+from foreshore.python_functions.wire import (
+    CALL,
+    DEFINE,
+    FAULT,
+    READY,
+    ROWS,
+    Definition,
+    receive,
+    send,
+)
+
+ENDED_BY_MEMORY = 77
+
+
+def main() -> None:
+    """Answer requests until the socket is closed."""
+    with suppress(OSError):  # the kernel kills this process first when memory runs out
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    descriptor, lifeline, memory = map(int, sys.argv[1:])
+    _end_with(lifeline)
+    requests = socket.socket(fileno=descriptor)
+    with at_most_more(memory), suppress(EOFError, OSError):
+        _serve(requests)
+    os._exit(0)  # threads of users do not keep it
+
+
+def _end_with(lifeline: int) -> None:
+    """End this process when the lifeline is closed, whatever it does then."""
+    if hasattr(os, "O_ASYNC"):  # SIGIO ends it, even while C code holds the interpreter's lock
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
+
+    def wait() -> None:
+        os.read(lifeline, 1)
+        os._exit(0)
+
+    Thread(target=wait, daemon=True).start()
+
+
+def _serve(requests: socket.socket) -> None:
+    send(requests, READY)
+    loaded: dict[int, _Function] = {}
+    while True:
+        kind, data = receive(requests)
+        if kind == DEFINE:
+            number, function, result = msgspec.json.decode(data, type=Definition)
+            loaded[number] = _Function(function, pa.ipc.read_schema(pa.py_buffer(result)))
+            continue
+        assert kind == CALL, kind
+        try:
+            answer = _answer(loaded, data)
+        except Fault as fault:
+            told = (fault.sqlstate, fault.message, fault.hint)
+            send(requests, FAULT, msgspec.json.encode(told))
+        except MemoryError:
+            del data
+            told = ("53200", "out of memory", None)
+            send(requests, FAULT, msgspec.json.encode(told))
+            os._exit(ENDED_BY_MEMORY)
+        else:
+            send(requests, ROWS, answer)
+
+
+class _Function:
+    """A function, whose module is run when it is called first."""
+
+    def __init__(self, function: PythonFunction, schema: pa.Schema) -> None:
+        self._function = function
+        self._result = schema.field(0).type
+        self._loaded: Loaded | None = None
+
+    def outcome(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, dict[int, str]]:
+        """Return the values and errors of a batch; raises Fault."""
+        if self._loaded is None:
+            self._loaded = Loaded(self._function)
+        return self._loaded.outcome(arrays, self._result)
+
+
+def _answer(loaded: dict[int, _Function], data: bytearray) -> pa.Buffer:
+    """Return the values and errors of a batch of arguments."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        batch = reader.read_next_batch()
+        number = int(reader.schema.metadata[b"function"])
+    values, errors = loaded[number].outcome(batch.columns)
+    if errors:
+        texts = pa.array([errors.get(i) for i in range(len(values))], pa.string())
+    else:
+        texts = pa.nulls(len(values), pa.string())
+    answer = pa.RecordBatch.from_arrays([values, texts], ["value", "error"])
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, answer.schema) as writer:
+        writer.write_batch(answer)
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    main()

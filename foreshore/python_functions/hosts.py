@@ -1,0 +1,240 @@
+"""The hosts of this process: started when first needed, reused, and replaced when one ends.
+
+A call takes a host for itself, so calls of several threads run side by side, in at most as many
+hosts as there are processors. A host that takes too long for a batch is killed. A host that ends
+fails the call with 38000, external_routine_exception: that is no error of a row, because another
+attempt may succeed.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from threading import Condition
+
+import msgspec
+import pyarrow as pa
+
+from foreshore.errors import DatabaseError, OutOfMemory, Unavailable
+from foreshore.python_functions.definition import PythonFunction, function_of
+from foreshore.python_functions.limits import Limits, limits
+from foreshore.python_functions.wire import CALL, DEFINE, FAULT, Late, receive, send
+
+MODULE = "foreshore.python_functions.host"
+START_SECONDS = 30.0
+SLICE = 16_384  # rows of a call
+SLICE_BYTES = 16 << 20
+MOST_DEFINED = 256  # functions that a host has loaded
+# What hosts get of the environment: nothing that may be a secret.
+_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
+_SET = {
+    "PYTHONHASHSEED": "0",  # the order of sets is the same in each host
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "TZ": "UTC",
+}
+
+Outcome = tuple[pa.Array, pa.Array | None]
+
+
+class ExternalRoutineException(Unavailable):
+    """The process of a function has failed, or the function is not what it is declared to be."""
+
+    sqlstate = "38000"
+
+
+class Host:
+    """One process."""
+
+    def __init__(self, limit: Limits) -> None:
+        self._limit = limit
+        self._socket, other = socket.socketpair()
+        read, self._lifeline = os.pipe()
+        command = (sys.executable, "-P", "-m", MODULE)
+        arguments = (str(other.fileno()), str(read), str(limit.memory))
+        passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        try:
+            self._process = subprocess.Popen(
+                [*command, *arguments],
+                pass_fds=(other.fileno(), read),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+                env={**passed, **_SET},
+            )
+        finally:
+            other.close()
+            os.close(read)
+        self._defined: dict[str, int] = {}
+        self._is_new, self._closed = True, False
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can be used for further functions."""
+        return self._process.poll() is None and len(self._defined) < MOST_DEFINED
+
+    def call(
+        self, key: str, batch: pa.RecordBatch, result: pa.DataType
+    ) -> tuple[pa.Array, pa.Array]:
+        """Return values and errors for a batch; raises DatabaseError, OSError or EOFError."""
+        function = function_of(key)
+        if self._is_new:
+            receive(self._socket, time.monotonic() + START_SECONDS)
+            self._is_new = False
+        deadline = time.monotonic() + self._limit.seconds
+        if key not in self._defined:
+            number = self._defined[key] = len(self._defined)
+            schema = pa.schema([("result", result)]).serialize().to_pybytes()
+            told = msgspec.json.encode((number, function, schema))
+            send(self._socket, DEFINE, told, deadline=deadline)
+        metadata = {"function": str(self._defined[key])}
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, batch.schema.with_metadata(metadata)) as writer:
+            writer.write_batch(batch.replace_schema_metadata(metadata))
+        send(self._socket, CALL, out.getvalue(), deadline=deadline)
+        kind, answer = receive(self._socket, deadline)
+        if kind == FAULT:
+            raise _fault(function, *msgspec.json.decode(answer))
+        with pa.ipc.open_stream(pa.py_buffer(answer)) as reader:
+            values, errors = reader.read_next_batch().columns
+        return values, errors
+
+    def end(self) -> int:
+        """End the process; return how it has ended."""
+        self._process.kill()
+        code = self._process.wait()
+        if not self._closed:
+            self._closed = True
+            self._socket.close()
+            os.close(self._lifeline)
+        return code
+
+
+def _fault(function: PythonFunction, state: str, message: str, hint: str | None) -> DatabaseError:
+    if state == OutOfMemory.sqlstate:
+        error: DatabaseError = OutOfMemory(
+            f'Python function "{function.name}" needs more memory than a function may take.'
+        )
+        return error
+    return ExternalRoutineException(message, sqlstate=state, hint=hint)
+
+
+class Hosts:
+    """The hosts of a process. Thread-safe."""
+
+    def __init__(self, most: int, limit: Limits) -> None:
+        self._most, self._limit = most, limit
+        self._free = Condition()
+        self._idle: list[Host] = []
+        self._count = 0
+
+    @property
+    def pids(self) -> list[int]:
+        """The idle processes."""
+        with self._free:
+            return [host.pid for host in self._idle]
+
+    def outcome(self, key: str, arrays: Sequence[pa.Array], result: pa.DataType) -> Outcome:
+        """Return the values of a function, NULL where it fails, and the errors or None.
+
+        Raises ExternalRoutineException, or OutOfMemory.
+        """
+        rows = len(arrays[0])
+        if not rows:
+            return pa.nulls(0, result), None
+        batch = pa.RecordBatch.from_arrays(list(arrays), [str(i) for i in range(len(arrays))])
+        step = max(1, min(SLICE, rows * SLICE_BYTES // max(batch.nbytes, 1)))
+        host = self._take()
+        try:
+            parts = [host.call(key, batch.slice(at, step), result) for at in range(0, rows, step)]
+        except OutOfMemory:  # after which it ends
+            host.end()
+            raise
+        except DatabaseError:
+            raise
+        except BaseException as error:
+            raise self._ended(host, key, error) from None
+        finally:
+            self._give_back(host)
+        values = pa.concat_arrays([value for value, _ in parts])
+        errors = pa.concat_arrays([error for _, error in parts])
+        return values, None if errors.null_count == rows else errors
+
+    def _ended(self, host: Host, key: str, error: BaseException) -> BaseException:
+        """Return the error of a call whose host cannot be used any more."""
+        code, name = host.end(), function_of(key).name
+        match error:
+            case Late():
+                return ExternalRoutineException(
+                    f'Python function "{name}" took longer than {self._limit.seconds:g} s for a'
+                    " batch of rows",
+                    hint="The server's option --python-function-timeout sets the limit.",
+                )
+            case EOFError() | OSError():
+                how = f"signal {-code}" if code < 0 else f"code {code}"
+                return ExternalRoutineException(
+                    f'the process of Python function "{name}" has ended',
+                    detail=f"It ended with {how}.",
+                )
+            case _:
+                return error
+
+    def _take(self) -> Host:
+        with self._free:
+            while True:
+                while self._idle:
+                    host = self._idle.pop()
+                    if host.alive:
+                        return host
+                    self._count -= 1
+                    host.end()
+                if self._count < self._most:
+                    self._count += 1
+                    break
+                self._free.wait()
+        try:
+            return Host(self._limit)
+        except BaseException:
+            with self._free:
+                self._count -= 1
+                self._free.notify()
+            raise
+
+    def _give_back(self, host: Host) -> None:
+        with self._free:
+            if host.alive:
+                self._idle.append(host)
+            else:
+                self._count -= 1
+            self._free.notify()
+        if not host.alive:
+            host.end()
+
+    def close(self) -> None:
+        """End the hosts that are idle."""
+        with self._free:
+            idle, self._idle = self._idle, []
+            self._count -= len(idle)
+        for host in idle:
+            host.end()
+
+
+def hosts() -> Hosts:
+    """Return the hosts of this process, also after a fork."""
+    return _hosts_of(os.getpid(), limits())
+
+
+@lru_cache(maxsize=4)
+def _hosts_of(pid: int, limit: Limits) -> Hosts:
+    return Hosts(os.cpu_count() or 1, limit)

@@ -1,0 +1,178 @@
+"""Hosts: answers by row, and what ends a call or a host."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from foreshore.errors import DatabaseError, OutOfMemory
+from foreshore.python_functions.definition import PythonFunction, key_of
+from foreshore.python_functions.hosts import ExternalRoutineException, Hosts
+from foreshore.python_functions.limits import Limits
+
+ROWS = pa.array(range(10), pa.int64())
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    found = Hosts(1, Limits(seconds=20, memory=256 << 20))
+    yield found
+    found.close()
+
+
+def _key(source: str, **options: Any) -> str:
+    return key_of(PythonFunction("f", source, ("int8",), "int8", **options))
+
+
+def _outcome(hosts: Hosts, source: str, array: pa.Array = ROWS, **options: Any) -> Any:
+    values, errors = hosts.outcome(_key(source, **options), [array], pa.int64())
+    return values.to_pylist(), None if errors is None else errors.to_pylist()
+
+
+def test_row_that_raises_is_error_of_that_row(hosts: Hosts) -> None:
+    values, errors = _outcome(hosts, "def f(a): return 12 // (a - 3)", ROWS[2:5])
+    assert values == [-12, None, 12]
+    assert errors == [None, "38000 ZeroDivisionError: integer division or modulo by zero", None]
+
+
+def test_system_exit_is_error_of_its_row(hosts: Hosts) -> None:
+    _, errors = _outcome(hosts, "import sys\ndef f(a): sys.exit(a)", ROWS[:1])
+    assert errors == ["38000 SystemExit: 0"]
+
+
+def test_strict_function_is_not_called_with_null(hosts: Hosts) -> None:
+    array = pa.array([1, None, 3], pa.int64())
+    assert _outcome(hosts, "def f(a): return a + 1", array, strict=True) == ([2, None, 4], None)
+    assert _outcome(hosts, "def f(a): return a is None", array) == ([0, 1, 0], None)
+
+
+def test_vectorized_function_gets_columns_and_fails_by_row(hosts: Hosts) -> None:
+    source = "import pyarrow.compute as pc\ndef f(a): return pc.divide(12, pc.subtract(a, 3))"
+    values, errors = _outcome(hosts, source, ROWS[2:5], vectorized=True)
+    assert values == [-12, None, 12]
+    assert [each is None for each in errors] == [True, False, True]
+
+
+def test_vectorized_function_of_wrong_length_fails(hosts: Hosts) -> None:
+    with pytest.raises(ExternalRoutineException, match="did not return a column of 10 values"):
+        _outcome(hosts, "def f(a): return [sum(a.to_pylist())]", vectorized=True)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import random\ndef f(a): return random.randrange(1 << 60)",
+        "n = 0\ndef f(a):\n  global n\n  n += 1\n  return n",
+        "from functools import cache\nimport random\n@cache\ndef g(a): return random.random()\n"
+        "def f(a): return int(g(a) * 1e9)",
+        "import random\ndef f(a): raise ValueError(random.random())",
+    ],
+)
+def test_immutable_function_with_varying_answers_is_found(hosts: Hosts, source: str) -> None:
+    with pytest.raises(ExternalRoutineException, match='"f" is declared IMMUTABLE but'):
+        _outcome(hosts, source)
+    assert len(_outcome(hosts, source, volatility="volatile")[0]) == 10
+
+
+def test_function_of_neighbouring_rows_is_found(hosts: Hosts) -> None:
+    source = "import numpy as np\ndef f(a): return np.cumsum(a.to_numpy())"
+    with pytest.raises(ExternalRoutineException, match="declared IMMUTABLE"):
+        _outcome(hosts, source, vectorized=True)
+
+
+def test_order_of_sets_is_the_same_in_each_host() -> None:
+    source = "def f(a): return hash(str(a)) % 1000"
+    found = []
+    for _ in range(2):
+        hosts = Hosts(1, Limits())
+        found.append(_outcome(hosts, source))
+        hosts.close()
+    assert found[0] == found[1]
+
+
+def test_host_that_dies_is_replaced(hosts: Hosts) -> None:
+    with pytest.raises(ExternalRoutineException, match="has ended") as caught:
+        _outcome(hosts, "import os\ndef f(a): os._exit(3)")
+    assert caught.value.sqlstate == "38000"
+    assert _outcome(hosts, "def f(a): return a")[0] == list(range(10))
+
+
+def test_function_that_takes_too_much_memory_fails(hosts: Hosts) -> None:
+    with pytest.raises(OutOfMemory):
+        _outcome(hosts, "def f(a): return len(b'x' * (1 << 32))")
+    assert _outcome(hosts, "def f(a): return a")[0] == list(range(10))
+
+
+def test_module_that_cannot_run_fails(hosts: Hosts) -> None:
+    with pytest.raises(DatabaseError, match="ModuleNotFoundError"):
+        _outcome(hosts, "import no_such_module\ndef f(a): return a")
+
+
+def test_endless_loop_is_ended() -> None:
+    hosts = Hosts(1, Limits(seconds=4))
+    with pytest.raises(ExternalRoutineException, match="took longer than"):
+        _outcome(hosts, "def f(a):\n  while True: pass")
+    assert _outcome(hosts, "def f(a): return a")[0] == list(range(10))
+    hosts.close()
+
+
+def test_calls_of_threads_wait_for_a_host(hosts: Hosts) -> None:
+    found: list[Any] = []
+    source = "def f(a): return a * 2"
+    threads = [Thread(target=lambda: found.append(_outcome(hosts, source))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [([2 * i for i in range(10)], None)] * 8
+    assert len(hosts.pids) == 1
+
+
+def test_environment_of_host_has_no_secrets(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    fresh = Hosts(1, Limits())
+    source = "import os\ndef f(a): return 'AWS_SECRET_ACCESS_KEY' in os.environ"
+    assert _outcome(fresh, source)[0] == [0] * 10
+    fresh.close()
+
+
+_ORPHAN = """
+import os, sys
+from threading import Thread
+import pyarrow as pa
+from foreshore.python_functions.definition import PythonFunction, key_of
+from foreshore.python_functions.hosts import Host
+from foreshore.python_functions.limits import Limits
+host = Host(Limits())
+key = key_of(PythonFunction("f", "def f(a):\\n  while True: pass", ("int8",), "int8"))
+batch = pa.RecordBatch.from_arrays([pa.array([1])], ["0"])
+Thread(target=host.call, args=(key, batch, pa.int64()), daemon=True).start()
+print(host.pid, flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+@pytest.mark.full
+def test_host_ends_with_the_process_that_started_it_even_in_a_loop() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.communicate()
+    while _is_running(pid):
+        pass
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
