@@ -43,6 +43,7 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Finishing, Get, Literal, Relation
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
+from foreshore.python_functions.relations import calls_python
 from foreshore.types import Datum, arrow_type
 from foreshore.update import Timestamp
 
@@ -51,6 +52,7 @@ logger = logging.getLogger(__name__)
 FEW_ROWS = 4096
 FEW_INDEXED = 10_000  # updates in all indexes of a plan that is evaluated without an engine
 FEW_KEYS = 1024
+PYTHON_MEMORY = 2 << 30  # of a query that calls functions in Python, where it has no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +177,11 @@ def answer_by_engine(
             inputs[id] = reading.enter_context(contents.input())
         if cancellation.cancelled:
             raise QueryCanceled
-        if peek.memory is not None and not for_spark:
-            chosen = reading.enter_context(engine.limited(peek.memory))
+        memory = peek.memory
+        if memory is None and calls_python(peek.relation):  # which only ends with its process
+            memory = PYTHON_MEMORY
+        if memory is not None and not for_spark:
+            chosen = reading.enter_context(engine.limited(memory))
         elif peek.bulk is not None and isinstance(engine, ChoosingQueries):
             chosen = engine.for_query(peek.bulk)
         parts = chosen.evaluate_parts(

@@ -1,7 +1,8 @@
-"""Functions of CREATE FUNCTION ... LANGUAGE SQL: a signature, and a query or an expression.
+"""Functions of CREATE FUNCTION: a signature, and a query, an expression, or a module of Python.
 
-A call is replaced by the body when it is bound (`sql/bind/user_functions.py`), so that every engine
-runs it, and a maintained view over it is one like any other.
+A call of one in SQL is replaced by the body when it is bound (`sql/bind/user_functions.py`), so
+that every engine runs it, and a maintained view over it is one like any other. One in Python is a
+call in plans (`foreshore/python_functions/`).
 """
 
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Literal as OneOf
 from foreshore.types import SqlType
 
 Mode = OneOf["IN", "OUT", "INOUT", "VARIADIC", "TABLE"]
+Language = OneOf["sql", "python"]
 Volatility = OneOf["immutable", "stable", "volatile"]
 
 
@@ -37,7 +39,8 @@ class SqlFunction:
     """A function with its full name. `columns` are those of RETURNS TABLE and of OUT parameters.
 
     The last parameter of a `variadic` one is the array of further arguments.
-    `body` is the text of a query, or of the expression after RETURN if it `is_expression`.
+    `body` is the text of a query, or of the expression after RETURN if it `is_expression`, or of a
+    module in Python.
     """
 
     parts: tuple[str, ...]
@@ -50,6 +53,7 @@ class SqlFunction:
     body: str
     is_expression: bool
     variadic: bool = False
+    language: Language = "sql"
 
     @property
     def arguments(self) -> tuple[FunctionArgument, ...]:

@@ -45,6 +45,7 @@ from foreshore.processes.launch import Launcher
 from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.owner import SOCKET_PORT
 from foreshore.processes.scratch import remove_abandoned
+from foreshore.python_functions.limits import allow
 from foreshore.server import key_file as key_files
 from foreshore.server.admission.authenticator import Authenticator
 from foreshore.server.admission.policy import RULES_NAME, USER_NAMES_NAME
@@ -124,6 +125,8 @@ async def serve(options: ServeOptions) -> None:
         await lock.acquire(stop, take_over=options.take_over)
         if stop.is_set():
             return
+        if options.python_functions:  # before it starts processes, which get the same settings
+            allow(options.python_function_timeout, options.python_function_memory)
         launcher = ProcessLauncher()
         launcher.begin_spare()
         closing.push_async_callback(launcher.end_spare)

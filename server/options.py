@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from foreshore.logs import FORMATS
+from foreshore.python_functions.limits import DEFAULT_MEGABYTES, DEFAULT_SECONDS
 from foreshore.server.tls import TlsFiles
 
 FC = TypeVar("FC", bound=Callable[..., Any])
@@ -29,6 +30,9 @@ class ServeOptions:
     spark_conf: tuple[str, ...]
     copy_dir: tuple[str, ...]
     python_source_module: tuple[str, ...]
+    python_functions: bool
+    python_function_timeout: float
+    python_function_memory: int
     audit_interval: float
     tls_cert: Path | None
     tls_key: Path | None
@@ -187,6 +191,20 @@ _OPTIONS = (
         " may be given several times.",
     ),
     option(
+        "python-function-timeout",
+        type=click.FloatRange(0.1),
+        default=DEFAULT_SECONDS,
+        metavar="SECONDS",
+        help="How long a function in Python may take for a batch of rows.",
+    ),
+    option(
+        "python-function-memory",
+        type=click.IntRange(16),
+        default=DEFAULT_MEGABYTES,
+        metavar="MB",
+        help="What a process of functions in Python may take.",
+    ),
+    option(
         "audit-interval",
         type=click.FloatRange(0),
         default=0.0,
@@ -252,6 +270,11 @@ _OPTIONS = (
 
 
 _FLAGS = (
+    option(
+        "python-functions",
+        is_flag=True,
+        help="Let superusers create functions in Python, which run as the server's user.",
+    ),
     option("http-tls", is_flag=True, help="Serve HTTP over TLS too."),
     option(
         "insecure-no-auth",

@@ -20,7 +20,9 @@ from foreshore.errors import (
     UndefinedFunction,
 )
 from foreshore.expr.functions.function import type_key
+from foreshore.python_functions.limits import check_allowed
 from foreshore.sql.bind.definitions.functions import written_function
+from foreshore.sql.bind.python_calls import check_same_handler
 from foreshore.sql.plan import AlterFunction, CreateFunction, DropFunction
 from foreshore.sql_function import SqlFunction
 from foreshore.types import SqlType
@@ -30,6 +32,8 @@ _MAINTAINED = ("materialized view", "index", "subscription")
 
 def create_function(context: StatementContext, plan: CreateFunction) -> Completed:
     """Run CREATE FUNCTION."""
+    if plan.function.language == "python":
+        check_allowed()
     schema = schema_of(context, plan.name)
     if schema.temporary:
         raise FeatureNotSupported("temporary functions are not supported")
@@ -65,14 +69,20 @@ def _replace(context: StatementContext, old: Item, plan: CreateFunction) -> None
     above = change.state.items_above(old.id)
     if plan.depends_on & {old.id, *(each.id for each in above)}:
         raise FeatureNotSupported("recursive functions are not supported")
-    if before.body != plan.function.body or before.strict != plan.function.strict:
+    if before.body != plan.function.body or _is_other_call(before, plan.function):
         _check_unused(above, old)
     alter_function(change, old, plan.sql, plan.depends_on)
     plan_again(context, change.state.item(old.id))
 
 
+def _is_other_call(before: SqlFunction, now: SqlFunction) -> bool:
+    """Whether calls of a function are other ones: in Python its volatility is part of them."""
+    is_python = before.language == "python"
+    return before.strict != now.strict or (is_python and before.volatility != now.volatility)
+
+
 def _check_replaceable(before: SqlFunction, now: SqlFunction) -> None:
-    kinds = [(each.result, each.columns, each.returns_set) for each in (before, now)]
+    kinds = [(each.result, each.columns, each.returns_set, each.language) for each in (before, now)]
     if kinds[0] != kinds[1]:
         raise InvalidFunctionDefinition(
             "cannot change return type of existing function",
@@ -137,7 +147,9 @@ def _redefine(context: StatementContext, item: Item, plan: AlterFunction) -> Non
         strict=before.strict if plan.strict is None else plan.strict,
         volatility=plan.volatility or before.volatility,
     )
-    if after.strict != before.strict:
+    if after.language == "python":
+        check_same_handler(before, after)
+    if _is_other_call(before, after):
         _check_unused(change.state.items_above(item.id), item)
     redefine_function(change, item, name, schema.id, written_function(after))
     plan_again(context, change.state.item(item.id))

@@ -159,6 +159,11 @@ def _table_as(check: Checker, plan: plans.CreateTableAs) -> None:
 def _function(check: Checker, plan: plans.CreateFunction) -> None:
     check.create_in(plan.name)
     check.use_types(plan.depends_on)
+    if plan.function.language == "python":
+        raise InsufficientPrivilege(
+            "permission denied for language python",
+            hint="Must be superuser to create a function in an untrusted language.",
+        )
     if plan.or_replace:
         for each in check.reader.find_functions(plan.name.parts):
             if each.arguments == arguments_of(plan.function.types):

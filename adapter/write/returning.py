@@ -13,6 +13,7 @@ from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation
 from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
+from foreshore.python_functions.relations import calls_python
 from foreshore.rows import split_diffs, table_of
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import bind_relation
@@ -53,7 +54,8 @@ def returned_of(context: StatementContext, verb: str, returning: Query, rows: pa
     relation = over_rows(returning.relation, columns)
     relation = bind_relation(relation, context.bindings(context.coordinator.oracle.read_ts()))
     if not can_evaluate_locally(relation):
-        raise FeatureNotSupported("subqueries in RETURNING are not supported")
+        what = "functions in Python" if calls_python(relation) else "subqueries"
+        raise FeatureNotSupported(f"{what} in RETURNING are not supported")
     result = expanded(evaluate_linear(relation, {WRITTEN: rows}), returning.finishing)
     return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
 

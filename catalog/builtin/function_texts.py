@@ -43,7 +43,7 @@ def definition_of(schema: str, name: str, function: SqlFunction) -> str:
     lines = (
         f"CREATE OR REPLACE FUNCTION {quoted(schema)}.{quoted(name)}({arguments_of(function)})",
         f" RETURNS {result_of(function)}",
-        " LANGUAGE sql",
+        f" LANGUAGE {function.language}",
         *([f" {' '.join(flags)}"] if flags else ()),
         body,
         "",

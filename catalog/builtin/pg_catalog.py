@@ -473,8 +473,14 @@ def _collation(_: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _language(_: IntrospectionSnapshot) -> Iterator[Row]:
-    for oid, name in ((12, "internal"), (14, "sql")):
-        yield {"oid": oid, "lanname": name, "lanowner": SUPERUSER_OID, "lanpltrusted": True}
+    for oid, name in ((12, "internal"), (14, "sql"), (15, "python")):
+        yield {
+            "oid": oid,
+            "lanname": name,
+            "lanowner": SUPERUSER_OID,
+            "lanispl": name == "python",
+            "lanpltrusted": name == "sql",
+        }
 
 
 def _tablespace(_: IntrospectionSnapshot) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.builtin.rights import shown
 from foreshore.types import oid_of, parts_of
 
-SQL_LANGUAGE = 14
+_LANGUAGES = {"sql": 14, "python": 15}
 _RECORD = 2249
 _MODES = {"IN": "i", "OUT": "o", "INOUT": "b", "VARIADIC": "v", "TABLE": "t"}
 _LETTERS = {"immutable": "i", "stable": "s", "volatile": "v"}
@@ -30,7 +30,7 @@ def proc_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "proname": item.name,
             "pronamespace": snapshot.oid(item.schema),
             "proowner": snapshot.oid(item.owner),
-            "prolang": SQL_LANGUAGE,
+            "prolang": _LANGUAGES[function.language],
             "procost": 100.0,
             "prorows": 1000.0 if function.returns_set else 0.0,
             "prokind": "f",

@@ -60,6 +60,7 @@ from foreshore.compute.replica.resume import Resume, Resumed
 from foreshore.errors import OutOfMemory
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
+from foreshore.python_functions.relations import calls_python
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
@@ -107,6 +108,7 @@ class DataflowState:
         self._contents: Mapping[GlobalId, Contents] = imports
         self._messages = ExportMessages(description, persisted)
         self._columns = columns_of(description.relation)
+        self._calls_python = calls_python(description.relation)
         self._dataflow: Dataflow | None = None
         self._window: Window | None = None
         self._stepped: Output | None = None  # the engine's output for the window
@@ -472,6 +474,7 @@ class DataflowState:
         dataflow = self._dataflow
         if (
             dataflow is None
+            or self._calls_python
             or self._window is not None
             or self._messages.corrections
             or self.times.steps < FIRST_STEPS

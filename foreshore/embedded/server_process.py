@@ -27,7 +27,15 @@ START_SECONDS = 120.0
 END_SECONDS = 30.0
 LINES_KEPT = 50  # of the server's log, for the error if it does not start
 READY = "foreshore ready: "
-COMMAND = (sys.executable, "-P", "-m", "foreshore.server.start", "serve", "--lifeline")
+COMMAND = (
+    sys.executable,
+    "-P",
+    "-m",
+    "foreshore.server.start",
+    "serve",
+    "--lifeline",
+    "--python-functions",
+)
 _CRITICAL = re.compile(r".* CRITICAL \S+: (.*)")
 
 

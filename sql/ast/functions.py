@@ -40,6 +40,7 @@ class CreateFunctionStatement(Syntax):
     body_at: int | None
     is_expression: bool
     or_replace: bool
+    language: OneOf["sql", "python"] = "sql"
 
 
 class FunctionName(Syntax):

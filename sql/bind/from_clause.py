@@ -342,6 +342,10 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
     if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
         return _table_function(binder, item, call)
     name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)
+    if isinstance(call, ast.FunctionCall):
+        part = _python_rows(binder, item, call)
+        if part is not None:
+            return part
     if isinstance(call, ast.FunctionCall) and not item.ordinality:
         rows = _user_rows(binder, item, call)
         if rows is not None:
@@ -367,6 +371,21 @@ def _user_rows(
     part = _named(rows.relation, list(columns_of(rows.relation)), rows.names, item, *rows.alias)
     part.order = rows.order
     return part
+
+
+def _python_rows(
+    binder: ExpressionBinder, item: ast.FunctionRef, call: ast.FunctionCall
+) -> BoundItem | None:
+    """Return the rows of a function in Python, None for any other."""
+    from foreshore.sql.bind.python_calls import rows_of_array
+    from foreshore.sql.bind.user_functions import python_rows
+
+    value = python_rows(binder, call)
+    if value is None:
+        return None
+    names = (item.alias or call.name[-1], *(("ordinality",) if item.ordinality else ()))
+    rows = flat_map(UNIT, rows_of_array(value), (value,))
+    return _of_rows(rows, names, item, call.name[-1])
 
 
 def _table_function(

@@ -47,6 +47,7 @@ from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.order import RowOrder
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.python_calls import bind_python, rows_of_array
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.sql_functions import parameter_of
@@ -257,6 +258,11 @@ def scope_of_parameters(function: SqlFunction) -> Scope:
 def bind_value(binder: ExpressionBinder, call: UserCall) -> Scalar:
     """Return the value of a call of a function that returns one."""
     function = call.function
+    if function.language == "python":
+        value = bind_python(binder, function, call.values, call.at)
+        if not function.returns_set:
+            return value
+        return binder.add_set(rows_of_array(value), (value,), call.at)
     if function.returns_set:
         return _bind_set(binder, call)
     if function.columns:
@@ -363,15 +369,31 @@ def rows_in_from(
 ) -> Rows | None:
     """Return the rows of a call in FROM of a function that returns rows, None for any other."""
     functions = binder.planning.catalog.functions_named(expr.name)
-    if not any(function.returns_set or function.columns for _, function in functions):
+    if not any(_has_rows(function) for _, function in functions):
         return None
     call = find_call(binder, expr, tuple(binder.bind(arg) for arg in expr.args))
-    if call is None or not (call.function.returns_set or call.function.columns):
+    if call is None or not _has_rows(call.function):
         return None
     function = call.function
     relation, order = _rows_of_call(binder.planning, call)
     names = tuple(name for name, _ in function.columns) or (alias or function.name,)
     return Rows(relation, names, order, (expr.name[-1], None))
+
+
+def python_rows(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar | None:
+    """Return the array of the rows of a call of a function in Python, None for any other call."""
+    functions = binder.planning.catalog.functions_named(expr.name)
+    if not any(each.language == "python" and each.returns_set for _, each in functions):
+        return None
+    call = find_call(binder, expr, tuple(binder.bind(arg) for arg in expr.args))
+    if call is None or call.function.language != "python" or not call.function.returns_set:
+        return None
+    return bind_python(binder, call.function, call.values, call.at)
+
+
+def _has_rows(function: SqlFunction) -> bool:
+    """Whether a function's body gives rows; those of one in Python are an array's items."""
+    return function.language == "sql" and bool(function.returns_set or function.columns)
 
 
 def _rows_of_call(planning: Planning, call: UserCall) -> tuple[Relation, RowOrder]:

@@ -38,7 +38,7 @@ class _Options:
     returns_set: bool = False
     strict: bool = False
     volatility: str = "volatile"
-    has_language: bool = False
+    language: str | None = None
     body: str | None = None
     body_at: int | None = None
     is_expression: bool = False
@@ -55,8 +55,10 @@ class FunctionParser(RoleParser):
             self._function_option(options)
         if options.body is None:
             raise InvalidFunctionDefinition("no function body specified")
-        if options.body_at is None and not options.has_language:
+        if options.body_at is None and options.language is None:
             raise InvalidFunctionDefinition("no language specified")
+        if options.body_at is not None and options.language == "python":
+            raise InvalidFunctionDefinition("inline SQL function body only valid for language SQL")
         return ast.CreateFunctionStatement(
             name,
             parameters,
@@ -69,6 +71,7 @@ class FunctionParser(RoleParser):
             options.body_at,
             options.is_expression,
             or_replace,
+            options.language or "sql",  # type: ignore[arg-type]
         )
 
     def _in_brackets(self, one: Callable[[], T]) -> tuple[T, ...]:
@@ -142,11 +145,17 @@ class FunctionParser(RoleParser):
         if token.kind not in (WORD, QUOTED, STRING):
             self.fail()
         language = self.advance().value.lower()
-        if language in ("plpgsql", "c", "internal", "python", "plpython3u"):
+        if language in ("plpgsql", "c", "internal"):
             self.unsupported(f"LANGUAGE {language}", token.start)
-        if language != "sql":
+        if language in ("plpythonu", "plpython3u"):
+            raise FeatureNotSupported(
+                f"LANGUAGE {language} is not supported",
+                hint="LANGUAGE python takes a module that defines the function: def name(...): ...",
+                position=token.start + 1,
+            )
+        if language not in ("sql", "python"):
             raise UndefinedObject(f'language "{language}" does not exist')
-        options.has_language = True
+        options.language = language
 
     def _function_body(self, options: _Options) -> None:
         if options.body is not None:

@@ -13,6 +13,7 @@ from foreshore.errors import (
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.python_calls import check_python
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.bind.user_functions import (
@@ -48,13 +49,23 @@ def bind_create_function(
         statement.returns_set,
         statement.strict,
         statement.volatility,
-        statement.body.strip().rstrip(";").strip() if statement.body_at is None else statement.body,
+        _body_of(statement),
         statement.is_expression,
         any(each.variadic for each in statement.parameters),
+        statement.language,
     )
-    function = replace(function, body=_checked_body(planning, function))
+    if function.language == "python":
+        check_python(function)
+    else:
+        function = replace(function, body=_checked_body(planning, function))
     sql = written_function(function)
     return CreateFunction(name, function, frozenset(planning.depends_on), statement.or_replace, sql)
+
+
+def _body_of(statement: ast.CreateFunctionStatement) -> str:
+    if statement.language == "python" or statement.body_at is not None:
+        return statement.body
+    return statement.body.strip().rstrip(";").strip()
 
 
 def _parameter(planning: Planning, each: ast.ParameterDefinition) -> FunctionParameter:
@@ -206,8 +217,11 @@ def written_function(function: SqlFunction) -> str:
         sql += (
             " RETURNS " + ("SETOF " if function.returns_set else "") + written_type(function.result)
         )
-    sql += f" LANGUAGE sql {function.volatility.upper()}"
+    sql += f" LANGUAGE {function.language} {function.volatility.upper()}"
     sql += " STRICT" if function.strict else ""
+    if function.language == "python":
+        body = function.body.replace("'", "''")
+        return f"{sql} AS '{body}'"
     if function.is_expression:
         return f"{sql} RETURN {function.body}"
     return f"{sql} BEGIN ATOMIC {function.body}; END"

@@ -35,6 +35,7 @@ from foreshore.sql.bind.definitions.expectations import (
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.python_calls import refuse_not_immutable, refuse_python
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import lower_and_optimize_block, plain_query
 from foreshore.sql.bind.scope import Scope, Slot, Table, resolve_column
@@ -189,6 +190,7 @@ def refuse_environment(relation: Relation, what: str) -> None:
     """Raise an error if the relation depends on the time or the session."""
     for node in walk_relations(relation):
         for scalar in scalars_of(node):
+            refuse_not_immutable(scalar, what)
             for part in walk_scalars(scalar):
                 if isinstance(part, Environment):
                     raise FeatureNotSupported(
@@ -240,6 +242,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         for expr in statement.keys:
             scalar = binder.bind(expr)
             check_no_subquery(scalar, "index expression", at_of(expr))
+            refuse_python(scalar, "an index expression", at_of(expr))
             bound.append(scalar)
         key = tuple(bound)
         written = planning.text[statement.keys_at : statement.keys_end]
