@@ -19,6 +19,7 @@ from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
+from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import connections_of as connections_of_target
 from foreshore.sinks.spec import is_place
 from foreshore.sinks.spec import secrets_of as secrets_of_target
@@ -103,6 +104,8 @@ def _sink(check: Checker, plan: plans.CreateSink) -> None:
     check.create_in(plan.subscription.name)
     target = plan.spec.target
     _use(check, (*connections_of_target(target), *secrets_of_target(target)))
+    if isinstance(target, PythonTarget):
+        raise InsufficientPrivilege("must be superuser to create a sink to Python")
     if isinstance(target, WebhookTarget) and target.private:
         raise InsufficientPrivilege("must be superuser to create a sink to a private address")
     if is_place(plan.spec.target):

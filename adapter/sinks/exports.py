@@ -33,6 +33,7 @@ from foreshore.errors import (
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
+from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import (
     SinkSpec,
     connections_of,
@@ -43,6 +44,7 @@ from foreshore.sinks.spec import (
 from foreshore.sinks.webhook import SECRETS, WebhookTarget
 from foreshore.sources.files import PLACES
 from foreshore.storage.export.controller import ExportController, SinkDescription
+from foreshore.storage.export.exporter import NOTHING
 from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
 from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.external.request import answer_to
@@ -120,6 +122,8 @@ class SinkExports:
         Raises DatabaseError if a secret cannot be read.
         """
         coordinator = self._coordinator
+        if isinstance(spec.target, PythonTarget):
+            coordinator.ingestion.check_module(spec.target.module)
         given = accesses(coordinator.state, coordinator.secrets, connections_of(spec.target))
         if is_place(spec.target):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
@@ -221,9 +225,9 @@ class SinkExports:
     def _beginning(
         self, sink: GlobalId, position: Position, frontier: Timestamp | None
     ) -> Timestamp:
-        if frontier is None:
+        if frontier is None or frontier == NOTHING:
             spec = self._coordinator.state.item(sink).sink
-            if spec and not keeps_frontier(spec.target):
+            if frontier is None and spec and not keeps_frontier(spec.target):
                 return position.reached
             if position.confirmed:
                 raise ObjectNotInPrerequisiteState(

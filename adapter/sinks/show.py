@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic
 from foreshore.adapter.sinks.show_webhook import shown_webhook
 from foreshore.adapter.sources.connections import full_name
+from foreshore.adapter.sources.show_others import call_text
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
+from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import PostgresTarget, SinkSpec, Target
 from foreshore.sinks.webhook import WebhookTarget
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
@@ -29,11 +31,14 @@ def sink_text(state: State, planned: Mapping[GlobalId, Planned], item: Item, spe
         key = f" KEY ({', '.join(map(quote_identifier, names))}) NOT ENFORCED"
     messages = _messages(state, spec.target)
     snapshot = str(spec.with_snapshot).lower()
+    timeout = ""
+    if isinstance(spec.target, PythonTarget):
+        timeout = f", TIMEOUT = '{spec.target.timeout_ms} ms'"
     return (
         f"CREATE SINK {dotted(state.full_name(item))} IN CLUSTER {cluster} "
         f"FROM {dotted(state.full_name(state.item(relation)))} INTO {_written(state, spec.target)}"
         f"{key}{messages} ENVELOPE {spec.envelope.upper()} WITH (SNAPSHOT = {snapshot}"
-        f", COMMIT INTERVAL = '{spec.commit_ms} ms')"
+        f", COMMIT INTERVAL = '{spec.commit_ms} ms'{timeout})"
     )
 
 
@@ -48,6 +53,8 @@ def _written(state: State, target: Target) -> str:
             return _files(target)
         case WebhookTarget():
             return shown_webhook(state, target)
+        case PythonTarget():
+            return call_text(target.function, target.arguments)
         case KafkaTarget(connection=connection):
             called = _connection(state, connection)
             return f"KAFKA CONNECTION {called} ({shown_topic(target)})"

@@ -138,16 +138,21 @@ class Ingestion:
         items = self._coordinator.state.all(Item)
         await self.follow([each for each in items if each.feed and each.feed.spec is not None])
 
+    def check_module(self, module: str) -> None:
+        """Raise InsufficientPrivilege unless sources and sinks may import a Python module."""
+        if module not in self.python_modules:
+            raise InsufficientPrivilege(
+                f'the module "{module}" is not allowed',
+                hint="The server's option --python-source-module names those that are.",
+            )
+
     def _accesses(self, spec: SourceSpec, tables: Iterable[Messages | None] = ()) -> Accesses:
         """Return what a source needs to reach its external system, and to decode for its tables.
 
         Raises DatabaseError if a secret cannot be read, or a module is not allowed.
         """
-        if isinstance(spec, PythonSource | MemoSource) and spec.module not in self.python_modules:
-            raise InsufficientPrivilege(
-                f'the module "{spec.module}" is not allowed',
-                hint="The server's option --python-source-module names those that are.",
-            )
+        if isinstance(spec, PythonSource | MemoSource):
+            self.check_module(spec.module)
         coordinator = self._coordinator
         needed = dict.fromkeys(connections_of(spec))
         for each in tables:

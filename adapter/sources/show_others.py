@@ -1,19 +1,22 @@
 """SHOW CREATE of sources of files, Python functions and load generators."""
 
+from collections.abc import Mapping
+
 from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 
 
+def call_text(function: str, arguments: Mapping[str, str]) -> str:
+    """Return PYTHON with a function and its arguments."""
+    given = [f"{quote_identifier(each)} {quote_string(value)}" for each, value in arguments.items()]
+    return f"PYTHON {quote_string(function)}" + (f" ({', '.join(given)})" if given else "")
+
+
 def python_text(spec: PythonSource | MemoSource) -> str:
     """Return what follows FROM."""
-    arguments = [
-        f"{quote_identifier(name)} {quote_string(value)}" for name, value in spec.arguments.items()
-    ]
-    return f"PYTHON {quote_string(spec.function)}" + (
-        f" ({', '.join(arguments)})" if arguments else ""
-    )
+    return call_text(spec.function, spec.arguments)
 
 
 def memo_text(spec: MemoSource, relation: str) -> str:

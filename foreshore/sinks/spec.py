@@ -7,6 +7,7 @@ import msgspec
 
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
+from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.webhook import WebhookTarget, secrets_of_webhook
 
 Envelope: TypeAlias = OneOf["upsert", "debezium", "append"]
@@ -19,7 +20,9 @@ class PostgresTarget(msgspec.Struct, frozen=True, tag="postgres"):
     table: str  # schema.table
 
 
-Target: TypeAlias = PostgresTarget | DeltaTarget | FilesTarget | KafkaTarget | WebhookTarget
+Target: TypeAlias = (
+    PostgresTarget | DeltaTarget | FilesTarget | KafkaTarget | WebhookTarget | PythonTarget
+)
 
 
 class SinkSpec(msgspec.Struct, frozen=True):
@@ -37,7 +40,7 @@ def connections_of(target: Target) -> tuple[str, ...]:
     match target:
         case PostgresTarget(connection=connection):
             return (connection,)
-        case DeltaTarget() | FilesTarget() | WebhookTarget():
+        case DeltaTarget() | FilesTarget() | WebhookTarget() | PythonTarget():
             return ()
         case KafkaTarget(connection=connection):
             return (connection, *target.registries)
@@ -49,8 +52,11 @@ def secrets_of(target: Target) -> tuple[str, ...]:
 
 
 def keeps_frontier(target: Target) -> bool:
-    """Return whether the frontier is kept by the target, with the rows; else it is kept here."""
-    return not isinstance(target, WebhookTarget)
+    """Return whether the frontier is kept by the target, with the rows; else it is kept here.
+
+    Of Python's targets some do; these say so when they are resumed.
+    """
+    return not isinstance(target, WebhookTarget | PythonTarget)
 
 
 def kind_of(target: Target) -> str:
@@ -66,6 +72,8 @@ def kind_of(target: Target) -> str:
             return "kafka"
         case WebhookTarget():
             return "webhook"
+        case PythonTarget():
+            return "python"
 
 
 def is_place(target: Target) -> bool:

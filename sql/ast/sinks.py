@@ -53,8 +53,20 @@ class WebhookTargetSyntax(Syntax):
     at: int
 
 
+class PythonTargetSyntax(Syntax):
+    """PYTHON 'module:name' (argument value, ...)."""
+
+    function: str
+    options: tuple[SourceOption, ...]
+    at: int
+
+
 TargetSyntax: TypeAlias = (
-    PostgresTargetSyntax | PlaceTargetSyntax | KafkaTargetSyntax | WebhookTargetSyntax
+    PostgresTargetSyntax
+    | PlaceTargetSyntax
+    | KafkaTargetSyntax
+    | WebhookTargetSyntax
+    | PythonTargetSyntax
 )
 
 

@@ -49,6 +49,8 @@ class SinkParser(KafkaSinkParser, WebhookSinkParser):
         if self.accept("kafka"):
             self.expect("connection")
             return self._kafka_target(at)
+        if self.accept("python"):
+            return ast.PythonTargetSyntax(self.string(), self._source_options(), at)
         if self.accept("webhook"):
             return self._webhook_target(at)
         if self.at_word("iceberg"):

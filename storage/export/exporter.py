@@ -8,6 +8,8 @@ import pyarrow as pa
 from foreshore.storage.export.messages import Export
 from foreshore.update import Timestamp
 
+NOTHING = -1  # the frontier of a target that keeps one, and has nothing of the sink yet
+
 
 class Exporter(Protocol):
     """Writes to one target. OSError or DatabaseError: the sink is resumed later."""
@@ -15,7 +17,8 @@ class Exporter(Protocol):
     async def resume(self) -> Timestamp | None:
         """Connect, shut out all earlier exporters of the sink, and return the target's frontier.
 
-        None if the target has nothing of the sink yet.
+        None if the target has nothing of the sink yet, or keeps no frontier. NOTHING if it keeps
+        one, where not all targets of its kind do.
         """
         ...
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget
+from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import PostgresTarget, Target
 from foreshore.sinks.webhook import WebhookTarget
 from foreshore.storage.export.exporter import SinkKind
@@ -14,6 +15,7 @@ _KINDS: dict[type, str] = {
     DeltaTarget: "foreshore.storage.export.files.delta_kind",
     FilesTarget: "foreshore.storage.export.files.kind",
     WebhookTarget: "foreshore.storage.export.webhook.kind",
+    PythonTarget: "foreshore.storage.export.python.kind",
     KafkaTarget: "foreshore.storage.export.kafka.kind",
 }
 

@@ -10,13 +10,9 @@ import pyarrow as pa
 
 from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.sources.python import MemoSource
+from foreshore.storage.external.python import for_function
 from foreshore.storage.external.retries import waits
-from foreshore.storage.ingest.python.rows import (
-    as_arrow,
-    as_dictionaries,
-    for_function,
-    stored,
-)
+from foreshore.storage.ingest.python.rows import as_arrow, as_dictionaries, stored
 from foreshore.types import RelationDesc
 
 ERROR_CHARACTERS = 2000

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.errors import BadCopyFileFormat, InvalidParameterValue
+from foreshore.storage.external.python import column_called
 from foreshore.storage.lake.columns import WrongValue, for_file, from_file, texts
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF
@@ -47,19 +48,12 @@ def _of_dictionaries(rows: Sequence[Mapping[str, Any]], desc: RelationDesc) -> p
     return pa.table(columns)
 
 
-def _array(table: pa.Table, name: str) -> pa.Array:
-    if name not in table.schema.names:
-        raise InvalidParameterValue(f'the rows have no column "{name}"')
-    column = table.column(name).combine_chunks()
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def stored(table: pa.Table, desc: RelationDesc) -> pa.Table:
     """Return rows of a function as a relation has them; raises DatabaseError."""
     arrays = []
     for name, column in zip(desc.names, desc.columns, strict=True):
         try:
-            array = from_file(name, _array(table, name), column.type)
+            array = from_file(name, column_called(table, name), column.type)
         except WrongValue as error:
             raise error.error from None
         if not column.nullable and array.null_count:
@@ -68,23 +62,11 @@ def stored(table: pa.Table, desc: RelationDesc) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=desc.stored_schema())
 
 
-def for_function(table: pa.Table, desc: RelationDesc) -> pa.Table:
-    """Return rows of a relation as a function gets them: with types that all programs know.
-
-    Raises NumericValueOutOfRange.
-    """
-    arrays = [
-        for_file(name, _array(table, name), column.type)
-        for name, column in zip(desc.names, desc.columns, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, list(desc.names))
-
-
 def as_dictionaries(table: pa.Table, desc: RelationDesc) -> list[dict[str, Any]]:
     """Return rows of a relation as dictionaries; documents as Python values."""
     columns = []
     for name, column in zip(desc.names, desc.columns, strict=True):
-        array = _array(table, name)
+        array = column_called(table, name)
         if column.type.name == "number":  # with the digits that it has
             values = texts(array, column.type).to_pylist()
             columns.append([None if each is None else Decimal(each) for each in values])

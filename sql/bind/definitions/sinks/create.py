@@ -2,8 +2,16 @@
 
 from collections.abc import Mapping
 
-from foreshore.errors import InvalidParameterValue, UndefinedColumn, WrongObjectType
+from msgspec.structs import replace
+
+from foreshore.errors import (
+    FeatureNotSupported,
+    InvalidParameterValue,
+    UndefinedColumn,
+    WrongObjectType,
+)
 from foreshore.item_view import ItemView
+from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import SinkSpec, Target
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sinks.kafka import Written, bind_kafka_target
@@ -17,6 +25,11 @@ from foreshore.sql.bind.definitions.sources.options import (
     milliseconds,
     parsed_options,
 )
+from foreshore.sql.bind.definitions.sources.python import (
+    bind_arguments,
+    check_function,
+    timeout,
+)
 from foreshore.sql.bind.subscribe import bind_create_subscription
 from foreshore.sql.plan import CreateSink
 from foreshore.sql.planning import Planning, located
@@ -25,6 +38,7 @@ _WITH_HISTORY = ("table", "source", "materialized view")
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "snapshot": ("with_snapshot", flag),
     "commit interval": ("commit_ms", milliseconds),
+    "timeout": ("timeout_ms", timeout),  # of calls of Python
 }
 
 
@@ -41,7 +55,14 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
     options = parsed_options("CREATE SINK", statement.options, _OPTIONS)
     envelope = statement.envelope or _default_envelope(statement.target)
     key = _key(planning, statement, item, envelope)
-    target = _bind_target(planning, statement, Written(item.desc, key, envelope))
+    if isinstance(statement.target, ast.PythonTargetSyntax) and statement.messages is None:
+        target: Target = _python(statement.target, envelope, options.pop("timeout_ms", None))
+    else:
+        target = _bind_target(planning, statement, Written(item.desc, key, envelope))
+    if "timeout_ms" in options:
+        raise InvalidParameterValue(
+            "option TIMEOUT of CREATE SINK is for PYTHON", position=statement.at + 1
+        )
     subscription = bind_create_subscription(
         planning,
         ast.CreateSubscriptionStatement(
@@ -55,7 +76,23 @@ def _default_envelope(target: ast.TargetSyntax) -> ast.SinkEnvelope:
     """Return the envelope of a sink that names none: files and requests are only added."""
     if isinstance(target, ast.PlaceTargetSyntax) and target.kind == "files":
         return "append"
-    return "append" if isinstance(target, ast.WebhookTargetSyntax) else "upsert"
+    is_told = isinstance(target, ast.WebhookTargetSyntax | ast.PythonTargetSyntax)
+    return "append" if is_told else "upsert"
+
+
+def _python(
+    target: ast.PythonTargetSyntax, envelope: ast.SinkEnvelope, timeout_ms: int | None
+) -> PythonTarget:
+    """Return the function or class that gets the changes."""
+    check_function(target.function, target.at)
+    if envelope != "append":
+        raise FeatureNotSupported(
+            f"ENVELOPE {envelope.upper()} is not for PYTHON",
+            hint="Use APPEND.",
+            position=target.at + 1,
+        )
+    found = PythonTarget(target.function, bind_arguments(target.options))
+    return found if timeout_ms is None else replace(found, timeout_ms=timeout_ms)
 
 
 def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: Written) -> Target:
@@ -71,6 +108,7 @@ def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: W
         return bind_place(target)
     if isinstance(target, ast.WebhookTargetSyntax):
         return bind_webhook_target(planning, target)
+    assert isinstance(target, ast.PostgresTargetSyntax), target
     return bind_postgres_target(planning, target)
 
 

@@ -130,7 +130,8 @@ def _between(least: int, most: int) -> Parse:
     return parse
 
 
-def _timeout(name: str, value: OptionValue) -> int:
+def timeout(name: str, value: OptionValue) -> int:
+    """Return the milliseconds that a call may take."""
     found = milliseconds(name, value)
     if found > LONGEST_CALL_MS:
         raise InvalidParameterValue(f'option "{name}" must be at most an hour')
@@ -141,7 +142,7 @@ _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "concurrency": ("concurrency", _between(1, 1000)),
     "batch": ("batch", _between(1, 65_536)),
     "retries": ("retries", _between(0, 20)),
-    "timeout": ("timeout_ms", _timeout),
+    "timeout": ("timeout_ms", timeout),
     "forget": ("forget", truth),
     "error column": ("error_column", text),
 }

@@ -1,0 +1,1 @@
+"""Functions and classes of Python modules as targets of sinks."""
