@@ -7,9 +7,13 @@ it. Slow work is done by storage, by replicas and on threads.
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator
 from concurrent.futures import Executor
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+
+import pyarrow as pa
 
 from foreshore.activity import Activity
 from foreshore.adapter.client import ServerConfiguration
@@ -29,6 +33,7 @@ from foreshore.adapter.transaction.catalog_commit import CatalogCommits, has_sha
 from foreshore.adapter.transaction.commit import ConstraintGuard
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.adapter.transaction.locks import Locks
+from foreshore.adapter.transaction.watermarks import Watermarks
 from foreshore.catalog.builtin.answers import CatalogAnswers
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
@@ -88,7 +93,10 @@ class Coordinator:
         corruptions = self.storage.corruptions
         self.keys = KeyIndexes(self.readable_since, corruptions)
         self.subscriptions = DurablePositions(self.holds, self.catalog.sources)
-        guard = ConstraintGuard(self.keys, self.catalog, self.subscriptions, corruptions)
+        self.watermarks = Watermarks(lambda: self.catalog.planned, self._committed_column)
+        guard = ConstraintGuard(
+            self.keys, self.catalog, self.subscriptions, corruptions, self.watermarks
+        )
         self.group = GroupCommit(self.storage, self.oracle, guard)
         self.locks = Locks(self.group, lambda: self.state)
         self.advisory = AdvisoryLocks()
@@ -187,6 +195,14 @@ class Coordinator:
     def is_hydrated(self, id: GlobalId) -> bool:
         """Return whether the output of a dataflow has been computed at some time."""
         return id in self.as_ofs and self.upper(id) > self.as_ofs[id]
+
+    async def _committed_column(self, id: GlobalId, column: int) -> AsyncGenerator[pa.Table, None]:
+        """Yield one column of a table's committed rows, in parts."""
+        read, _ = self.capabilities[id]
+        with self.storage.snapshot(read, self.oracle.read_ts()) as snapshot:
+            async with aclosing(snapshot.parts()) as parts:
+                async for part in parts:
+                    yield part.select([column])
 
     def readable_since(self, id: GlobalId) -> Timestamp:
         """Return the earliest time at which a table is read, now or later."""

@@ -212,10 +212,16 @@ class Environment:
             AuditRetention(coordinator).run(),
         )
         self._tasks += [*map(loop.create_task, loops), self._sweeping]
+        self._tasks.append(loop.create_task(self._read_watermarks(tables)))
         await coordinator.ingestion.open()
         coordinator.exports.open()
         coordinator.published.open(self._open_session)
         coordinator.check_consistency()
+
+    async def _read_watermarks(self, tables: Sequence[GlobalId]) -> None:
+        """Read the watermarks of tables that nobody has written yet, once views have resumed."""
+        await self.coordinator.compute.resumed()
+        await self.coordinator.watermarks.read_all(tables)
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
         """Build a table's key indexes once views have resumed, or when a statement needs them.

@@ -15,7 +15,7 @@ from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
 from foreshore.expr.ir import Get, Literal, Map, Project, Relation
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType, RelationDesc
+from foreshore.types import ColumnType, RelationDesc, Watermark
 
 
 def views_naming(state: State, table: GlobalId) -> list[Item]:
@@ -107,7 +107,7 @@ def as_known(
         ColumnType(column.type, nullable=column.nullable or name in nullable)
         for name, column in zip(table.names, table.columns, strict=True)
     )
-    relation = definition or Get(id, columns, keys, table.append_only)
+    relation = definition or Get(id, columns, keys, table.append_only, table.watermark)
     gone = tuple(Literal(None, each.type) for each in known if each.type is not None)
     if gone:
         relation = Map(relation, gone)
@@ -119,7 +119,13 @@ def as_known(
     )
     names = tuple(each.name for each in known)
     known_columns = tuple(columns[i] for i in places)
-    desc = RelationDesc(names, known_columns, shown_keys, append_only=table.append_only)
+    mark = table.watermark
+    if mark is not None:
+        at = mark.column
+        mark = Watermark(places.index(at), mark.delay) if at in places else None
+    desc = RelationDesc(
+        names, known_columns, shown_keys, append_only=table.append_only, watermark=mark
+    )
     return desc, Project(relation, tuple(places))
 
 

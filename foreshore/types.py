@@ -482,6 +482,16 @@ ResultOrigin = tuple[int, int]  # the oid of a table or view, and the number of 
 NO_ORIGIN: ResultOrigin = (0, 0)
 
 
+class Watermark(msgspec.Struct, frozen=True, gc=False):
+    """The watermark of an append-only relation: its greatest time so far, less a delay.
+
+    No row enters whose time, in the column at `column`, is less than the watermark.
+    """
+
+    column: int  # of type timestamp or timestamptz
+    delay: int  # microseconds, not negative
+
+
 class RelationDesc(msgspec.Struct, frozen=True, gc=False):
     """The columns of a named relation, in order; names may repeat only in results of queries."""
 
@@ -491,6 +501,7 @@ class RelationDesc(msgspec.Struct, frozen=True, gc=False):
     stored: tuple[str, ...] = ()  # names in a table's shard, if a column was renamed since
     append_only: bool = False  # whether a table never loses rows
     origins: tuple[ResultOrigin, ...] = ()  # of a query's columns, if one has any
+    watermark: Watermark | None = None  # of an append-only table or source
 
     def __post_init__(self) -> None:
         assert len(self.names) == len(self.columns), self

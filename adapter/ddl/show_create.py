@@ -48,7 +48,7 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
 def _statement(reader: SessionCatalog, item: Item) -> str:
     state = reader.state
     if item.feed:
-        return source_text(state, item)
+        return source_text(state, reader.planned, item)
     if item.sink:
         return sink_text(state, reader.planned, item, item.sink)
     if item.metric:
@@ -79,6 +79,7 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
             item.memory_limit or None,
             item.refresh or None,
             item.hydrate or None,
+            emits=reader.planned[item.id].desc.append_only,
         )
         return statement_heads.materialized_view_in_cluster(sql, name, cluster, options)
     if item.foreign_keys:

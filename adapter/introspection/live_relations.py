@@ -168,6 +168,21 @@ def _audits(context: StatementContext) -> Iterator[Row]:
         yield {"object_id": id, **asdict(each)}
 
 
+def _watermarks(context: StatementContext) -> Iterator[Row]:
+    """Yield the watermarks of relations as of the last commit; NULL before the first time."""
+    coordinator = context.coordinator
+    for item in context.planner.state.all(Item):
+        watermark = coordinator.watermarks.of(item.id) if item.type == "table" else None
+        if watermark is not None:
+            desc = coordinator.catalog.planned[item.id].desc
+            yield {
+                "object_id": item.id,
+                "column_name": desc.names[watermark.column],
+                "delay": (0, 0, watermark.delay),
+                "watermark": coordinator.watermarks.now(item.id),
+            }
+
+
 def _storage_sizes(context: StatementContext) -> Iterator[Row]:
     coordinator = context.coordinator
     for item in context.planner.state.all(Item):
@@ -396,6 +411,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "transaction_activity": _transaction_activity,
     "pg_stat_progress_copy": _copies,
     "mz_view_audits": _audits,
+    "mz_watermarks": _watermarks,
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,
     "pg_cursors": _cursors,

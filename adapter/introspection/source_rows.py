@@ -8,7 +8,7 @@ from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
 from foreshore.ids import GlobalId
-from foreshore.sources.outputs import ERRORS, PROGRESS
+from foreshore.sources.outputs import is_auxiliary
 from foreshore.storage.ingest.controller import OutputStatus, SourceStatus
 
 
@@ -22,7 +22,7 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
         for item in (state.get(id), *state.items_of(parts_of(id))):
             if not isinstance(item, Item) or not item.feed:
                 continue
-            if item.id != id and item.feed.reference in (PROGRESS, ERRORS):
+            if item.id != id and is_auxiliary(item.feed.reference):
                 continue
             output = status.outputs.get(item.id)
             shown = output if output is not None and output.state == "ceased" else status
@@ -58,9 +58,7 @@ def source_statistics(context: StatementContext) -> Iterator[Row]:
         tables = [
             each
             for each in items
-            if isinstance(each, Item)
-            and each.feed
-            and each.feed.reference not in (PROGRESS, ERRORS)
+            if isinstance(each, Item) and each.feed and not is_auxiliary(each.feed.reference)
         ]
         found = {each.id: status.outputs.get(each.id, OutputStatus()) for each in tables}
         yield _statistics(id, status, list(found.values()))

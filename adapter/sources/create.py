@@ -18,8 +18,10 @@ from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
-from foreshore.sources.outputs import OWN_ROWS, Output, output_called
-from foreshore.sources.spec import Feed
+from foreshore.sources.files import FilesSource
+from foreshore.sources.kafka import KafkaSource, Messages
+from foreshore.sources.outputs import LATE, OWN_ROWS, Output, output_called
+from foreshore.sources.spec import Feed, SourceSpec
 from foreshore.sources.webhook import WebhookSource
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
@@ -44,7 +46,12 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
     feed = Feed(id, OWN_ROWS, found.spec, own.details)
     reads = () if plan.input is None else tuple(plan.input.depends_on)
     cluster = cluster_called(context, plan.cluster).id
-    _add(context, _Fed(plan.name, own, feed), id, *reads, cluster=cluster)
+    if plan.watermark is not None:
+        check_appends(found.spec)
+    fed = _Fed(plan.name, own, feed, plan.watermark)
+    _add(context, fed, id, *reads, cluster=cluster)
+    if plan.watermark is not None:
+        _add_late(context, fed, id)
     for each in parts:
         output = output_called(found.outputs, each.reference)
         feed = Feed(id, each.reference, details=output.details)
@@ -81,15 +88,48 @@ class _Fed:
     name: Name
     output: Output
     feed: Feed
+    watermark: str | None = None  # the text of its definition
 
 
-def add_part(context: StatementContext, name: Name, output: Output, feed: Feed) -> GlobalId:
+def check_appends(spec: SourceSpec) -> None:
+    """Raise FeatureNotSupported if the rows of a source may leave or change."""
+    match spec:
+        case KafkaSource(messages=Messages(envelope="none")):
+            return
+        case FilesSource(format="parquet" | "csv" | "json"):
+            return
+    raise FeatureNotSupported(
+        "a watermark needs a source that only adds rows",
+        hint="These are topics of Kafka without an envelope, and files in Parquet, CSV or JSON.",
+    )
+
+
+def add_part(
+    context: StatementContext,
+    name: Name,
+    output: Output,
+    feed: Feed,
+    watermark: str | None = None,
+) -> GlobalId:
     """Return the id of a new relation that an existing source writes, a part of it."""
     is_taken(context, name, if_not_exists=False)
     source = GlobalId(feed.source)
     id = context.catalog_change().allot_item()
-    _add(context, _Fed(name, output, feed), id, source, part_of=source)
+    fed = _Fed(name, output, feed, watermark)
+    _add(context, fed, id, source, part_of=source)
+    if watermark is not None:
+        _add_late(context, fed, id)
     return id
+
+
+def _add_late(context: StatementContext, fed: _Fed, of: GlobalId) -> None:
+    """Add the relation of the rows that are below the watermark of another one, a part of it."""
+    name = Name(fed.name.database, fed.name.schema, f"{fed.name.item}_late")
+    is_taken(context, name, if_not_exists=False)
+    feed = Feed(fed.feed.source, f"{LATE}{fed.feed.reference}")
+    id = context.catalog_change().allot_item()
+    inputs = dict.fromkeys((GlobalId(fed.feed.source), of))
+    _add(context, _Fed(name, Output(fed.output.columns), feed), id, *inputs, part_of=of)
 
 
 def _add(
@@ -101,7 +141,7 @@ def _add(
     part_of: GlobalId | None = None,
 ) -> None:
     """Add a relation; what is kept of it is the statement of a table with its columns."""
-    (syntax,) = parse(_table_text(fed.name, fed.output))
+    (syntax,) = parse(_table_text(fed))
     plan = plan_statement(syntax, context.planner.reader())
     assert isinstance(plan, CreateTable), plan
     refuse_reserved(plan.desc.names)
@@ -119,12 +159,15 @@ def _add(
     )
 
 
-def _table_text(name: Name, output: Output) -> str:
+def _table_text(fed: _Fed) -> str:
     """Return CREATE TABLE with the columns of an output."""
+    name, output = fed.name, fed.output
     parts = [
         f"{quote_identifier(each.name)} {each.type}{'' if each.nullable else ' NOT NULL'}"
         for each in output.columns
     ]
     if output.key:
         parts.append(f"PRIMARY KEY ({', '.join(map(quote_identifier, output.key))})")
+    if fed.watermark is not None:
+        parts.append(fed.watermark)
     return f"CREATE TABLE {dotted(name.parts)} ({', '.join(parts)})"

@@ -22,7 +22,7 @@ from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
 from foreshore.sources.files import PLACES, FilesSource
 from foreshore.sources.kafka import Messages
-from foreshore.sources.outputs import PROGRESS
+from foreshore.sources.outputs import LATE, PROGRESS
 from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import (
     SourceSpec,
@@ -190,6 +190,8 @@ class Ingestion:
             if each.feed
         }
         progress = outputs.pop(PROGRESS).id
+        for reference in [each for each in outputs if each.startswith(LATE)]:
+            del outputs[reference]
         given, obstacle = {}, None
         try:
             given = self._accesses(spec, [each.messages for each in outputs.values()])
@@ -245,11 +247,33 @@ class Ingestion:
             id: [_shaped(part, planned[id].desc.stored_schema()) for part in parts]
             for id, parts in progressed.rows.items()
         }
+        for id in progressed.rows:
+            await self._separate_late(id, rows)
         schema = planned[progressed.progress].desc.stored_schema()
         rows[progressed.progress] = [_moved(progressed, schema)]
         write = Write({**rows})
         self._inputs.move(write, coordinator.state.item(progressed.progress), progressed.after)
         await coordinator.group.write(write)
+
+    async def _separate_late(self, id: GlobalId, rows: dict[GlobalId, Sequence[pa.Table]]) -> None:
+        """Move the rows of a relation that are below its watermark to that of late rows.
+
+        The source is the only one that writes it, one commit after the other.
+        """
+        coordinator, watermarks = self._coordinator, self._coordinator.watermarks
+        if watermarks.of(id) is None:
+            return
+        await watermarks.ready(id)
+        split = [watermarks.split(id, part) for part in rows[id]]
+        late = [each for _, each in split if each is not None]
+        if not late:
+            return
+        state = coordinator.state
+        parts = state.items_of(parts_of(id))
+        beside = next(each for each in parts if each.feed and each.feed.reference.startswith(LATE))
+        schema = coordinator.catalog.planned[beside.id].desc.stored_schema()
+        rows[id] = [each for each, _ in split]
+        rows[beside.id] = [_shaped(each, schema) for each in late]
 
 
 def _shaped(part: pa.Table, schema: pa.Schema) -> pa.Table:

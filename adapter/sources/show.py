@@ -1,5 +1,7 @@
 """SHOW CREATE of sources, and of the relations that they write."""
 
+from collections.abc import Mapping
+
 from foreshore.adapter.sources.connections import full_name
 from foreshore.adapter.sources.show_kafka import declared_text, kafka_text, messages_text
 from foreshore.adapter.sources.show_others import (
@@ -8,6 +10,7 @@ from foreshore.adapter.sources.show_others import (
     memo_text,
     python_text,
 )
+from foreshore.catalog.catalog import Planned
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
 from foreshore.catalog.state import State
@@ -15,20 +18,25 @@ from foreshore.ids import GlobalId
 from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.kafka import KafkaSource, Messages
-from foreshore.sources.outputs import ERRORS, PROGRESS
+from foreshore.sources.outputs import PROGRESS, is_auxiliary
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import SourceSpec
 from foreshore.sources.webhook import CheckInput, WebhookSource
+from foreshore.sql.bind.definitions.watermark import watermark_text
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.rewrite.full_names import dotted
 
 
-def source_text(state: State, item: Item) -> str:
+def source_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> str:
     """Return the statement that creates a source with its relations, by their present names.
 
     That of one of its relations says from which source it comes.
     """
+    desc = planned[item.id].desc
+    watermark = None
+    if desc.watermark is not None:
+        watermark = watermark_text(desc.watermark, desc.names)
     name = dotted(state.full_name(item))
     assert item.feed, item
     if item.feed.spec is None:
@@ -37,8 +45,7 @@ def source_text(state: State, item: Item) -> str:
         if item.feed.messages is not None:
             assert fed_by.feed
             assert isinstance(fed_by.feed.spec, KafkaSource), fed_by
-            if item.feed.messages.columns:
-                name += f" {declared_text(item.feed.messages.columns)}"
+            name += declared_text(item.feed.messages.columns, watermark)
             topic = quote_identifier(fed_by.feed.spec.topic)
             format = messages_text(item.feed.messages, lambda id: _connection(state, id))
             return f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {topic}) {format}"
@@ -50,17 +57,17 @@ def source_text(state: State, item: Item) -> str:
         if each.feed and each.feed.messages is None
     }
     progress = parts.pop(PROGRESS, None)
-    parts.pop(ERRORS, None)
-    tables = [f"{_reference(each)} AS {called}" for each, called in parts.items()]
+    tables = [
+        f"{_reference(each)} AS {called}"
+        for each, called in parts.items()
+        if not is_auxiliary(each)
+    ]
     chosen = f" FOR TABLES ({', '.join(tables)})" if tables else ""
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
     spec = item.feed.spec
     declared = spec.messages if isinstance(spec, KafkaSource) else spec
-    if (
-        isinstance(declared, Messages | FilesSource | PythonSource | MemoSource)
-        and declared.columns
-    ):
-        name += f" {declared_text(declared.columns)}"
+    if isinstance(declared, Messages | FilesSource | PythonSource | MemoSource):
+        name += declared_text(declared.columns, watermark)
     return f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item)}{chosen}" + (
         "" if progress is None else f" EXPOSE PROGRESS AS {progress}"
     )

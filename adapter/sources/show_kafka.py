@@ -41,13 +41,14 @@ def messages_text(spec: Messages, called: Called) -> str:
     return " ".join([*parts, f"ENVELOPE {spec.envelope.upper()}{inline}"])
 
 
-def declared_text(columns: tuple[Column, ...]) -> str:
-    """Return the declared columns in parentheses."""
+def declared_text(columns: tuple[Column, ...], watermark: str | None = None) -> str:
+    """Return the declared columns and the watermark in parentheses, nothing if there are none."""
     written = [
         f"{quote_identifier(each.name)} {each.type}{'' if each.nullable else ' NOT NULL'}"
         for each in columns
     ]
-    return f"({', '.join(written)})"
+    written += [] if watermark is None else [watermark]
+    return f" ({', '.join(written)})" if written else ""
 
 
 def _options(spec: KafkaSource) -> list[str]:

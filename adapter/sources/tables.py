@@ -10,7 +10,7 @@ from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.objects import find_if_exists, is_taken
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.chosen import Part, chosen
-from foreshore.adapter.sources.create import add_part
+from foreshore.adapter.sources.create import add_part, check_appends
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
@@ -22,7 +22,7 @@ from foreshore.errors import (
 )
 from foreshore.item_view import Name
 from foreshore.sources.kafka import KafkaSource, Messages
-from foreshore.sources.outputs import ERRORS, OWN_ROWS, PROGRESS, Output
+from foreshore.sources.outputs import OWN_ROWS, Output, is_auxiliary
 from foreshore.sources.spec import Feed, SourceSpec
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import (
@@ -62,6 +62,10 @@ def create_source_table(context: StatementContext, plan: CreateSourceTable) -> C
         if plan.messages is not None:
             _add_of_topic(context, source, plan, plan.messages)
             return Completed("CREATE TABLE")
+        if plan.watermark is not None:
+            assert source.feed
+            assert source.feed.spec is not None, source
+            check_appends(source.feed.spec)
         (part,) = _parts(context, source, (AskedTable(plan.reference, plan.name),))
         output = _output(context, part)
         names = tuple(each.name for each in output.columns)
@@ -70,7 +74,7 @@ def create_source_table(context: StatementContext, plan: CreateSourceTable) -> C
                 f'table "{part.reference}" of the source has other columns',
                 detail=f"It has {', '.join(names)}.",
             )
-        _add(context, source, part)
+        _add(context, source, part, plan.watermark)
     return Completed("CREATE TABLE")
 
 
@@ -98,7 +102,7 @@ async def drop_source_tables(context: StatementContext, plan: DropSourceTables) 
         assert isinstance(found, Item), found
         if found.part_of != source.id or not found.feed:
             raise WrongObjectType(f'"{found.name}" is not a table of source "{source.name}"')
-        if found.feed.reference in (PROGRESS, ERRORS):
+        if is_auxiliary(found.feed.reference):
             raise WrongObjectType(
                 f'"{found.name}" is needed by source "{source.name}"',
                 hint="Drop the source itself by DROP SOURCE.",
@@ -157,11 +161,13 @@ def _add_of_topic(
     while reference in taken:  # it was renamed meanwhile, or is in another schema
         reference += "'"
     output = context.discovered.outputs[OWN_ROWS]
+    if plan.watermark is not None:
+        check_appends(msgspec.structs.replace(spec, messages=messages))
     feed = Feed(source.id, reference, details=output.details, messages=messages)
-    add_part(context, plan.name, output, feed)
+    add_part(context, plan.name, output, feed, plan.watermark)
 
 
-def _add(context: StatementContext, source: Item, part: Part) -> None:
+def _add(context: StatementContext, source: Item, part: Part, watermark: str | None = None) -> None:
     """Add a relation; a source writes each output to one only."""
     for each in context.planner.state.items_of(parts_of(source.id)):
         if each.feed and each.feed.reference == part.reference:
@@ -170,4 +176,4 @@ def _add(context: StatementContext, source: Item, part: Part) -> None:
             )
     output = _output(context, part)
     feed = Feed(source.id, part.reference, details=output.details)
-    add_part(context, part.name, output, feed)
+    add_part(context, part.name, output, feed, watermark)

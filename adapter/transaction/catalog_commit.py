@@ -178,6 +178,7 @@ class CatalogCommits:
         shards.append(item.id)
         reached("shard.made")
         if is_table:
+            coordinator.watermarks.begin(item.id, desc.watermark, change.contents.get(item.id))
             if item.id in change.contents:
                 await coordinator.storage.fill(item.id, change.contents[item.id], item.since)
                 reached("shard.filled")
@@ -255,6 +256,7 @@ class CatalogCommits:
                 coordinator.activity.tables.pop(each.id, None)
                 coordinator.holds.remove(each.id)
                 coordinator.keys.drop(each.id)
+                coordinator.watermarks.forget(each.id)
                 coordinator.subscriptions.forget(each.id)
         coordinator.changelogs.end_dropped(ends)
         old = coordinator.state

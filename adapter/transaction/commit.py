@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from foreshore import blocking
 from foreshore.adapter.ddl.tables.alter import altered_indexes
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.transaction.watermarks import Watermarks
 from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.adapter.write.foreign_keys import referred_at_commit
 from foreshore.adapter.write.stage import has_foreign_keys
@@ -132,6 +135,7 @@ class ConstraintGuard:
     catalog: Catalog
     subscriptions: DurablePositions
     corruptions: Corruptions
+    watermarks: Watermarks
 
     def refused(self, write: Write, earlier: GroupKeys) -> DatabaseError | None:
         """Return why `write` may not happen after what is there and after `earlier`."""
@@ -143,6 +147,9 @@ class ConstraintGuard:
             if planned.get(id) is not known:
                 return TableAltered()
         if write.moves and (error := self.subscriptions.refused(write.moves)) is not None:
+            return error
+        marked = self._watermarked(write)
+        if marked and (error := self.watermarks.refused(marked)) is not None:
             return error
         for referred in write.refers:
             if (error := self._missing(referred, write, earlier)) is not None:
@@ -178,9 +185,20 @@ class ConstraintGuard:
         return name in self.catalog.state.names
 
     def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
-        """Let the key indexes follow."""
+        """Let the key indexes and watermarks follow."""
         keyed: dict[GlobalId, list[Keyed]] = {}
         for write in group:
+            if marked := self._watermarked(write):
+                self.watermarks.apply(marked)
             for id, parts in write.keyed.items():
                 keyed.setdefault(id, []).extend(parts)
         self.keys.apply(time, keyed)
+
+    def _watermarked(self, write: Write) -> dict[GlobalId, Sequence[pa.Table | TableRows]]:
+        """Return what is written to relations that may have a watermark."""
+        planned = self.catalog.planned
+        return {
+            id: rows
+            for id, rows in write.rows.items()
+            if (known := planned.get(id)) is None or known.desc.watermark is not None
+        }

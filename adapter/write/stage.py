@@ -231,6 +231,8 @@ async def stage_rows(
         raise append_only_error(context.planner.state.item(id).name)
     if coordinator.storage.corruptions.messages:
         coordinator.storage.corruptions.check(id)
+    if target.desc.watermark is not None and id in coordinator.capabilities:
+        await coordinator.watermarks.ready(id)
     unique, keyed = target.planned.unique, [dict[str, KeyedRows]() for _ in parts]
     if unique:
         await coordinator.keys.ready(id)

@@ -460,6 +460,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "last_status_change_at timestamptz",
         live("mz_metric_statuses"),
     ),
+    (
+        "mz_internal",
+        "mz_watermarks",
+        "object_id text, column_name text, delay interval, watermark timestamptz?",
+        live("mz_watermarks"),
+    ),
 )
 
 

@@ -27,7 +27,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INT8, ColumnType, SqlType, array_of
+from foreshore.types import BOOL, INT8, ColumnType, SqlType, Watermark, array_of
 
 
 class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=True, gc=False):
@@ -340,13 +340,14 @@ class Constant(Node, frozen=True, cache_hash=True):
 class Get(Node, frozen=True, cache_hash=True):
     """The collection `id`: a shard, an index's collection, a catalog relation.
 
-    An `append_only` one never loses rows.
+    An `append_only` one never loses rows, and gains none below its `watermark`.
     """
 
     id: GlobalId
     columns: tuple[ColumnType, ...]
     keys: tuple[tuple[int, ...], ...] = ()
     append_only: bool = False
+    watermark: Watermark | None = None
 
 
 class LocalGet(Node, frozen=True, cache_hash=True):

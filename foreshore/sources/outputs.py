@@ -3,6 +3,7 @@
 Each has a reference: the name of a table of the external system. A source with a single output has
 it under the empty reference, as its own rows. Beside its outputs a source has its progress, which
 says how far it has read each part of the external system, and its errors: what could not be read.
+The rows of an output that are below its watermark go to a relation of their own.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import msgspec
 OWN_ROWS = ""  # the reference of a source's own rows
 PROGRESS = ":progress"  # that of its progress
 ERRORS = ":errors"  # that of what could not be decoded
+LATE = ":late "  # begins that of rows below the watermark, followed by that of the output
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -54,6 +56,11 @@ ERRORS_OUTPUT = Output(
         Column("read_at", "timestamptz", False),
     )
 )
+
+
+def is_auxiliary(reference: str) -> bool:
+    """Return whether a relation is no output of the external system."""
+    return reference.startswith(":")
 
 
 def output_called(outputs: Mapping[str, Output], reference: str) -> Output:

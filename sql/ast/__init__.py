@@ -33,6 +33,7 @@ from foreshore.sql.ast.session import *
 from foreshore.sql.ast.sinks import *
 from foreshore.sql.ast.sources import *
 from foreshore.sql.ast.upkeep import *
+from foreshore.sql.ast.watermarks import *
 
 StatementSyntax: TypeAlias = (
     SelectStatement

@@ -11,6 +11,7 @@ from foreshore.sql.ast.changes import AsOf
 from foreshore.sql.ast.expressions import Expression, Syntax, TypeName
 from foreshore.sql.ast.query import Query, TableRef
 from foreshore.sql.ast.upkeep import Hydrate, MemoryLimit, Retain
+from foreshore.sql.ast.watermarks import WatermarkDefinition
 
 
 class Identity(Syntax):
@@ -100,6 +101,7 @@ class CreateTableStatement(Syntax):
     foreign_keys: tuple[ForeignKeyDefinition, ...] = ()
     indexes: tuple[tuple[str | None, str], ...] = ()  # names, and texts of the keys
     append_only: bool = False
+    watermark: WatermarkDefinition | None = None
 
     @property
     def columns(self) -> tuple[ColumnDefinition, ...]:
@@ -425,6 +427,7 @@ class CreateViewStatement(Syntax):
     checks: ViewChecks = msgspec.field(default_factory=ViewChecks)
     security_invoker: bool = False
     hydrate: "Hydrate | None" = None
+    emit_at: int | None = None  # where EMIT ON WINDOW CLOSE is
 
 
 class CreateIndexStatement(Syntax):

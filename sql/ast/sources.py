@@ -5,6 +5,7 @@ from typing import TypeAlias
 from foreshore.sql.ast.definitions import ColumnDefinition
 from foreshore.sql.ast.expressions import Syntax
 from foreshore.sql.ast.query import TableRef
+from foreshore.sql.ast.watermarks import WatermarkDefinition
 
 
 class SourceOption(Syntax):
@@ -166,6 +167,7 @@ class CreateSourceStatement(Syntax):
     if_not_exists: bool
     at: int
     columns: tuple[ColumnDefinition, ...] = ()  # that were declared
+    watermark: WatermarkDefinition | None = None
 
 
 class CreateSourceTableStatement(Syntax):
@@ -181,6 +183,7 @@ class CreateSourceTableStatement(Syntax):
     reference: str
     messages: MessagesSyntax
     if_not_exists: bool
+    watermark: WatermarkDefinition | None = None
 
 
 class AddSourceTablesStatement(Syntax):

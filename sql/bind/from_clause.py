@@ -232,7 +232,8 @@ def relation_of_item(planning: Planning, view: ItemView, at: int = -1) -> Relati
         if not planning.zone.is_utc:
             return renumbered(planning, view.in_zone(planning.zone.name))
     if view.definition is None:
-        return Get(view.id, view.desc.columns, view.desc.keys, view.desc.append_only)
+        desc = view.desc
+        return Get(view.id, desc.columns, desc.keys, desc.append_only, desc.watermark)
     return renumbered(planning, view.definition)
 
 

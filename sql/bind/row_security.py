@@ -205,6 +205,7 @@ def securing(planning: Planning, view: ItemView) -> Iterator[None]:
 def table_of(view: ItemView, relation: Relation | None) -> Get:
     """Return the table's own Get in a relation over it."""
     if relation is None:
-        return Get(view.id, view.desc.columns, view.desc.keys, view.desc.append_only)
+        desc = view.desc
+        return Get(view.id, desc.columns, desc.keys, desc.append_only, desc.watermark)
     found = (each for each in walk_relations(relation) if isinstance(each, Get))
     return next(each for each in found if each.id == view.id)

@@ -193,10 +193,11 @@ class ObjectParser(
         name = self.table_name()
         columns, expectations = self._view_columns()
         not_null: list[tuple[str, int]] = []
+        emits: list[int] = []
         cluster = self._in_cluster()
         retain = limit = refresh = hydrate = None
         if materialized:
-            retain, limit, refresh, hydrate = self._view_options(not_null)
+            retain, limit, refresh, hydrate = self._view_options(not_null, emits)
         invoker = None
         if self.at_word("with") and not materialized:
             self.advance()
@@ -235,6 +236,7 @@ class ObjectParser(
             checks,
             invoker is True,
             hydrate,
+            next(iter(emits), None),
         )
 
     def _security_invoker(self) -> bool:

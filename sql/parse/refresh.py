@@ -9,13 +9,13 @@ class RefreshParser(ExpectationParser):
     """Parse WITH (...) of CREATE MATERIALIZED VIEW, and REFRESH MATERIALIZED VIEW."""
 
     def _view_options(
-        self, not_null: list[tuple[str, int]]
+        self, not_null: list[tuple[str, int]], emits: list[int]
     ) -> tuple[
         ast.Retain | None, ast.MemoryLimit | None, ast.RefreshOptions | None, ast.Hydrate | None
     ]:
         """Parse `WITH (option, ...)` of a materialized view, if present.
 
-        Columns of ASSERT NOT NULL are added to `not_null`.
+        Columns of ASSERT NOT NULL are added to `not_null`, the offset of EMIT to `emits`.
         """
         if not (self.at_word("with") and self.peek().value == "("):
             return None, None, None, None
@@ -30,6 +30,9 @@ class RefreshParser(ExpectationParser):
         def option() -> None:
             if self.at_word("assert"):
                 not_null.append(self._asserted())
+            elif self.at_word("emit"):
+                emits.append(self.token.start)
+                self.expect("emit", "on", "window", "close")
             elif self.at_word("retain"):
                 retain.append(self._retain())
             elif self.at_word("memory"):
@@ -52,7 +55,7 @@ class RefreshParser(ExpectationParser):
                 self.unsupported(f"WITH ({self.token.value})")
 
         self.in_parentheses(option)
-        if any(len(each) > 1 for each in (retain, limits, policies, modes)):
+        if any(len(each) > 1 for each in (retain, limits, policies, modes, emits)):
             raise SyntaxError_("conflicting or redundant options", position=at + 1)
         found = None
         if refreshes or policies:

@@ -13,7 +13,9 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         at = self.last_end
         if_not_exists = self._if_not_exists()
         name = self.table_name()
-        columns = self._declared_columns(name) if self.at_symbol("(") else ()
+        columns, watermark = (), None
+        if self.at_symbol("("):
+            columns, watermark = self._declared_columns(name)
         cluster = self.name() if self.accept("in", "cluster") else None
         self.expect("from")
         reads = self._reads()
@@ -22,7 +24,7 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         if self.accept("expose", "progress", "as"):
             progress = self.table_name()
         return ast.CreateSourceStatement(
-            name, cluster, reads, tables, progress, if_not_exists, at, columns
+            name, cluster, reads, tables, progress, if_not_exists, at, columns, watermark
         )
 
     def _alter_source(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax | None:
@@ -79,13 +81,22 @@ class SourceParser(KafkaSourceParser, WebhookParser):
             over = ast.OverSyntax(self.table_name(), self._source_options())
         return ast.PythonSyntax(function, arguments, over, at)
 
-    def _declared_columns(self, name: ast.TableRef) -> tuple[ast.ColumnDefinition, ...]:
-        """Parse `(name type [NOT NULL], ...)`."""
+    def _declared_columns(
+        self, name: ast.TableRef
+    ) -> tuple[tuple[ast.ColumnDefinition, ...], ast.WatermarkDefinition | None]:
+        """Parse `(name type [NOT NULL], ..., [WATERMARK FOR ...])`."""
         constraints: list[ast.TableConstraint] = []
-        columns = self.in_parentheses(lambda: self._column(name, constraints))
+        columns: list[ast.ColumnDefinition] = []
+        watermarks: list[ast.WatermarkDefinition] = []
+
+        def part() -> None:
+            if not self._watermark(watermarks):
+                columns.append(self._column(name, constraints))
+
+        self.in_parentheses(part)
         if constraints:
             self.unsupported("a constraint on a column of a source", name.at)
-        return columns
+        return tuple(columns), next(iter(watermarks), None)
 
     # --- tables --------------------------------------------------------------------------------
 
@@ -95,6 +106,7 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         columns: tuple[str, ...] | None,
         declared: tuple[ast.ColumnDefinition, ...],
         if_not_exists: bool,
+        watermark: ast.WatermarkDefinition | None = None,
     ) -> ast.StatementSyntax:
         """Parse `FROM SOURCE source (REFERENCE reference)` and how messages become rows."""
         self.expect("from", "source")
@@ -105,7 +117,7 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         reference = ".".join(self.dotted())
         self.expect_symbol(")")
         return ast.CreateSourceTableStatement(
-            name, columns, declared, source, reference, self._messages(), if_not_exists
+            name, columns, declared, source, reference, self._messages(), if_not_exists, watermark
         )
 
     def _fed_tables(self) -> ast.FedTables:

@@ -1,5 +1,6 @@
 """Parse INDEX and FAMILY within CREATE TABLE, as CockroachDB writes them, and keys of indexes."""
 
+from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.foreign_keys import ForeignKeyParser
 from foreshore.sql.parse.lexer import NUMBER, WORD
@@ -25,6 +26,29 @@ class TablePartParser(ForeignKeyParser):
         if self.at_word("where", "include", "storing", "using", "with"):
             self.unsupported(f"INDEX ... {self.token.value.upper()} in CREATE TABLE")
         return name, text
+
+    def _watermark(self, found: list[ast.WatermarkDefinition]) -> bool:
+        """Parse `WATERMARK FOR column AS column [- INTERVAL 'delay']` into `found`, if present."""
+        if not self.at_words("watermark", "for"):
+            return False
+        at = self.token.start
+        if found:
+            raise SyntaxError_("multiple watermarks are specified", position=at + 1)
+        self.expect("watermark", "for")
+        column = self.name()
+        self.expect("as")
+        name, name_at = self.name_at()
+        if name != column:
+            raise SyntaxError_(
+                f'the watermark of column "{column}" must be computed from this column',
+                position=name_at + 1,
+            )
+        delay = None
+        if self.accept_symbol("-"):
+            self.expect("interval")
+            delay = self.string()
+        found.append(ast.WatermarkDefinition(column, delay, at))
+        return True
 
     def _family(self) -> None:
         """Parse `FAMILY [name] (columns)`, CockroachDB's layout of rows, which has no effect."""

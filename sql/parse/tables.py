@@ -44,6 +44,7 @@ class TableParser(TablePartParser):
         columns: tuple[str, ...] | None,
         declared: tuple[ast.ColumnDefinition, ...],
         if_not_exists: bool,
+        watermark: ast.WatermarkDefinition | None = None,
     ) -> ast.StatementSyntax:
         """Parse `FROM SOURCE ...` after the name of a table; the parser of sources does."""
         raise NotImplementedError
@@ -63,9 +64,12 @@ class TableParser(TablePartParser):
         columns: list[ast.ColumnDefinition | ast.LikeTable] = []
         constraints: list[ast.TableConstraint] = []
         indexes: list[tuple[str | None, str]] = []
+        watermarks: list[ast.WatermarkDefinition] = []
         self.expect_symbol("(")
         while not self.at_symbol(")"):
-            if self._at_named_list("index"):
+            if self._watermark(watermarks):
+                pass
+            elif self._at_named_list("index"):
                 indexes.append(self._index_of_table())
             elif self._at_named_list("family"):
                 self._family()
@@ -82,7 +86,8 @@ class TableParser(TablePartParser):
             declared = tuple(c for c in columns if isinstance(c, ast.ColumnDefinition))
             if constraints or indexes or len(declared) < len(columns):
                 self.unsupported("a constraint on a table of a source", name.at)
-            return self._create_source_table(name, None, declared, if_not_exists)
+            watermark = next(iter(watermarks), None)
+            return self._create_source_table(name, None, declared, if_not_exists, watermark)
         retain, append_only = self._table_options()
         on_commit = self._on_commit()
         if self.at_word("inherits", "partition", "using", "with", "without", "tablespace"):
@@ -91,7 +96,7 @@ class TableParser(TablePartParser):
         own = tuple(each for each in constraints if isinstance(each, ast.ConstraintDefinition))
         return ast.CreateTableStatement(
             name, tuple(columns), own, if_not_exists, retain, temporary, on_commit, foreign,
-            tuple(indexes), append_only,
+            tuple(indexes), append_only, next(iter(watermarks), None),
         )  # fmt: skip
 
     def _like(self) -> ast.LikeTable:

@@ -40,6 +40,7 @@ class CreateSource(WritePlan):
     cluster: str | None
     if_not_exists: bool
     input: CreateSubscription | None = None
+    watermark: str | None = None  # the text of its definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class CreateSourceTable(WritePlan):
     reference: str
     messages: Messages | None
     if_not_exists: bool
+    watermark: str | None = None  # the text of its definition
 
 
 @dataclass(frozen=True, slots=True)

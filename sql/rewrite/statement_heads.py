@@ -18,7 +18,8 @@ _FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
 _HEAD = re.compile(rf"\A(?P<create>CREATE (?P<kind>TABLE|VIEW|SEQUENCE|SUBSCRIPTION)) {_FULL_NAME}")
 _MATERIALIZED_HEAD = re.compile(
     rf"\A(?P<create>CREATE MATERIALIZED VIEW) {_FULL_NAME}"
-    rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})? AS "
+    rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})?"
+    r"(?: WITH \(EMIT ON WINDOW CLOSE\))? AS "
 )
 _VIEW_HEAD = re.compile(rf"\ACREATE VIEW {_FULL_NAME}(?: \({_NAME}(?:, {_NAME})*\))?(?= AS )")
 _INDEX_HEAD = re.compile(
@@ -55,6 +56,7 @@ def materialized_view_in_cluster(sql: str, name: str, cluster: str, options: str
     )
 
 
+EMIT = "EMIT ON WINDOW CLOSE"  # an option of a materialized view
 APPEND_ONLY = " WITH (APPEND ONLY)"  # at the end of a table's definition
 
 
@@ -82,9 +84,11 @@ def view_options(
     memory_limit: int | None,
     refresh: Refresh | None,
     hydrate: str | None = None,
+    *,
+    emits: bool = False,
 ) -> str:
     """Return the options of a materialized view, nothing if all are the default ones."""
-    options = []
+    options = [EMIT] if emits else []
     if retain_ms:
         options.append(f"RETAIN HISTORY FOR '{_interval(retain_ms)}'")
     if memory_limit:

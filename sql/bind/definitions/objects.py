@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import msgspec
+
 from foreshore.errors import (
     DuplicateColumn,
     FeatureNotSupported,
@@ -21,6 +23,7 @@ from foreshore.expr.ir import Column, Environment, Relation, Scalar
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import walk_relations, walk_scalars
+from foreshore.expr.watermarks import final_rows
 from foreshore.hydrate_mode import HydrateMode, checked_mode
 from foreshore.interval_text import parse_interval
 from foreshore.item_view import ItemView, Name
@@ -66,6 +69,7 @@ from foreshore.sql.plan import (
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.sql.rewrite.statement_heads import EMIT
 from foreshore.sql.rewrite.text_edits import apply_edits
 from foreshore.types import TEXT, ColumnType, RelationDesc
 
@@ -135,6 +139,9 @@ def bind_create_view(
                 name = planning.catalog.resolve_new(statement.name.name, temporary=True)
     if statement.materialized:
         query = maintained_query(query, "a materialized view")
+    if statement.emit_at is not None:
+        with located(statement.emit_at):
+            query = final_query(query)
     require_cluster(planning, statement.cluster)
     depends_on = frozenset(planning.depends_on)
     sql = "CREATE MATERIALIZED VIEW " if statement.materialized else "CREATE VIEW "
@@ -143,6 +150,8 @@ def bind_create_view(
         sql += f" ({', '.join(map(quote_identifier, statement.columns))})"
     if statement.cluster is not None:
         sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
+    if statement.emit_at is not None:
+        sql += f" WITH ({EMIT})"
     body = kept_text(planning, statement.at, statement.end)
     sql += f" AS {body}{kept_checks(statement, planning.text)}"
     if statement.materialized:
@@ -184,6 +193,21 @@ def maintained_query(query: Query, what: str) -> Query:
     relation = temporal_filters(query.relation)
     refuse_environment(relation, what)
     return replace(query, relation=relation)
+
+
+def final_query(query: Query) -> Query:
+    """Return the query of the rows that never change again; raises FeatureNotSupported."""
+    relation = final_rows(query.relation)
+    if relation is None:
+        raise FeatureNotSupported(
+            "EMIT ON WINDOW CLOSE needs a column that says when a row is final",
+            hint="Group by window_end of TUMBLE or HOP, or by date_bin or date_trunc, of a column"
+            " with a watermark, and select it. A join has to equate such columns of all its"
+            " inputs.",
+        )
+    return replace(
+        query, relation=relation, desc=msgspec.structs.replace(query.desc, append_only=True)
+    )
 
 
 def refuse_environment(relation: Relation, what: str) -> None:

@@ -6,7 +6,6 @@ TABLE edits that statement's syntax tree; the result is planned like any other C
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal as OneOf
 
 from foreshore.constraint import Constraint, Unique
 from foreshore.errors import (
@@ -44,7 +43,13 @@ from foreshore.sql.bind.definitions.foreign_keys import bound_foreign_keys
 from foreshore.sql.bind.definitions.objects import retention
 from foreshore.sql.bind.definitions.sequence import altered_sequence, identity_sequence
 from foreshore.sql.bind.definitions.table_like import with_likes_expanded
+from foreshore.sql.bind.definitions.table_options import bound_on_commit, index_on, require_table
 from foreshore.sql.bind.definitions.tuning import require_index
+from foreshore.sql.bind.definitions.watermark import (
+    bound_watermark,
+    refuse_watermarked,
+    watermark_text,
+)
 from foreshore.sql.bind.domain_values import column_checks
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
@@ -79,8 +84,9 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
         statement.constraints,
         statement.if_not_exists,
         append_only=statement.append_only,
+        watermark=statement.watermark,
     )
-    if statement.append_only and on_commit == "delete rows":
+    if definition.desc.append_only and on_commit == "delete rows":
         raise InvalidTableDefinition("ON COMMIT DELETE ROWS excludes APPEND ONLY")
     foreign = bound_foreign_keys(
         planning, name, definition.desc, definition.constraints, statement.foreign_keys
@@ -90,23 +96,8 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
         retain_ms=retention(statement.retain),
         on_commit=on_commit,
         foreign_keys=foreign,
-        indexes=tuple(_index_on(name, *each) for each in statement.indexes),
+        indexes=tuple(index_on(name, *each) for each in statement.indexes),
     )
-
-
-def _index_on(table: Name, index: str | None, keys: str) -> str:
-    """Return the statement that creates an index; `keys` are in parentheses."""
-    name = quote_identifier(index) + " " if index else ""
-    return f"CREATE INDEX {name}ON {dotted(table.parts)} {keys}"
-
-
-def bound_on_commit(
-    name: Name, on_commit: ast.OnCommit | None
-) -> OneOf["delete rows", "drop"] | None:
-    """Return ON COMMIT; raises an error if the table is not temporary."""
-    if on_commit is not None and not name.temporary:
-        raise InvalidTableDefinition("ON COMMIT can only be used on temporary tables")
-    return None if on_commit == "preserve rows" else on_commit
 
 
 def _define(
@@ -117,6 +108,7 @@ def _define(
     if_not_exists: bool = False,
     *,
     append_only: bool = False,
+    watermark: ast.WatermarkDefinition | None = None,
 ) -> CreateTable:
     planning.in_view = True  # without parameters
     required = _not_null_columns(name, definitions, constraints)
@@ -161,6 +153,10 @@ def _define(
         parts[place] += f" GENERATED ALWAYS AS ({text}) STORED"
     bound = bound_constraints(planning, name, names, columns, constraints)
     parts += [constraint_text(names, each) for each in bound]
+    mark = bound_watermark(watermark, names, columns)
+    if mark is not None:
+        append_only = True
+        parts.append(watermark_text(mark, names))
     keys = tuple(
         each.columns
         for each in bound
@@ -169,7 +165,7 @@ def _define(
     )
     return CreateTable(
         name,
-        RelationDesc(names, tuple(columns), keys, append_only=append_only),
+        RelationDesc(names, tuple(columns), keys, append_only=append_only, watermark=mark),
         tuple(defaults),
         (*bound, *implied),
         if_not_exists,
@@ -202,13 +198,6 @@ def _not_null_columns(
     return required
 
 
-def require_table(item: ItemView) -> None:
-    """Raise an error unless `item` is a table."""
-    if item.kind != "table":
-        code = "42501" if item.kind == "builtin" else None
-        raise WrongObjectType(f'"{item.name.item}" is not a table', sqlstate=code)
-
-
 # --- ALTER TABLE ---------------------------------------------------------------------------
 
 
@@ -237,7 +226,12 @@ def altered(
     for action in sorted(actions, key=_pass):
         edit.apply(action)
     definition = _define(
-        planning, item.name, edit.columns, edit.constraints, append_only=item.desc.append_only
+        planning,
+        item.name,
+        edit.columns,
+        edit.constraints,
+        append_only=item.desc.append_only,
+        watermark=edit.watermark,
     )
     return AlterTable(
         item.id,
@@ -312,6 +306,7 @@ class _TableEdit:
         # dropped columns, each with whether CASCADE applies
         self.dropped: list[tuple[int, bool]] = []
         self.constraints = list(tree.constraints)
+        self.watermark = tree.watermark
         self.converted: list[tuple[ast.ColumnDefinition, ast.AlterColumnType]] = []
         self.foreign = {each.name: each for each in item.foreign_keys}
         self.new_foreign: list[ast.ForeignKeyDefinition] = []
@@ -397,6 +392,7 @@ class _TableEdit:
 
     def _alter_type(self, action: ast.AlterColumnType) -> None:
         found = self._column(action.column)
+        refuse_watermarked(self.watermark, action.column, "alter type of")
         if any(column is found for column, _ in self.converted):
             raise SyntaxError_(f'cannot alter type of column "{action.column}" twice')
         if found.generated is not None or self._generated_by(action.column):
@@ -434,6 +430,7 @@ class _TableEdit:
             self.notices.append(f"{self._no_column(action.name)}, skipping")
             return
         place = self.columns.index(self._column(action.name))
+        refuse_watermarked(self.watermark, action.name, "drop")
         for each in self._generated_by(action.name):
             if not action.cascade:
                 table = f"table {self.name.item}"
@@ -530,6 +527,8 @@ class _TableEdit:
         if self._find_column(to) is not None:
             raise DuplicateColumn(f'column "{to}" of relation "{self.name.item}" already exists')
         found.name = to
+        if self.watermark is not None and self.watermark.column == name:
+            self.watermark.column = to
         for column in self._generated_by(name):
             place = column.generated_text, column.generated_at, column.generated
             column.generated_text = with_column_renamed(*place, name, to)

@@ -11,7 +11,8 @@ from foreshore.expr.ir import Column, Relation, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation, project
 from foreshore.sql.bind.coerce import coerce
-from foreshore.sql.bind.definitions.table import bind_create_table, bound_on_commit
+from foreshore.sql.bind.definitions.table import bind_create_table
+from foreshore.sql.bind.definitions.table_options import bound_on_commit
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.side_effects import split_calls

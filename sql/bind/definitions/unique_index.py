@@ -14,7 +14,8 @@ from foreshore.errors import (
 )
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.table import altered, require_table
+from foreshore.sql.bind.definitions.table import altered
+from foreshore.sql.bind.definitions.table_options import require_table
 from foreshore.sql.plan import AlterTable
 from foreshore.sql.planning import Planning, located
 

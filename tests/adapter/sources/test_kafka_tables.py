@@ -125,3 +125,34 @@ async def test_show_create_is_the_statement(env: TestEnvironment, kafka: MockKaf
         "integer", "int4"
     )
     assert "FOR TABLES" not in await env.query("a", "SHOW CREATE SOURCE s")
+
+
+async def test_late_messages_go_to_relations_beside_their_tables(
+    env: TestEnvironment, kafka: MockKafka
+) -> None:
+    def message(second: int) -> tuple[None, bytes]:
+        return None, f'{{"at": "2020-01-01 00:01:{second}"}}'.encode()
+
+    mark = "(at timestamp NOT NULL, WATERMARK FOR at AS at - INTERVAL '5 seconds')"
+    kafka.write("late", [message(30), message(20)], partition=0)
+    topic = "FROM KAFKA CONNECTION k (TOPIC 'late')"
+    await created(env, f"CREATE SOURCE s {mark} {topic} FORMAT JSON")
+    await created(env, f"CREATE SOURCE plain {topic}")
+    await table(env, f"first {mark} FROM SOURCE plain (REFERENCE late) FORMAT JSON")
+    for name in ("s", "first"):
+        await until(env, f"SELECT count(*) FROM {name}", "2")
+    kafka.write("late", [message(24), message(25), message(59)], partition=0)
+    for name in ("s", "first"):
+        await until(env, f"SELECT count(*) FROM {name}", "4")
+        await until(env, f"SELECT at FROM {name}_late", "2020-01-01 00:01:24")
+    await env.reopen()
+    kafka.write("late", [message(53)], partition=0)
+    for name in ("s", "first"):
+        await until(env, f"SELECT count(*) FROM {name}_late", "2")
+    shown = await env.query("a", "SHOW CREATE SOURCE first")
+    assert "first (at timestamp without time zone NOT NULL, WATERMARK FOR at AS at - " in shown
+    assert await env.query("a", "DROP SOURCE first") == "DROP SOURCE"
+    assert "42P01" in await env.query("a", "SELECT * FROM first_late")
+    upsert = "KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT"
+    found = await env.query("a", f"CREATE SOURCE u {mark} {topic} {upsert}")
+    assert found.startswith("ERROR 0A000: a watermark needs a source that only adds rows")

@@ -14,6 +14,7 @@ from foreshore.sql.bind.definitions.sources.kafka import bind_kafka
 from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
 from foreshore.sql.bind.definitions.sources.python import bind_input, bind_python
 from foreshore.sql.bind.definitions.sources.webhook import bind_webhook
+from foreshore.sql.bind.definitions.watermark import source_watermark
 from foreshore.sql.plan import AskedTables, CreateSource
 from foreshore.sql.planning import Planning, located
 
@@ -34,6 +35,7 @@ def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement)
         statement.cluster,
         statement.if_not_exists,
         read,
+        source_watermark(statement.watermark),
     )
 
 

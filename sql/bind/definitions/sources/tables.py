@@ -5,6 +5,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
 from foreshore.sql.bind.definitions.sources.asked import asked_tables
 from foreshore.sql.bind.definitions.sources.kafka import bind_messages
+from foreshore.sql.bind.definitions.watermark import source_watermark
 from foreshore.sql.plan import AddSourceTables, CreateSourceTable, DropSourceTables
 from foreshore.sql.planning import Planning, located
 
@@ -20,7 +21,13 @@ def bind_create_source_table(
     source = name_of(planning, "source", statement.source)
     messages = bind_messages(planning, statement.messages, statement.declared)
     return CreateSourceTable(
-        name, statement.columns, source, statement.reference, messages, statement.if_not_exists
+        name,
+        statement.columns,
+        source,
+        statement.reference,
+        messages,
+        statement.if_not_exists,
+        source_watermark(statement.watermark),
     )
 
 
