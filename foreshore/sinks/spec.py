@@ -33,6 +33,7 @@ class SinkSpec(msgspec.Struct, frozen=True):
     key: tuple[str, ...] = ()  # columns; no two rows of the relation agree on them
     commit_ms: int = 1000  # the least time between two commits there
     with_snapshot: bool = True  # whether it begins with what the relation has
+    key_known: bool = False  # whether the relation was known to have no two rows of a key at first
 
 
 def connections_of(target: Target) -> tuple[str, ...]:

@@ -5,7 +5,9 @@ unfinished transactions are aborted. So the progress topic has the frontier of w
 """
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -20,10 +22,13 @@ from foreshore.storage.export.kafka.messages import (
     messages_of_contents,
 )
 from foreshore.storage.export.kafka.producer import TransactionalProducer
+from foreshore.storage.export.kafka.sorted_messages import SortedMessages
 from foreshore.storage.export.kafka.topics import Topics
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.access import Access
 from foreshore.update import Timestamp
+
+GATHERED_BYTES = 64 << 20  # of an interval, which are put in order in memory
 
 ToMessages: TypeAlias = Callable[[Layout, pa.Table], Iterator[Messages]]
 
@@ -58,14 +63,36 @@ class KafkaExporter:
                 f"the topic has changes before {self._frontier}, not before {lower}"
             )
         await asyncio.to_thread(producer.begin)
-        if self._frontier is None:  # the contents: all are new, at one time
-            async for part in parts:
+        spec = self._export.spec
+        if self._frontier is None and (spec.key_known or not spec.key):
+            async for part in parts:  # the contents: all are new, at one time
                 await asyncio.to_thread(self._produce, producer, messages_of_contents, part)
-        elif gathered := [part async for part in parts]:
-            updates = pa.concat_tables(gathered)
-            await asyncio.to_thread(self._produce, producer, messages_of_changes, updates)
+        else:
+            await self._write_in_order(producer, parts)
         await asyncio.to_thread(self._commit, producer, upper)
         self._frontier = upper
+
+    async def _write_in_order(
+        self, producer: TransactionalProducer, parts: AsyncIterator[pa.Table]
+    ) -> None:
+        """Write the messages of all updates, of which many wait in a file."""
+        layout, gathered, size = self._layout, list[pa.Table](), 0
+        assert layout is not None, "resume comes first"
+        with tempfile.TemporaryDirectory(prefix="foreshore-sink-") as scratch:
+            ordered: SortedMessages | None = None
+            async for part in parts:
+                gathered.append(part)
+                size += part.nbytes
+                if size > GATHERED_BYTES:
+                    ordered = ordered or SortedMessages(layout, Path(scratch))
+                    for each in gathered:
+                        await asyncio.to_thread(ordered.add, each)
+                    gathered = []
+            if ordered is not None:
+                await asyncio.to_thread(self._send, producer, ordered.messages())
+            elif gathered:
+                updates = pa.concat_tables(gathered)
+                await asyncio.to_thread(self._produce, producer, messages_of_changes, updates)
 
     async def close(self) -> None:
         """Abort what is not committed."""
@@ -90,7 +117,10 @@ class KafkaExporter:
         self, producer: TransactionalProducer, to_messages: ToMessages, table: pa.Table
     ) -> None:
         assert self._layout is not None, "resume comes first"
-        for messages in to_messages(self._layout, table):
+        self._send(producer, to_messages(self._layout, table))
+
+    def _send(self, producer: TransactionalProducer, found: Iterator[Messages]) -> None:
+        for messages in found:
             producer.write(self._target.topic, messages)
 
     def _commit(self, producer: TransactionalProducer, upper: Timestamp) -> None:

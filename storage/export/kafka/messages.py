@@ -8,7 +8,7 @@ multiplicity are the row before, and the others the row after.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,9 @@ from foreshore.update import DIFF, TIME
 ROWS_AT_ONCE = 16_384
 BYTES_AT_ONCE = 32 << 20
 Headers = list[tuple[str, bytes | str | None]]
-_NONE = -1  # the place of a row that is not there
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Booleans: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+NONE = -1  # the place of a row that is not there
 
 
 class Messages(NamedTuple):
@@ -59,22 +61,31 @@ class Layout(NamedTuple):
     headers: HeadersColumn | None
 
 
-class _Changes(NamedTuple):
+class EncodedRows(NamedTuple):
+    """Rows as the parts of messages; keys and headers are None if messages have none."""
+
+    keys: pa.Array | None
+    values: pa.Array
+    headers: Sequence[Headers] | None
+
+
+class Changes(NamedTuple):
     """The rows before and after of each message, as places in a table; -1: there is none."""
 
-    before: "np.ndarray[Any, np.dtype[np.int64]]"
-    after: "np.ndarray[Any, np.dtype[np.int64]]"
+    before: Numbers
+    after: Numbers
 
 
 def messages_of_contents(layout: Layout, part: pa.Table) -> Iterator[Messages]:
     """Yield the messages of rows that are all new, at one time."""
-    for rows in _slices(part):
+    for rows in slices(part):
         diffs = rows.column(DIFF).to_numpy()
         places = np.arange(rows.num_rows)
         if layout.key is not None and (diffs != 1).any():
-            raise _not_unique(layout, rows, int(np.argmax(diffs != 1)))
+            row = rows.slice(int(np.argmax(diffs != 1)), 1)
+            raise not_unique(layout, layout.key.rows(batch_of(row))[0])
         places = np.repeat(places, diffs)
-        yield _encoded(layout, rows, _Changes(np.full(len(places), _NONE), places))
+        yield _encoded(layout, rows, Changes(np.full(len(places), NONE), places))
 
 
 def messages_of_changes(layout: Layout, updates: pa.Table) -> Iterator[Messages]:
@@ -86,21 +97,28 @@ def messages_of_changes(layout: Layout, updates: pa.Table) -> Iterator[Messages]
     for start in range(0, len(changes.before), size):
         before = changes.before[start : start + size]
         after = changes.after[start : start + size]
-        used = np.concatenate([before[before != _NONE], after[after != _NONE]])
+        used = np.concatenate([before[before != NONE], after[after != NONE]])
         places, inverse = np.unique(used, return_inverse=True)
-        new_before, new_after = np.full(len(before), _NONE), np.full(len(after), _NONE)
-        split = int((before != _NONE).sum())
-        new_before[before != _NONE] = inverse[:split]
-        new_after[after != _NONE] = inverse[split:]
-        yield _encoded(layout, updates.take(places), _Changes(new_before, new_after))
+        new_before, new_after = np.full(len(before), NONE), np.full(len(after), NONE)
+        split = int((before != NONE).sum())
+        new_before[before != NONE] = inverse[:split]
+        new_after[after != NONE] = inverse[split:]
+        yield _encoded(layout, updates.take(places), Changes(new_before, new_after))
 
 
-def _encoded(layout: Layout, rows: pa.Table, changes: _Changes) -> Messages:
+def _encoded(layout: Layout, rows: pa.Table, changes: Changes) -> Messages:
     """Return the messages of changes of these rows."""
-    batch = _batch(rows)
+    batch = batch_of(rows)
+    keys = None if layout.key is None else layout.key.rows(batch)
+    headers = None if layout.headers is None else layout.headers.of(batch)
+    return assembled(layout, EncodedRows(keys, layout.value.rows(batch), headers), changes)
+
+
+def assembled(layout: Layout, rows: EncodedRows, changes: Changes) -> Messages:
+    """Return the messages of changes of rows that are encoded; raises NotNullViolation."""
     before, after = map(_places, changes)
     either = pc.coalesce(after, before)
-    encoded = layout.value.rows(batch)
+    encoded = rows.values
     if layout.envelope == "debezium":
         values = layout.value.messages(
             layout.value.changes(encoded.take(before), encoded.take(after))
@@ -109,61 +127,76 @@ def _encoded(layout: Layout, rows: pa.Table, changes: _Changes) -> Messages:
         values = where(after.is_valid(), layout.value.messages(encoded).take(after))
     keys, headers = None, None
     if layout.key is not None:
-        keys = layout.key.messages(layout.key.rows(batch)).take(either)
+        keys = layout.key.messages(rows.keys).take(either)
         if keys.null_count:
-            raise _null_key(layout)
-    if layout.headers is not None:
-        of_rows = layout.headers.of(batch)
-        headers = [of_rows[each] for each in either.to_pylist()]
+            raise null_key(layout)
+    if rows.headers is not None:
+        headers = [rows.headers[each] for each in either.to_pylist()]
     return Messages(None if keys is None else as_bytes(keys), as_bytes(values), headers)
 
 
-def _by_key(layout: Layout, updates: pa.Table) -> _Changes:
+def _by_key(layout: Layout, updates: pa.Table) -> Changes:
     """Return one change for each time and key, by times and then by keys.
 
     Raises UniqueViolation if a key has several rows.
     """
     assert layout.key is not None, layout
-    encoded = [layout.key.rows(_batch(rows)).cast(pa.large_binary()) for rows in _slices(updates)]
+    encoded = [layout.key.rows(batch_of(rows)).cast(pa.large_binary()) for rows in slices(updates)]
     joined = pa.concat_arrays(encoded)
     if joined.null_count:
-        raise _null_key(layout)
+        raise null_key(layout)
     keys = joined.dictionary_encode().indices.to_numpy()
     times, diffs = updates.column(TIME).to_numpy(), updates.column(DIFF).to_numpy()
     order = np.lexsort((diffs, keys, times))
     times, keys, diffs = times[order], keys[order], diffs[order]
     first = np.ones(len(order), np.bool_)
     first[1:] = (times[1:] != times[:-1]) | (keys[1:] != keys[:-1])
+    changes, several = paired(first, diffs)
+    if several is not None:
+        row = updates.slice(int(order[several]), 1)
+        raise not_unique(layout, layout.key.rows(batch_of(row))[0])
+    return Changes(*(np.where(each == NONE, NONE, order[each]) for each in changes))
+
+
+def paired(first: Booleans, diffs: Numbers) -> tuple[Changes, int | None]:
+    """Return a change for each group of updates: the row before and the one after.
+
+    `first` says which updates begin a group. If a group has several rows before or after, one of
+    them comes with it, else None.
+    """
     group = np.cumsum(first) - 1
     count = int(group[-1]) + 1 if len(group) else 0
-    changes = _Changes(np.full(count, _NONE), np.full(count, _NONE))
+    changes = Changes(np.full(count, NONE), np.full(count, NONE))
     for found, chosen in ((changes.before, diffs < 0), (changes.after, diffs > 0)):
         total = np.bincount(group[chosen], np.abs(diffs[chosen]), count)
         if (total > 1).any():
-            row = order[chosen][int(np.argmax(total[group[chosen]] > 1))]
-            raise _not_unique(layout, updates, int(row))
-        found[group[chosen]] = order[chosen]
-    return changes
+            return changes, int(np.flatnonzero(chosen)[np.argmax(total[group[chosen]] > 1)])
+        found[group[chosen]] = np.flatnonzero(chosen)
+    return changes, None
 
 
-def _one_by_one(updates: pa.Table) -> _Changes:
+def _one_by_one(updates: pa.Table) -> Changes:
     """Return a change for each update, as often as its multiplicity, by times."""
     times, diffs = updates.column(TIME).to_numpy(), updates.column(DIFF).to_numpy()
     order = np.lexsort((diffs, times))
-    order = np.repeat(order, np.abs(diffs[order]))
-    return _Changes(
-        np.where(diffs[order] < 0, order, _NONE), np.where(diffs[order] > 0, order, _NONE)
-    )
+    return repeated(order, diffs[order])
 
 
-def _null_key(layout: Layout) -> NotNullViolation:
+def repeated(places: Numbers, diffs: Numbers) -> Changes:
+    """Return a change for each of these updates, as often as its multiplicity."""
+    places, diffs = np.repeat(places, np.abs(diffs)), np.repeat(diffs, np.abs(diffs))
+    return Changes(np.where(diffs < 0, places, NONE), np.where(diffs > 0, places, NONE))
+
+
+def null_key(layout: Layout) -> NotNullViolation:
+    """Return the error of a row without a key."""
     return NotNullViolation(f"the key ({layout.shown}) of a row is null")
 
 
-def _not_unique(layout: Layout, rows: pa.Table, row: int) -> UniqueViolation:
-    assert layout.key is not None, layout
-    key = layout.key.rows(_batch(rows.slice(row, 1)))[0].as_py()
-    shown = key if isinstance(key, str) else f"0x{bytes(key or b'').hex()}"
+def not_unique(layout: Layout, key: pa.Scalar) -> UniqueViolation:
+    """Return the error of a key that several rows have."""
+    found = key.as_py()
+    shown = found if isinstance(found, str) else f"0x{bytes(found or b'').hex()}"
     return UniqueViolation(
         f"several rows have the same key ({layout.shown})",
         detail=f"Key {shown}.",
@@ -181,13 +214,14 @@ def _rows_at_once(rows: pa.Table) -> int:
     return int(max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows.num_rows // max(1, rows.nbytes))))
 
 
-def _slices(rows: pa.Table) -> Iterator[pa.Table]:
+def slices(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield rows in slices of which each is encoded at once."""
     size = _rows_at_once(rows)
     for start in range(0, rows.num_rows, size):
         yield rows.slice(start, size)
 
 
-def _batch(rows: pa.Table) -> pa.RecordBatch:
+def batch_of(rows: pa.Table) -> pa.RecordBatch:
     """Return a few rows in one piece."""
     columns = [_whole(each) for each in rows.columns]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
@@ -198,5 +232,5 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
 
 
-def _places(places: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Array:
-    return pa.array(places, mask=places == _NONE)
+def _places(places: Numbers) -> pa.Array:
+    return pa.array(places, mask=places == NONE)

@@ -13,6 +13,8 @@ from typing import Any
 import fastavro
 import pytest
 
+from foreshore.storage import consolidate
+from foreshore.storage.export.kafka import exporter
 from tests.adapter.harness import TestEnvironment
 from tests.broker import Broker, serving
 from tests.harness import ROOT
@@ -94,6 +96,33 @@ async def test_each_change_arrives_once_over_kills_and_restarts(
         assert progress.newest()
         await env.ran("a", "DROP SINK s")
         await until(lambda: not progress.newest())
+
+
+async def test_many_changes_of_one_time_are_put_in_order_on_disk(
+    env: TestEnvironment, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporter, "GATHERED_BYTES", 1_000)
+    monkeypatch.setattr(consolidate, "IN_MEMORY", 10_000)
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v text, h map[text=>text])")
+    await env.ran("a", "INSERT INTO t SELECT i, 'a', '{n=>1}' FROM generate_series(1, 5000) i")
+    into = "INTO KAFKA CONNECTION k (TOPIC 'many', TOPIC PARTITION COUNT 2) KEY (k) NOT ENFORCED"
+    await env.ran(
+        "a", f"CREATE SINK s FROM t {into} HEADERS h FORMAT JSON ENVELOPE DEBEZIUM {FAST}"
+    )
+    with reading(broker.address, "many") as reader:
+        await until_read(reader, 5000)
+        await env.ran("a", "UPDATE t SET v = 'b', h = '{n=>2}' WHERE k <= 3000")
+        await env.ran("a", "DELETE FROM t WHERE k > 4000")
+        found = await until_read(reader, 9000)
+    assert len(found) == 9000
+    values = [json.loads(each.value or b"") for each in found]
+    assert sum(each["before"] is None for each in values) == 5000
+    assert sum(each["after"] is None for each in values) == 1000
+    assert all(
+        a["k"] == b["k"] for each in values if (a := each["before"]) and (b := each["after"])
+    )
+    changed = [m.headers for m, each in zip(found, values, strict=True) if each["after"]]
+    assert changed.count((("n", b"2"),)) == 3000
 
 
 async def test_changes_of_one_time_stay_together(env: TestEnvironment, broker: Broker) -> None:

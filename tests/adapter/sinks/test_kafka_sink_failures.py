@@ -157,6 +157,20 @@ async def test_two_rows_of_a_key_stall_the_sink(env: TestEnvironment, broker: Br
     assert "several rows have the same key (k)" in await until_state(env, "stalled|")
 
 
+async def test_two_rows_of_a_key_at_first_stall_the_sink(
+    env: TestEnvironment, broker: Broker
+) -> None:
+    await env.ran("a", "CREATE TABLE u (k int, v text)")
+    await env.ran("a", "INSERT INTO u VALUES (1, 'a')", "INSERT INTO u VALUES (1, 'b'), (2, 'c')")
+    into = "INTO KAFKA CONNECTION k (TOPIC 'twice-at-first', TOPIC PARTITION COUNT 1)"
+    keyed = KEYED.replace("(k)", "(k) NOT ENFORCED", 1)
+    await env.ran("a", f"CREATE SINK s FROM u {into} {keyed}")
+    assert "several rows have the same key (k)" in await until_state(env, "stalled|")
+    await env.ran("a", "DROP SINK s", "DELETE FROM u WHERE v = 'b'")
+    await env.ran("a", f"CREATE SINK s FROM u {into} {keyed}")
+    await until_values(broker, "twice-at-first", ["a", "c"])
+
+
 async def test_a_large_message_is_written(env: TestEnvironment, broker: Broker) -> None:
     into = "INTO KAFKA CONNECTION k (TOPIC 'large', TOPIC PARTITION COUNT 1)"
     await env.ran("a", f"CREATE SINK s FROM t {into} {KEYED}")

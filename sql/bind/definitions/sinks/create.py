@@ -69,7 +69,9 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
             statement.name, relation, statement.if_not_exists, relation.at, relation.end
         ),
     )
-    return CreateSink(subscription, SinkSpec(target, envelope, key, **options), statement.cluster)
+    known = bool(key) and _is_known(planning, item, key)
+    spec = SinkSpec(target, envelope, key, **options, key_known=known)
+    return CreateSink(subscription, spec, statement.cluster)
 
 
 def _default_envelope(target: ast.TargetSyntax) -> ast.SinkEnvelope:
@@ -134,12 +136,15 @@ def _key(
     for name in given.columns:
         if name not in item.desc.names:
             raise UndefinedColumn(f'column "{name}" does not exist', position=given.at + 1)
-    if given.enforced and not any(
-        set(key) <= set(given.columns) for key in known_keys(planning, item)
-    ):
+    if given.enforced and not _is_known(planning, item, given.columns):
         raise InvalidParameterValue(
             f"the columns ({', '.join(given.columns)}) are not known to be unique",
             hint="Add NOT ENFORCED if they are: a second row of a key would stop the sink.",
             position=given.at + 1,
         )
     return given.columns
+
+
+def _is_known(planning: Planning, item: ItemView, key: tuple[str, ...]) -> bool:
+    """Return whether no two rows of a relation can agree on these columns."""
+    return any(set(known) <= set(key) for known in known_keys(planning, item))
