@@ -78,10 +78,10 @@ class Authenticator:
             raise InvalidAuthorization("connection requires a valid client certificate")
         if rule.method in ("scram-sha-256", "password"):
 
-            async def prove(gate: _Gate) -> bool:
-                return await self._prove(wire, rule, user, self._verifier(login, user), gate)
+            async def prove(gate: _Gate) -> Login | None:
+                return await self._prove(wire, rule, user, login, gate)
 
-            await self._throttled(prove, rule, user, address, wire.peer)
+            login = await self._throttled(prove, rule, user, address, wire.peer)
         if rule.option("clientcert") == "verify-full" and not self._is_owner(wire, rule, user):
             raise _failed(rule, user, wire.peer)
         return _usable(login, user)
@@ -107,13 +107,13 @@ class Authenticator:
         if not (given.encrypted or is_local or rule.option("plaintext") == "1"):
             raise _needs_encryption(f'password authentication for user "{user}"')
 
-        async def prove(gate: _Gate) -> bool:
-            is_right = await self._is_right(user, self._verifier(login, user), password)
+        async def prove(gate: _Gate) -> Login | None:
+            proven = await self._proven(user, login, password)
             await gate()
-            return is_right
+            return proven
 
-        await self._throttled(prove, rule, user, address, given.peer)
-        return Admitted(_usable(login, user), proven=True)
+        found = await self._throttled(prove, rule, user, address, given.peer)
+        return Admitted(_usable(found, user), proven=True)
 
     async def _check_token(self, given: Credentials, text: str) -> Admitted:
         """Return the role of a client that sends an access token with its request."""
@@ -158,22 +158,27 @@ class Authenticator:
 
     async def _throttled(
         self,
-        prove: Callable[[_Gate], Awaitable[bool]],
+        prove: Callable[[_Gate], Awaitable[Login | None]],
         rule: Rule,
         user: str,
         address: Address | None,
         peer: str,
-    ) -> None:
-        """Raise InvalidPassword unless `prove` succeeds; failures slow later attempts down."""
+    ) -> Login:
+        """Return the role that `prove` returns; failures slow later attempts down.
+
+        Raises InvalidPassword if it returns none.
+        """
         self._throttle.check(address, user)
 
         async def gate() -> None:
             await self._throttle.attempt(address, user)
 
-        if not await prove(gate):
+        proven = await prove(gate)
+        if proven is None:
             self._throttle.failed(address, user)
             raise _failed(rule, user, peer)
         self._throttle.succeeded(address, user)
+        return proven
 
     def _verifier(self, login: Login | None, user: str) -> Verifier:
         """Return the verifier of the role's password, or one that no password fits."""
@@ -191,27 +196,28 @@ class Authenticator:
         return made_up if found is None else found
 
     async def _prove(
-        self, wire: Wire, rule: Rule, user: str, verifier: Verifier, gate: _Gate
-    ) -> bool:
-        """Return whether the client knows the password; `gate` is passed just before."""
+        self, wire: Wire, rule: Rule, user: str, login: Login | None, gate: _Gate
+    ) -> Login | None:
+        """Return the role if the client knows its password; `gate` is passed just before."""
         if rule.method == "password":
             if wire.tls is None and rule.option("plaintext") != "1":
                 raise InvalidAuthorization(
                     f'password authentication for user "{user}" needs an encrypted connection',
                     hint="Connect with TLS.",
                 )
-            return await self._clear(wire, user, verifier, gate)
-        return await self._scram(wire, verifier, gate)
+            return await self._clear(wire, user, login, gate)
+        return login if await self._scram(wire, self._verifier(login, user), gate) else None
 
-    async def _is_right(self, user: str, verifier: Verifier, password: str) -> bool:
-        """Return whether a password, or an access token in its place, is that of a role."""
+    async def _proven(self, user: str, login: Login | None, password: str) -> Login | None:
+        """Return the role if a password, or an access token in its place, is that of it."""
         if (token := parsed(password)) is not None:
-            login = self._client.login_by(token)
-            return login is not None and login.name == user
-        return await blocking.run(None, verifier.verifies, password)
+            found = self._client.login_by(token)
+            return found if found is not None and found.name == user else None
+        verifier = self._verifier(login, user)
+        return login if await blocking.run(None, verifier.verifies, password) else None
 
-    async def _clear(self, wire: Wire, user: str, verifier: Verifier, gate: _Gate) -> bool:
-        """Ask for the password itself, and return whether it is the right one."""
+    async def _clear(self, wire: Wire, user: str, login: Login | None, gate: _Gate) -> Login | None:
+        """Ask for the password itself, and return the role if it is the right one."""
         wire.put(message.AUTHENTICATION_CLEARTEXT_PASSWORD)
         wire.flush()
         data = await _password(wire)
@@ -220,9 +226,9 @@ class Authenticator:
         if data == b"\0":
             raise InvalidPassword("empty password returned by client")
         password = message.decode_text(data[:-1])
-        is_right = await self._is_right(user, verifier, password)
+        proven = await self._proven(user, login, password)
         await gate()
-        return is_right
+        return proven
 
     async def _scram(self, wire: Wire, verifier: Verifier, gate: _Gate) -> bool:
         """Go through the exchange, and return whether the client has proven the password."""

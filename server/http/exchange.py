@@ -5,7 +5,7 @@ off, so nobody holds a session by not reading.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
@@ -16,7 +16,7 @@ from foreshore.errors import DatabaseError, ProtocolViolation
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected, Ending
 from foreshore.server.http.messages import as_json, error_fields, status_of
-from foreshore.server.http.sessions import Sessions
+from foreshore.server.http.sessions import Sessions, not_ready
 
 MOST_BODY = 16 << 20
 STALL_S = 60
@@ -34,6 +34,46 @@ class UnsupportedType(ProtocolViolation):
 
 
 _STATUS: Mapping[type[DatabaseError], int] = {TooLarge: 413, UnsupportedType: 415}
+
+
+async def answered(
+    sessions: Sessions | None,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    handle: Callable[[Sessions, "Exchange"], Awaitable[None]],
+    refuse: Callable[["Exchange", Exception], Awaitable[None]] | None = None,
+) -> None:
+    """Answer one request by `handle`, and its error by `refuse`, or as an error in JSON.
+
+    Pages of origins that are not allowed are refused, and OPTIONS is answered here. There are no
+    `sessions` until the data is opened.
+    """
+    if sessions is None:
+        await _send_not_ready(send)
+        return
+    exchange = Exchange(sessions, scope, receive, send)
+    try:
+        sessions.origins.check(exchange.request)
+        if scope["method"] == "OPTIONS":
+            await exchange.answer(b"{}")
+        else:
+            await handle(sessions, exchange)
+    except Disconnected:
+        pass
+    except Exception as error:
+        if refuse is None:
+            await exchange.refuse(error)
+        else:
+            await refuse(exchange, error)
+
+
+async def _send_not_ready(send: Send) -> None:
+    """Send 503."""
+    data = as_json({"error": error_fields(not_ready())})
+    headers = [(b"content-type", b"application/json"), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": data})
 
 
 class Exchange:

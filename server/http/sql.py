@@ -15,14 +15,14 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from foreshore.adapter.client import Completed, EmptyQuery, Execution, Rows
-from foreshore.errors import DatabaseError, FeatureNotSupported
+from foreshore.errors import FeatureNotSupported
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected
-from foreshore.server.http.exchange import Exchange, long_lived
+from foreshore.server.http.exchange import Exchange, answered, long_lived
 from foreshore.server.http.messages import as_json, error_fields, notice_fields
 from foreshore.server.http.requests import SqlRequest, options_of, sql_request
-from foreshore.server.http.sessions import Opened, Sessions, claimed, database_of, not_ready
+from foreshore.server.http.sessions import Opened, Sessions, claimed, database_of
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
@@ -38,25 +38,10 @@ class SqlEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        sessions = self._sessions()
-        if sessions is None:
-            await send_error(send, not_ready())
-            return
-        exchange = Exchange(sessions, scope, receive, send)
-        try:
-            if scope["method"] == "OPTIONS":
-                sessions.origins.check(exchange.request)
-                await exchange.answer(b"{}")
-            else:
-                await self._post(sessions, exchange)
-        except Disconnected:
-            pass
-        except Exception as error:
-            await exchange.refuse(error)
+        await answered(self._sessions(), scope, receive, send, self._post)
 
     async def _post(self, sessions: Sessions, exchange: Exchange) -> None:
         request = exchange.request
-        sessions.origins.check(request)
         options = dict(options_of(request.query_params.get("options", "")))
         database = database_of(options, sessions.first)
         claim = claimed(request)
@@ -73,14 +58,6 @@ class SqlEndpoint:
                     await answer.run(asked)
         # The session's place is free when its client can send the next request.
         await answer.finish()
-
-
-async def send_error(send: Send, error: DatabaseError) -> None:
-    """Send 503 with an error, when there are no sessions yet."""
-    data = as_json({"error": error_fields(error)})
-    headers = [(b"content-type", b"application/json"), (b"retry-after", b"1")]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": data})
 
 
 class _Answer:

@@ -26,7 +26,7 @@ from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.encodings import ENCODINGS
 from foreshore.server.http.ending import Disconnected
-from foreshore.server.http.exchange import Exchange, long_lived
+from foreshore.server.http.exchange import Exchange, answered, long_lived
 from foreshore.server.http.live_query import HEAD, Token, by_time, subscription, token_of
 from foreshore.server.http.messages import as_json, error_fields
 from foreshore.server.http.requests import ExtendedQuery, check_text, options_of, params_of
@@ -36,9 +36,7 @@ from foreshore.server.http.sessions import (
     Sessions,
     claimed,
     database_of,
-    not_ready,
 )
-from foreshore.server.http.sql import send_error
 from foreshore.server.http.values import RowsAsJson, columns_of
 from foreshore.types import RelationDesc
 
@@ -55,30 +53,14 @@ class SubscribeEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        sessions = self._sessions()
-        if sessions is None:
-            await send_error(send, not_ready())
+        if scope["method"] == "HEAD":
+            await Response(status_code=405)(scope, receive, send)
             return
-        exchange = Exchange(sessions, scope, receive, send)
-        try:
-            if scope["method"] == "HEAD":
-                await Response(status_code=405)(scope, receive, send)
-            elif scope["method"] == "OPTIONS":
-                sessions.origins.check(exchange.request)
-                await exchange.answer(b"{}")
-            else:
-                await self._stream(sessions, exchange)
-        except Disconnected:
-            pass
-        except Exception as error:
-            if exchange.has_started:
-                await exchange.write_last(_error_event(error))
-            else:
-                await exchange.refuse(error)
+        sessions = self._sessions()
+        await answered(sessions, scope, receive, send, self._stream, _refuse)
 
     async def _stream(self, sessions: Sessions, exchange: Exchange) -> None:
         request = exchange.request
-        sessions.origins.check(request)
         claim = claimed(request)
         query, token = _query_of(request), _token(request)
         options = {**options_of(request.query_params.get("options", "")), **READ_ONLY}
@@ -88,6 +70,14 @@ class SubscribeEndpoint:
             opened.may_end = True
             with long_lived(request):
                 await _Stream(exchange, opened, query).run(token)
+
+
+async def _refuse(exchange: Exchange, error: Exception) -> None:
+    """Send an error: as the last event, if there may have been others."""
+    if exchange.has_started:
+        await exchange.write_last(_error_event(error))
+    else:
+        await exchange.refuse(error)
 
 
 def _query_of(request: Request) -> ExtendedQuery:

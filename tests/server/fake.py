@@ -7,7 +7,7 @@ it fails a test that makes two calls at once, or goes on after an error without 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -194,7 +194,8 @@ class FakeClient:
         )
 
     def login(self, name: str) -> Login | None:
-        return self.roles.get(name)
+        found = self.roles.get(name)
+        return None if found is None else replace(found, token=None)
 
     def login_by(self, token: AccessToken) -> Login | None:
         known = [each for each in self.roles.values() if each.token == token.number]

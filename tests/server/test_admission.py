@@ -162,7 +162,9 @@ def test_token_is_accepted_where_the_password_itself_is_sent(guarded: Guarded) -
     token, other = new_token("o6", 3).text(), new_token("o6", 4).text()
     for served in guarded.serve("host all all all password plaintext=1"):
         with psycopg.connect(dsn(served, user="program", password=token)):
-            pass
+            login = served.client.startups[-1].login
+            assert login is not None
+            assert login.token == 3  # so it is not let in if that was dropped meanwhile
         for user, password in (("program", other), ("foreshore", token)):
             refused = refusal(dsn(served, user=user, password=password))
             assert "password authentication failed" in refused

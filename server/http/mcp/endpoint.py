@@ -16,15 +16,14 @@ from foreshore.errors import DatabaseError, InvalidParameterValue, QueryCanceled
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected
-from foreshore.server.http.exchange import Exchange, long_lived
+from foreshore.server.http.exchange import Exchange, answered, long_lived
 from foreshore.server.http.mcp import protocol, resources
 from foreshore.server.http.mcp.protocol import Call, RpcError
 from foreshore.server.http.mcp.queries import subscribe
 from foreshore.server.http.mcp.tools import Run, tools_for
 from foreshore.server.http.mcp.work import Audience, Work
 from foreshore.server.http.messages import as_json, error_fields
-from foreshore.server.http.sessions import READ_ONLY, Guest, Sessions, claimed, not_ready
-from foreshore.server.http.sql import send_error
+from foreshore.server.http.sessions import READ_ONLY, Guest, Sessions, claimed
 
 TIMEOUT_S = 30  # of a call that has no time-out of its own
 LATER_S = 10  # for what such a call does besides waiting
@@ -48,21 +47,7 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        sessions = self._sessions()
-        if sessions is None:
-            await send_error(send, not_ready())
-            return
-        exchange = Exchange(sessions, scope, receive, send)
-        try:
-            sessions.origins.check(exchange.request)
-            if scope["method"] == "OPTIONS":
-                await exchange.answer(b"{}")
-            else:
-                await self._post(sessions, exchange)
-        except Disconnected:
-            pass
-        except Exception as error:
-            await exchange.refuse(error)
+        await answered(self._sessions(), scope, receive, send, self._post)
 
     async def _post(self, sessions: Sessions, exchange: Exchange) -> None:
         request = exchange.request
