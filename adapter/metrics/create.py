@@ -42,7 +42,7 @@ def check_names_free(name: str, spec: MetricSpec, others: Iterable[Item]) -> Non
     """Raise DuplicateObject if one of the other metrics takes a name that a metric needs."""
     needed = exposed_names(name, spec.kind)
     for each in others:
-        assert each.metric is not None, each
+        assert each.metric, each
         if each.name == name:
             raise DuplicateObject(
                 f'metric "{name}" already exists in another schema',

@@ -181,7 +181,7 @@ class PublishedMetrics:
     def _check(self, item: Item) -> None:
         """Raise DatabaseError if a metric has a name that it may not have since it was renamed."""
         check_metric_name(item.name)
-        assert item.metric is not None, item
+        assert item.metric, item
         metrics = self._coordinator.state.items_of(METRICS)
         check_names_free(item.name, item.metric, [each for each in metrics if each.id < item.id])
 

@@ -93,7 +93,7 @@ class SourceInputs:
     def _input(self, source: GlobalId) -> tuple[GlobalId, GlobalId]:
         """Return the subscription to the input of a source, and the input."""
         found = self._subscription(source)
-        planned = found and self._coordinator.catalog.planned.get(found.id)
+        planned = None if found is None else self._coordinator.catalog.planned.get(found.id)
         if found is None or planned is None:
             raise UndefinedObject(f"source {source} was dropped")
         assert isinstance(planned.definition, Get), source

@@ -21,7 +21,7 @@ from foreshore.calendar import TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY
 from foreshore.catalog.catalog import Planned
 from foreshore.errors import CheckViolation, DatabaseError, InternalError
 from foreshore.ids import GlobalId
-from foreshore.table_rows import TableRows
+from foreshore.table_rows import Row, TableRows
 from foreshore.text import format_text
 from foreshore.types import TIMESTAMP, Watermark
 
@@ -169,8 +169,8 @@ def greatest_time(parts: Parts, column: int) -> int | None:
     found: int | None = None
     for part in parts:
         if isinstance(part, TableRows) and part.are_tuples:
-            times = [row[column] for row in part.tuples]
-            known = [time for time in times if time is not None and time not in _INFINITE]
+            times = _times(part.tuples, column)
+            known = [time for time in times if time not in _INFINITE]
             found = _later(found, max(known, default=None))
             continue
         micros = _micros((part.table if isinstance(part, TableRows) else part).column(column))
@@ -184,15 +184,20 @@ def greatest_time(parts: Parts, column: int) -> int | None:
 
 def _least(parts: Parts, column: int) -> int | None:
     """Return the least time of new rows, in microseconds; None if all are NULL."""
-    found = []
+    found: list[int] = []
     for part in parts:
         if isinstance(part, TableRows) and part.are_tuples:
-            found += [row[column] for row in part.tuples if row[column] is not None]
+            found += _times(part.tuples, column)
             continue
         table = part.table if isinstance(part, TableRows) else part
         least = pc.min(_micros(table.column(column))).as_py()
         found += [] if least is None else [least]
     return min(found, default=None)
+
+
+def _times(rows: Sequence[Row], column: int) -> list[int]:
+    """Return the times of rows that are not NULL, in microseconds."""
+    return [row[column] for row in rows if row[column] is not None]  # type: ignore[misc]
 
 
 def _micros(times: pa.ChunkedArray) -> pa.ChunkedArray:

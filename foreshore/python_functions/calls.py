@@ -120,7 +120,7 @@ def _defined(function: PythonFunction) -> Callable[..., Any]:
         raise Fault("38000", f'function "{function.name}": {described(error)}') from None
     if not callable(call):
         raise Fault("38000", f'function "{function.name}": it is no function')
-    return call  # type: ignore[no-any-return]
+    return call
 
 
 def _aggregate(of: Any) -> Callable[[Any], Any]:

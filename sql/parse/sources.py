@@ -13,7 +13,8 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         at = self.last_end
         if_not_exists = self._if_not_exists()
         name = self.table_name()
-        columns, watermark = (), None
+        columns: tuple[ast.ColumnDefinition, ...] = ()
+        watermark: ast.WatermarkDefinition | None = None
         if self.at_symbol("("):
             columns, watermark = self._declared_columns(name)
         cluster = self.name() if self.accept("in", "cluster") else None

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.errors import DatabaseError
+from foreshore.ids import GlobalId
 from foreshore.storage.export.controller import ExportController
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.storage.external import retries
@@ -51,11 +52,11 @@ async def test_history_has_a_row_for_each_reason(
         failing.fail("write", OSError)
         await write(self, parts, lower, upper)
 
-    def failing_begin(sink: str, frontier: Timestamp | None) -> Timestamp:
+    def failing_begin(sink: GlobalId, frontier: Timestamp | None) -> Timestamp:
         failing.fail("begin", DatabaseError)
         return begin(sink, frontier)
 
-    async def failing_read(sink: str, frontier: Timestamp) -> Timestamp:
+    async def failing_read(sink: GlobalId, frontier: Timestamp) -> Timestamp:
         failing.fail("read", DatabaseError)
         return await known_through(sink, frontier)
 

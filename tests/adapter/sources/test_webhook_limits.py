@@ -6,6 +6,7 @@ import pytest
 
 from foreshore.adapter.client import TooManyRequests
 from foreshore.adapter.sources import webhooks
+from foreshore.adapter.sources.webhook_rows import Request
 from tests.adapter.harness import TestEnvironment
 
 NAME = ("foreshore", "public", "hook")
@@ -20,7 +21,7 @@ async def test_headers_count_and_writes_are_bounded(
     written: list[int] = []
     write = taken._write
 
-    async def counting(id: str, waiting: object, requests: list[webhooks.Request]) -> object:
+    async def counting(id: str, waiting: object, requests: list[Request]) -> object:
         written.append(len(requests))
         return await write(id, waiting, requests)  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ from foreshore.sources.files import FilesSource
 from foreshore.sources.outputs import OWN_ROWS
 from foreshore.storage.blob import MemoryBlob
 from foreshore.storage.fault import Determinate
-from foreshore.storage.ingest.connector import Batch, Position
+from foreshore.storage.ingest.connector import Batch, Interval, Position
 from foreshore.storage.ingest.files.connector import FilesConnector
 from foreshore.storage.lake.places import Location
 from foreshore.types import TEXT, ColumnType, RelationDesc
@@ -37,6 +37,9 @@ class NothingRead:
 
     def contents(self, reference: str) -> AsyncIterator[pa.Table]:
         raise AssertionError("files need no contents")
+
+    async def changes(self, frontier: int | None, *, contents: bool = False) -> Interval:
+        raise AssertionError("files read no relation")
 
 
 def test_a_file_that_could_not_be_fetched_is_read_later() -> None:
