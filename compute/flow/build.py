@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Ints
+from foreshore.compute.flow.build_closing import build_closing, closed_by, closed_joins
 from foreshore.compute.flow.build_join import build_join
 from foreshore.compute.flow.build_loop import BuiltLoop, build_loop
 from foreshore.compute.flow.build_reduce import build_reduce, require_canonical
@@ -35,6 +36,7 @@ from foreshore.expr.monotonic import is_monotonic
 from foreshore.expr.recursion import is_used
 from foreshore.expr.split import can_fail
 from foreshore.expr.traversal import inputs_of, walk_relations
+from foreshore.expr.watermarks import Closing
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -338,14 +340,29 @@ class Builder:
 
     def _linear(self, relation: ir.Relation) -> int:
         chain, base = linear_chain(relation)
-        if isinstance(base, ir.Join):
+        closed = self._closed_by(chain)
+        if closed is not None:
+            number, chain = self._built_closing(chain, closed), chain[1:]
+        elif isinstance(base, ir.Join):
             return build_join(self, base, relation, chain)
-        number = self.node(base)
+        else:
+            number = self.node(base)
         compiler = self.compiler(number)
         self.compile_chain(compiler, chain, relation)
         layout = layout_of(columns_of(relation))
         compiler.put_row(layout.columns)
         return self.add(Linear(number, layout, compiler.program(), self.context))
+
+    def _closed_by(self, chain: Sequence[ir.Relation]) -> Closing | None:
+        """Return the filter by watermarks with which a chain begins, if it has an operator."""
+        alone = self.context.peers is None and self._outer is None
+        return closed_by(chain) if alone else None
+
+    def _built_closing(self, chain: Sequence[ir.Relation], closed: Closing) -> int:
+        found = self._built.get(chain[0])
+        if found is None:
+            found = self._built[chain[0]] = build_closing(self, closed)
+        return found
 
     def compile_chain(
         self,
@@ -466,8 +483,9 @@ class Builder:
 
 def collections_joined(relation: ir.Relation) -> Iterator[ir.Get]:
     """Yield the collections that are inputs of joins, perhaps filtered and mapped."""
+    without = set(closed_joins(relation))
     for node in walk_relations(relation):
-        if isinstance(node, ir.Join) and len(node.inputs) > 1:
+        if isinstance(node, ir.Join) and len(node.inputs) > 1 and node not in without:
             for input in node.inputs:
                 base = linear_chain(input)[1]
                 if isinstance(base, ir.Get):

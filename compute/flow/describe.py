@@ -18,6 +18,7 @@ from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.join_plan import plans_of
 from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators import fixpoint
+from foreshore.compute.flow.operators.closing import Closing
 from foreshore.compute.flow.operators.exchange import Exchange
 from foreshore.compute.flow.operators.fixpoint import Fixpoint
 from foreshore.compute.flow.operators.flat_map import FlatMap
@@ -129,6 +130,8 @@ class _Description:
                 return f"Check {on}", ()
             case Linear(), None:
                 return f"Layout {on}", ()
+            case Linear(), _ if isinstance(self._operators[operator.inputs[0]], Closing):
+                return f"Linear {on}", _chain(relation)[1:]
             case Linear(), _:
                 return f"Linear {on}", _chain(relation)
             case Exchange() as exchange, _:
@@ -166,9 +169,20 @@ class _Description:
                 return f"Value {operator.place + 1} of recursion {on}", ()
             case TemporalFilter(), _ if relation is not None:
                 return f"{explain_operator(relation)} {on}", ("Arrangement: scheduled rows",)
+            case Closing() as closing, ir.Filter(predicates=predicates):
+                shown = " AND ".join(map(explain_scalar, predicates))
+                kept = ["Arrangement: rows that wait, in the order of when they are final"]
+                if closing.frees:
+                    freed = ", ".join(self._number_of(each) for each in closing.frees)
+                    kept.append(f"Forgets closed groups of {freed}")
+                return f"Closing {on}: {shown}", kept
             case FlatMap(), _ if relation is not None:
                 return f"{explain_operator(relation)} {on}", ()
         raise AssertionError(operator)
+
+    def _number_of(self, operator: object) -> str:
+        numbers = (i for i, each in enumerate(self._operators) if each is operator)
+        return f"operator {next(numbers)}"
 
     def _loop(self, number: int, on: str, loop: Loop) -> tuple[str, Sequence[str]]:
         """Return the title of a recursion, and the operators of one of its iterations."""

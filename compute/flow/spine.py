@@ -15,7 +15,7 @@ One thread at a time uses a spine, but `joined_runs`, `sorted` and the work of a
 beside. `mark` and `restore` undo the insertions in between, so that a step is all or nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -31,6 +31,7 @@ from foreshore.compute.flow.merge import Merge
 from foreshore.compute.flow.run import Index, Places, Run, one_if_same
 from foreshore.compute.flow.sorter import BLOCK, Sorter
 from foreshore.compute.flow.tail import Chains, Tail
+from foreshore.compute.presence import Bits
 from foreshore.update import Timestamp
 
 TAIL_ROWS = 1 << 14
@@ -295,6 +296,18 @@ class Spine:
         self.tail = Tail(self.width, len(keys), 1 << (2 * len(tail) + 63).bit_length())
         if len(tail):
             self.tail.append(self._hashes_by_key(tail), tail)
+
+    def forget(self, gone: Callable[[Words], Bits]) -> None:
+        """Forget the rows for which `gone` returns true; what is in the tail stays."""
+        kept = []
+        for run in self.runs:
+            keep = np.flatnonzero(~gone(run.words))
+            if len(keep):
+                times, diffs = (
+                    each[keep] if len(each) == len(run) else each for each in (run.times, run.diffs)
+                )
+                kept.append(self._run((run.hashes[keep], run.words[keep], times, diffs)))
+        self._runs, self._merge = tuple(kept), None
 
     # --- maintenance
 

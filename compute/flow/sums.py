@@ -1,5 +1,6 @@
 """Tables of sums by group: a hash table from a key's words to a few integers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.kernels.float_sums import PRODUCT_WORDS, WORDS
+from foreshore.compute.presence import Bits
 
 
 def width_of_sum(kind: int) -> int:
@@ -115,6 +117,15 @@ class SumTable:
     def restore(self) -> None:
         """Forget what is staged."""
         self._staged = None
+
+    def forget(self, gone: Callable[[Words], Bits]) -> None:
+        """Forget the groups for whose keys `gone` returns true."""
+        assert self._staged is None, "a step is under way"
+        kept = self._used & ~gone(self._keys)
+        old = self._hashes, self._keys, kept, self._sums
+        self._count = int(np.count_nonzero(kept))
+        self._allocate(max(16, 1 << (_slots(self._count) - 1).bit_length()))
+        groups.rehash(*old, self._hashes, self._keys, self._used, self._sums)
 
     def save(self, to: Writer) -> None:
         """Write the groups that are there."""

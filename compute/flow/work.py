@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from time import thread_time_ns
 
+from foreshore.compute.flow.operators.closing import Closing
 from foreshore.compute.flow.operators.exchange import Exchange
 from foreshore.compute.flow.operators.fixpoint import Fixpoint
 from foreshore.compute.flow.operators.flat_map import FlatMap
@@ -29,6 +30,7 @@ NAMES: dict[type, str] = {
     Threshold: "Threshold",
     WindowFunctions: "Window",
     TemporalFilter: "Temporal filter",
+    Closing: "Closing",
     FlatMap: "FlatMap",
     Loop: "Recursion",
     Fixpoint: "Recursion by ranks",

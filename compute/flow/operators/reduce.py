@@ -26,7 +26,9 @@ from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.sorter import partitioned
 from foreshore.compute.flow.sums import Points, SumTable
+from foreshore.compute.presence import Bits
 
+LEAST_TO_FORGET = 1 << 10  # rows of state
 SORTED_GROUPS = 1 << 15  # groups from which on it pays to sort them first
 
 
@@ -206,6 +208,11 @@ class Distinct:
         order, hashes = sorted_groups(updates, self._key, self._context.seed)
         self._sums.put(points, order, hashes, updates, words)
 
+    @property
+    def tables(self) -> tuple[SumTable, ...]:
+        """Return what is kept, by rows that begin with the words of the key."""
+        return (self._counts, self._sums.table)
+
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the sizes of the counts of values, and of their sums."""
         yield self._counts.size("counts")
@@ -260,6 +267,7 @@ class Reduce:
         self._always = always  # a group without a key is there without rows
         self._begun = not always
         self._beginning = False
+        self._left = 0  # rows of state after the last `forget`
 
     @property
     def is_monotonic(self) -> bool:
@@ -347,6 +355,32 @@ class Reduce:
         self._sums.commit()
         for part in self._parts:
             part.commit()
+
+    def forget(self, place: Place, through: int) -> None:
+        """Forget groups whose value at `place` of the key is at most `through`.
+
+        Nothing happens until there are twice as many rows of state as were left the last time.
+        """
+        if sum(map(len, self._tables)) < max(LEAST_TO_FORGET, 2 * self._left):
+            return
+
+        def gone(words: Words) -> Bits:
+            found: Bits = words[:, place.word] <= through
+            if place.bit >= 0:
+                word, bit = divmod(place.bit, 64)
+                found &= (words[:, word] >> bit & 1) == 0
+            return found
+
+        for table in self._tables:
+            table.forget(gone)
+        self._left = sum(map(len, self._tables))
+
+    @property
+    def _tables(self) -> list[SumTable | OrderedSpine]:
+        found: list[SumTable | OrderedSpine] = [self._sums.table]
+        for part in self._parts:
+            found += part.tables
+        return found
 
     def restore(self) -> None:
         """Forget what was staged."""

@@ -65,6 +65,11 @@ class StagedRows:
             self._spine.restore(self._mark)
             self._mark = None
 
+    @property
+    def tables(self) -> tuple[OrderedSpine, ...]:
+        """Return what is kept, by rows that begin with the words of the key."""
+        return (self._spine,)
+
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows."""
         yield self._spine.size("ordered rows")

@@ -1,0 +1,95 @@
+"""From a filter of rows by watermarks to its operator, and what may be forgotten below it."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.compute.flow.layout import layout_of
+from foreshore.compute.flow.operators.closing import Closing, Freed
+from foreshore.compute.flow.operators.reduce import Reduce
+from foreshore.compute.flow.waiting import Waiting
+from foreshore.expr import ir
+from foreshore.expr.columns import columns_of
+from foreshore.expr.traversal import inputs_of, walk_relations
+from foreshore.expr.watermarks import Bounds, bounded_columns, closing_of, watermarked
+from foreshore.expr.watermarks import Closing as Closed
+
+if TYPE_CHECKING:
+    from foreshore.compute.flow.build import Builder
+
+_MONTH = 31 * 86_400_000_000  # at most
+
+
+def closed_by(chain: Sequence[ir.Relation]) -> Closed | None:
+    """Return the filter by watermarks with which a chain begins; None if there is none.
+
+    What follows it must not use the watermarks.
+    """
+    if len(chain) < 2 or not isinstance(chain[1], ir.Project):
+        return None
+    closed = closing_of(chain[0])
+    if closed is None or any(watermarked(mark) is None for mark in closed.watermarks):
+        return None
+    width = len(columns_of(closed.rows))
+    return closed if all(i < width for i in chain[1].outputs) else None
+
+
+def closed_joins(relation: ir.Relation) -> Iterator[ir.Relation]:
+    """Yield the joins of rows with watermarks, outside of recursions."""
+    stack = [relation]
+    while stack:
+        node = stack.pop()
+        match node:
+            case ir.Project(input=ir.Filter(input=join) as filter) if closed_by((filter, node)):
+                yield join
+            case ir.LetRec():
+                continue
+        stack.extend(inputs_of(node))
+
+
+def build_closing(builder: "Builder", closed: Closed) -> int:
+    """Build the operator of a filter by watermarks; return its number."""
+    parts = (closed.rows, *closed.watermarks)
+    layouts = [layout_of(columns_of(each)) for each in parts]
+    numbers = [
+        builder.in_layout(builder.node(each), layout)
+        for each, layout in zip(parts, layouts, strict=True)
+    ]
+    context = builder.context
+    waiting = context.own(Waiting(layouts[0].words, context.seed))
+    return builder.add(
+        Closing(
+            numbers,
+            layouts,
+            closed.column,
+            waiting,
+            context.seed,
+            [*_freed(builder, closed)],
+            inclusive=closed.inclusive,
+        )
+    )
+
+
+def _freed(builder: "Builder", closed: Closed) -> Iterator[Freed]:
+    """Yield the groups that close with these watermarks."""
+    numbers = {watermarked(mark): i for i, mark in enumerate(closed.watermarks)}
+    bounded = bounded_columns(closed.rows)
+    for node in dict.fromkeys(walk_relations(closed.rows)):
+        if not isinstance(node, ir.Reduce):
+            continue
+        operator = builder.operators[builder.built[node]]
+        if not isinstance(operator, Reduce):
+            continue
+        for place, bounds in sorted(bounded.get(node, {}).items()):
+            known = bounds and all(each.get in numbers for each in bounds)
+            is_time = columns_of(node)[place].type.name in ("timestamp", "timestamptz")
+            if known and is_time:
+                yield Freed(operator, operator.key.places[place], _marks(bounds, numbers))
+                break
+
+
+def _marks(bounds: Bounds, numbers: dict[ir.Get | None, int]) -> tuple[tuple[int, int], ...]:
+    """Return the numbers of watermarks, with how far before each values are closed."""
+    return tuple(
+        (numbers[each.get], -each.micros - each.months * _MONTH - each.inclusive)
+        for each in sorted(bounds, key=lambda each: numbers[each.get])
+    )

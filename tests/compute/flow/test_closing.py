@@ -1,0 +1,238 @@
+"""Final rows of streams with watermarks: each appears once, at its time, and is then forgotten."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.engine import Engine, Input
+from foreshore.compute.flow import hydration, ordered
+from foreshore.compute.flow.describe import describe_operators
+from foreshore.compute.flow.operators import reduce
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.errors import InternalError
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    TopK,
+    Union,
+    Window,
+    WindowFunction,
+    count_all,
+)
+from foreshore.expr.watermarks import bounded_columns, final_rows, watermark_relation
+from foreshore.ids import GlobalId
+from foreshore.types import BOOL, INT4, INT8, INTERVAL, TEXT, TIMESTAMP, ColumnType, Watermark
+from tests.compute.cases import Case, check_maintained, schema_of, updates
+from tests.compute.flow.test_saved_state import Restarting
+from tests.compute.without_bulk import WithoutBulk
+from tests.effort import examples
+from tests.model import Rows, evaluate
+
+COLUMNS = (ColumnType(TIMESTAMP), ColumnType(INT4), ColumnType(TEXT))
+A = Get(GlobalId("u1"), COLUMNS, (), True, Watermark(0, 3))
+B = Get(GlobalId("u2"), COLUMNS, (), True, Watermark(0, 0))
+LENGTH = 10  # microseconds, of a window
+
+
+def column(index: int) -> Column:
+    return Column(index, COLUMNS[index].type)
+
+
+def micros(count: int) -> Literal:
+    return Literal((0, 0, count), INTERVAL)
+
+
+def begin(time: Scalar, length: int = LENGTH) -> Scalar:
+    key = "date_bin(interval,timestamp,timestamp)"
+    return Call(key, (micros(length), time, Literal(0, TIMESTAMP)), TIMESTAMP)
+
+
+def plus(time: Scalar, count: int) -> Scalar:
+    return Call("add(timestamp,interval)", (time, micros(count)), TIMESTAMP)
+
+
+def ends(get: Get) -> Relation:
+    """Return rows with the ends of their windows, in the last column."""
+    finite = Filter(get, (Call("isfinite(timestamp)", (column(0),), BOOL),))
+    return Map(finite, (plus(begin(column(0)), LENGTH),))
+
+
+END, LATEST = Column(3, TIMESTAMP), Aggregate("max", (column(1),), INT4)
+COUNTED = Reduce(ends(A), (END,), (count_all(),))
+DISTINCT = Aggregate("count", (column(1),), INT8, distinct=True)
+LIST = Aggregate("string_agg", (column(2), Literal(",", TEXT)), TEXT)
+HOPS = FlatMap(
+    A,
+    "generate_series(timestamp,timestamp,interval)",
+    (plus(begin(plus(column(0), -2 * LENGTH)), LENGTH), begin(column(0)), micros(LENGTH)),
+    (ColumnType(TIMESTAMP),),
+)
+PER_B = Reduce(ends(B), (END,), (count_all(), LATEST))
+PLANS: dict[str, Relation] = {
+    "count": COUNTED,
+    "all aggregates": Reduce(ends(A), (column(1), END), (LATEST, DISTINCT, LIST, count_all())),
+    "beginnings": Reduce(A, (begin(column(0)),), (count_all(),)),
+    "days": Reduce(A, (begin(column(0), 86_400_000_000),), (count_all(),)),
+    "times": Reduce(A, (column(0),), (LATEST,)),
+    "rows": Project(A, (1, 0)),
+    "hops": Project(
+        Map(Reduce(HOPS, (END, column(1)), (count_all(),)), (plus(Column(0, TIMESTAMP), 20),)),
+        (3, 1, 2),
+    ),
+    "having": Filter(COUNTED, (Call("gt", (Column(1, INT8), Literal(1, INT8)), BOOL),)),
+    "reduction of a reduction": Reduce(
+        Reduce(ends(A), (END, column(1)), (count_all(),)),
+        (Column(0, TIMESTAMP),),
+        (Aggregate("max", (Column(2, INT8),), INT8),),
+    ),
+    "first rows": TopK(ends(A), (3,), (OrderKey(column(1)),), Literal(2, INT8)),
+    "numbered": Window(
+        ends(A), (3,), (OrderKey(column(1)),), (WindowFunction("row_number", (), INT8),)
+    ),
+    "join": Project(
+        Join((COUNTED, PER_B), ((Column(0, TIMESTAMP), Column(2, TIMESTAMP)),)), (0, 1, 3, 4)
+    ),
+    "union": Union((COUNTED, Project(PER_B, (0, 1)))),
+    "outer": Let(
+        0,
+        COUNTED,
+        Union((LocalGet(0, columns_of(COUNTED)), Negate(Filter(COUNTED, ())), COUNTED)),
+    ),
+}
+
+
+def history(random: Random, times: int) -> list[dict[GlobalId, Rows]]:
+    """Return contents of the streams at each time, of which no row came late."""
+    found: list[dict[GlobalId, Rows]] = []
+    now: dict[GlobalId, Rows] = {A.id: Counter(), B.id: Counter()}
+    for step in range(times):
+        now = {id: Counter(rows) for id, rows in now.items()}
+        for get in (A, B):
+            marks, _ = evaluate(watermark_relation(get), now)
+            ((mark,),) = marks
+            for _ in range(random.randint(0, 3)):
+                at = random.choice((None, 6 * step + random.randint(-9, 9)))
+                if at is None or mark is None or at >= mark:
+                    now[get.id][at, random.randint(1, 3), random.choice("ab")] += 1
+        found.append(now)
+    return found
+
+
+@pytest.fixture(scope="module")
+def bulk() -> Iterator[DuckDbEngine]:
+    bulk = DuckDbEngine(threads=1)
+    yield bulk
+    bulk.close()
+
+
+@pytest.fixture(params=["operators", "restarting", "duckdb"])
+def engine(
+    request: pytest.FixtureRequest,
+    bulk: DuckDbEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Engine:
+    """Return an engine; operators forget as soon as they may."""
+    monkeypatch.setattr(reduce, "LEAST_TO_FORGET", 1)
+    monkeypatch.setattr(ordered, "EAGER", 4)
+    monkeypatch.setattr(hydration, "BULK_ROWS", 1 << 60)
+    match request.param:
+        case "operators":
+            return WithoutBulk(bulk)
+        case "restarting":
+            return Restarting(bulk, tmp_path, Random(1))
+        case _:
+            return bulk
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_view_has_rows_whose_window_the_watermark_has_passed(engine: Engine, name: str) -> None:
+    final = final_rows(PLANS[name])
+    assert final is not None
+    random = Random(name)
+    for _ in range(examples(6)):
+        contents = history(random, 9)
+        cuts = frozenset(random.sample(range(2, 9), random.randint(0, 7)))
+        check_maintained(engine, Case(final, contents, cuts))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_final_rows_are_those_at_or_before_the_watermark_and_stay(name: str) -> None:
+    plan = PLANS[name]
+    final = final_rows(plan)
+    assert final is not None
+    bounds = bounded_columns(plan)[plan]
+    place = min(bounds, key=lambda i: (not all(each.is_end for each in bounds[i]), i))
+    random, seen = Random(name), 0
+    for _ in range(20):
+        before: Rows = Counter()
+        for contents in history(random, 9):
+            rows, _ = evaluate(plan, contents)
+            marks = {
+                get: next(iter(evaluate(watermark_relation(get), contents)[0]))[0] for get in (A, B)
+            }
+            wanted = {
+                row: count
+                for row, count in rows.items()
+                if row[place] is not None
+                and all(
+                    marks[each.get] is not None
+                    and row[place] + each.micros + each.inclusive <= marks[each.get]
+                    for each in bounds[place]
+                )
+            }
+            found, _ = evaluate(final, contents)
+            assert found == wanted
+            assert all(found[row] >= count for row, count in before.items())
+            before, seen = found, seen + len(found)
+    assert seen or name == "days"
+
+
+def stream(first: int, time: int) -> pa.Table:
+    """Return a thousand rows of as many microseconds."""
+    numbers = range(first, first + 1000)
+    return updates(COLUMNS, [((n, n % 3, str(n % 7)), time, 1) for n in numbers])
+
+
+@pytest.mark.parametrize("name", ["count", "all aggregates", "reduction of a reduction", "hops"])
+def test_state_of_closed_windows_is_freed(bulk: DuckDbEngine, name: str) -> None:
+    final = final_rows(PLANS[name])
+    assert final is not None
+    assert "Forgets closed groups of operator" in describe_operators(final)
+    dataflow = WithoutBulk(bulk).create(
+        DataflowDescription(GlobalId("t1"), final, (A.id,), (), 1), {A.id: schema_of(COLUMNS)}
+    )
+    dataflow.hydrate({A.id: Input(schema_of(COLUMNS), (), (stream(0, 1),))})
+    most = 0
+    for time in range(2, 60):
+        dataflow.step(time, time + 1, {A.id: stream(1000 * time, time)})
+        while dataflow.maintain():
+            pass
+        records = sum(each.records for each in dataflow.sizes())
+        if time < 10:
+            most = max(most, records)
+    assert records <= 2 * most
+    with pytest.raises(InternalError, match="closed window"):
+        dataflow.step(60, 61, {A.id: stream(1000, 60)})
+    dataflow.close()
