@@ -9,7 +9,9 @@ from typing import TypeAlias
 
 import msgspec
 
-ConnectionKind: TypeAlias = OneOf["postgres", "kafka", "confluent schema registry", "aws"]
+ConnectionKind: TypeAlias = OneOf[
+    "postgres", "kafka", "confluent schema registry", "aws", "iceberg catalog"
+]
 
 
 class SecretRef(msgspec.Struct, frozen=True):
@@ -47,6 +49,13 @@ _TLS: Mapping[str, OptionRule] = {
     "ssl key": _HIDDEN,
 }
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_AWS: Mapping[str, OptionRule] = {
+    "endpoint": _TEXT,
+    "region": _TEXT,
+    "access key id": _MAY_HIDE,
+    "secret access key": _HIDDEN,
+    "session token": _HIDDEN,
+}
 RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
     "postgres": {
         "host": _NEEDED,
@@ -72,11 +81,15 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
         "password": _HIDDEN,
         **_TLS,
     },
-    "aws": {
-        "endpoint": _TEXT,
-        "region": _TEXT,
-        "access key id": _MAY_HIDE,
-        "secret access key": _HIDDEN,
-        "session token": _HIDDEN,
+    "aws": _AWS,
+    "iceberg catalog": {
+        "catalog type": OptionRule(required=True, choices=("rest", "s3tablesrest", "glue")),
+        "url": _TEXT,
+        "warehouse": _TEXT,
+        "credential": _HIDDEN,
+        "token": _HIDDEN,
+        "scope": _TEXT,
+        "oauth2 server url": _TEXT,
+        **_AWS,
     },
 }

@@ -24,9 +24,9 @@ from foreshore.sinks.spec import connections_of as connections_of_target
 from foreshore.sinks.spec import is_place
 from foreshore.sinks.spec import secrets_of as secrets_of_target
 from foreshore.sinks.webhook import WebhookTarget
-from foreshore.sources.files import FilesSource
 from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import connections_of, connections_of_messages, secrets_of
+from foreshore.sources.spec import is_place as is_place_of_source
 from foreshore.sql import plan as plans
 from foreshore.types import SqlType
 
@@ -71,7 +71,7 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
     _use(check, (*connections_of(plan.spec), *secrets_of(plan.spec)))
     if isinstance(plan.spec, PythonSource | MemoSource):
         raise InsufficientPrivilege("must be superuser to create a source from Python")
-    if isinstance(plan.spec, FilesSource) and plan.spec.connection is None:
+    if is_place_of_source(plan.spec):
         _need_files(check, "pg_read_server_files", "from")
     check.create_on_cluster(plan.cluster)
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic
 from foreshore.adapter.sinks.show_webhook import shown_webhook
 from foreshore.adapter.sources.connections import full_name
-from foreshore.adapter.sources.show_others import call_text
+from foreshore.adapter.sources.show_others import call_text, catalog_table_text
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sinks.kafka import KafkaTarget
-from foreshore.sinks.places import DeltaTarget, FilesTarget
+from foreshore.sinks.places import DeltaTarget, FilesTarget, IcebergTarget
 from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import PostgresTarget, SinkSpec, Target
 from foreshore.sinks.webhook import WebhookTarget
@@ -49,6 +49,8 @@ def _written(state: State, target: Target) -> str:
             return f"POSTGRES CONNECTION {called} (TABLE = {quote_string(table)})"
         case DeltaTarget(url=url):
             return f"DELTA (URL = {quote_string(url)})"
+        case IcebergTarget(of=of):
+            return catalog_table_text(state, of)
         case FilesTarget():
             return _files(target)
         case WebhookTarget():

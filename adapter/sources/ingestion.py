@@ -28,6 +28,7 @@ from foreshore.sources.spec import (
     SourceSpec,
     connections_of,
     connections_of_messages,
+    is_place,
     is_pushed,
     known_outputs,
 )
@@ -158,7 +159,7 @@ class Ingestion:
         for each in tables:
             needed |= dict.fromkeys(connections_of_messages(each))
         given = accesses(coordinator.state, coordinator.secrets, tuple(needed))
-        if isinstance(spec, FilesSource):
+        if isinstance(spec, FilesSource) or is_place(spec):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
         return given
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from foreshore.adapter.sources.connections import full_name
 from foreshore.adapter.sources.show_kafka import declared_text, kafka_text, messages_text
 from foreshore.adapter.sources.show_others import (
+    catalog_table_text,
     files_text,
     generator_text,
     memo_text,
@@ -17,6 +18,7 @@ from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
+from foreshore.sources.iceberg import IcebergSource
 from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.sources.outputs import PROGRESS, is_auxiliary
 from foreshore.sources.postgres import PostgresSource
@@ -66,7 +68,8 @@ def source_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
     spec = item.feed.spec
     declared = spec.messages if isinstance(spec, KafkaSource) else spec
-    if isinstance(declared, Messages | FilesSource | PythonSource | MemoSource):
+    may_declare = Messages | FilesSource | PythonSource | MemoSource | IcebergSource
+    if isinstance(declared, may_declare):
         name += declared_text(declared.columns, watermark)
     return f"CREATE SOURCE {name} IN CLUSTER {cluster} FROM {_written(state, item)}{chosen}" + (
         "" if progress is None else f" EXPOSE PROGRESS AS {progress}"
@@ -100,6 +103,10 @@ def _written(state: State, item: Item) -> str:
         case FilesSource():
             uses = spec.connection and _connection(state, spec.connection)
             return files_text(spec, uses)
+        case IcebergSource():
+            follow = "true" if spec.follow else "false"
+            more = f"FOLLOW = {follow}", f"POLL INTERVAL = '{spec.poll_ms} ms'"
+            return catalog_table_text(state, spec.of, *more)
         case PythonSource():
             return python_text(spec)
         case MemoSource():

@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping
 
+from foreshore.adapter.sources.connections import full_name
+from foreshore.catalog.item import Connection
+from foreshore.catalog.state import State
+from foreshore.iceberg_tables import CatalogTable
 from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
+from foreshore.sql.rewrite.full_names import dotted
 
 
 def call_text(function: str, arguments: Mapping[str, str]) -> str:
@@ -48,6 +53,21 @@ def generator_text(spec: LoadGenerator) -> str:
             f"BATCH SIZE = {spec.batch_size}",
         ]
     return f"LOAD GENERATOR {spec.generator.upper()} ({', '.join(options)})"
+
+
+def catalog_table_text(state: State, table: CatalogTable, *more: str) -> str:
+    """Return what follows FROM or INTO, with more options."""
+    options = [f"NAMESPACE = {quote_string(table.namespace)}"]
+    options.append(f"TABLE = {quote_string(table.table)}")
+    if table.local:
+        options.append("LOCAL FILES")
+    called = []
+    for id in table.connections:
+        connection = state.objects[id]
+        assert isinstance(connection, Connection), connection
+        called.append(dotted(full_name(state, connection)))
+    uses = "" if table.aws is None else f" USING AWS CONNECTION {called[1]}"
+    return f"ICEBERG CATALOG CONNECTION {called[0]} ({', '.join((*options, *more))}){uses}"
 
 
 def files_text(spec: FilesSource, connection: str | None) -> str:

@@ -5,6 +5,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.iceberg_tables import CatalogTable
+
 SinkFormat: TypeAlias = OneOf["parquet", "csv", "json"]
 
 
@@ -12,6 +14,12 @@ class DeltaTarget(msgspec.Struct, frozen=True, tag="delta"):
     """A Delta table."""
 
     url: str  # of its directory, which COPY may write
+
+
+class IcebergTarget(msgspec.Struct, frozen=True, tag="iceberg"):
+    """A table of an Iceberg catalog."""
+
+    of: CatalogTable
 
 
 class FilesTarget(msgspec.Struct, frozen=True, tag="files"):

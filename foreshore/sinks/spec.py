@@ -6,7 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from foreshore.sinks.kafka import KafkaTarget
-from foreshore.sinks.places import DeltaTarget, FilesTarget
+from foreshore.sinks.places import DeltaTarget, FilesTarget, IcebergTarget
 from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.webhook import WebhookTarget, secrets_of_webhook
 
@@ -21,7 +21,13 @@ class PostgresTarget(msgspec.Struct, frozen=True, tag="postgres"):
 
 
 Target: TypeAlias = (
-    PostgresTarget | DeltaTarget | FilesTarget | KafkaTarget | WebhookTarget | PythonTarget
+    PostgresTarget
+    | DeltaTarget
+    | IcebergTarget
+    | FilesTarget
+    | KafkaTarget
+    | WebhookTarget
+    | PythonTarget
 )
 
 
@@ -43,6 +49,8 @@ def connections_of(target: Target) -> tuple[str, ...]:
             return (connection,)
         case DeltaTarget() | FilesTarget() | WebhookTarget() | PythonTarget():
             return ()
+        case IcebergTarget(of=of):
+            return of.connections
         case KafkaTarget(connection=connection):
             return (connection, *target.registries)
 
@@ -67,6 +75,8 @@ def kind_of(target: Target) -> str:
             return "postgres"
         case DeltaTarget():
             return "delta"
+        case IcebergTarget():
+            return "iceberg"
         case FilesTarget():
             return "files"
         case KafkaTarget():
@@ -79,4 +89,6 @@ def kind_of(target: Target) -> str:
 
 def is_place(target: Target) -> bool:
     """Return whether a target is a place in a file system or a bucket, as COPY has them."""
+    if isinstance(target, IcebergTarget):
+        return target.of.local
     return isinstance(target, DeltaTarget | FilesTarget)

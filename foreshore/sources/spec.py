@@ -8,6 +8,7 @@ import msgspec
 from foreshore.sources.files import FilesSource
 from foreshore.sources.formats import registries_of
 from foreshore.sources.generators import OUTPUTS, LoadGenerator
+from foreshore.sources.iceberg import IcebergSource
 from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.postgres import PostgresSource
@@ -22,6 +23,7 @@ SourceSpec: TypeAlias = (
     | FilesSource
     | PythonSource
     | MemoSource
+    | IcebergSource
 )
 
 
@@ -34,6 +36,8 @@ def connections_of(spec: SourceSpec) -> tuple[str, ...]:
             return (connection, *connections_of_messages(messages))
         case FilesSource(connection=str(connection)):
             return (connection,)
+        case IcebergSource(of=of):
+            return of.connections
         case LoadGenerator() | WebhookSource() | FilesSource() | PythonSource() | MemoSource():
             return ()
 
@@ -50,6 +54,13 @@ def secrets_of(spec: SourceSpec) -> tuple[str, ...]:
     return ()
 
 
+def is_place(spec: SourceSpec) -> bool:
+    """Return whether a source may read local files, or buckets by the server's rights."""
+    if isinstance(spec, IcebergSource):
+        return spec.of.local
+    return isinstance(spec, FilesSource) and spec.connection is None
+
+
 def is_pushed(spec: SourceSpec) -> bool:
     """Return whether others send the rows, so that there is nothing to read and no progress."""
     return isinstance(spec, WebhookSource)
@@ -62,7 +73,9 @@ def known_outputs(spec: SourceSpec) -> Mapping[str, Output] | None:
             return OUTPUTS[spec.generator]
         case WebhookSource():
             return {OWN_ROWS: webhook_output(spec)}
-        case PostgresSource() | KafkaSource() | FilesSource() | PythonSource() | MemoSource():
+        case PostgresSource() | KafkaSource() | FilesSource() | IcebergSource():
+            return None
+        case PythonSource() | MemoSource():
             return None
 
 
@@ -79,6 +92,8 @@ def kind_of(spec: SourceSpec) -> str:
             return "webhook"
         case FilesSource():
             return "files"
+        case IcebergSource():
+            return "iceberg"
         case PythonSource() | MemoSource():
             return "python"
 

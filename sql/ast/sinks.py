@@ -6,7 +6,7 @@ from typing import TypeAlias
 from foreshore.sql.ast.changes import AsOf
 from foreshore.sql.ast.expressions import Syntax
 from foreshore.sql.ast.query import TableRef
-from foreshore.sql.ast.sources import FormatSyntax, SourceOption
+from foreshore.sql.ast.sources import FormatSyntax, IcebergSyntax, SourceOption
 
 SinkEnvelope: TypeAlias = OneOf["upsert", "debezium", "append"]
 
@@ -67,6 +67,7 @@ TargetSyntax: TypeAlias = (
     | KafkaTargetSyntax
     | WebhookTargetSyntax
     | PythonTargetSyntax
+    | IcebergSyntax
 )
 
 

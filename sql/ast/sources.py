@@ -136,8 +136,23 @@ class PythonSyntax(Syntax):
     at: int
 
 
+class IcebergSyntax(Syntax):
+    """ICEBERG CATALOG CONNECTION name (option, ...) [USING AWS CONNECTION name]."""
+
+    connection: TableRef
+    options: tuple[SourceOption, ...]
+    aws: TableRef | None
+    at: int
+
+
 ReadsSyntax: TypeAlias = (
-    GeneratorSyntax | PostgresSyntax | KafkaSyntax | WebhookSyntax | FilesSyntax | PythonSyntax
+    GeneratorSyntax
+    | PostgresSyntax
+    | KafkaSyntax
+    | WebhookSyntax
+    | FilesSyntax
+    | PythonSyntax
+    | IcebergSyntax
 )
 
 

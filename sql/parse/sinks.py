@@ -21,7 +21,8 @@ class SinkParser(KafkaSinkParser, WebhookSinkParser):
         if self.at_word("key") and not self.at_words("key", "format"):
             key = self._sink_key()
         messages = self._sink_messages()
-        envelope = self._sink_envelope() if self.accept("envelope") else None
+        says = self.accept("envelope") or self.accept("mode")
+        envelope = self._sink_envelope() if says else None
         options = self._source_options() if self.accept("with") else ()
         return ast.CreateSinkStatement(
             name, cluster, relation, target, key, messages, envelope, options, if_not_exists, at
@@ -53,8 +54,8 @@ class SinkParser(KafkaSinkParser, WebhookSinkParser):
             return ast.PythonTargetSyntax(self.string(), self._source_options(), at)
         if self.accept("webhook"):
             return self._webhook_target(at)
-        if self.at_word("iceberg"):
-            self.unsupported(f"CREATE SINK ... INTO {self.token.value.upper()}", at)
+        if self.accept("iceberg", "catalog", "connection"):
+            return self._iceberg(at)
         self.fail()
 
     def _sink_key(self) -> ast.SinkKey:

@@ -18,6 +18,12 @@ class SourceOptionParser(ClusterParser):
         """Parse `(option, ...)` if it is there."""
         return self.in_parentheses(self._source_option) if self.at_symbol("(") else ()
 
+    def _iceberg(self, at: int) -> ast.IcebergSyntax:
+        """Parse a table of a catalog, after ICEBERG CATALOG CONNECTION."""
+        connection, options = self.table_name(), self._source_options()
+        aws = self.table_name() if self.accept("using", "aws", "connection") else None
+        return ast.IcebergSyntax(connection, options, aws, at)
+
     def _source_option(self) -> ast.SourceOption:
         """Parse `WORDS [=] value` or `WORDS [=] (name, ...)`."""
         at = self.token.start

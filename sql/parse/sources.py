@@ -62,6 +62,8 @@ class SourceParser(KafkaSourceParser, WebhookParser):
             url = self.string()
             uses = self.table_name() if self.accept("using", "aws", "connection") else None
             return ast.FilesSyntax(url, uses, self._source_options(), at)
+        if self.accept("iceberg", "catalog", "connection"):
+            return self._iceberg(at)
         if self.accept("python"):
             return self._python(at)
         if self.accept("webhook"):

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from foreshore.sinks.kafka import KafkaTarget
-from foreshore.sinks.places import DeltaTarget, FilesTarget
+from foreshore.sinks.places import DeltaTarget, FilesTarget, IcebergTarget
 from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import PostgresTarget, Target
 from foreshore.sinks.webhook import WebhookTarget
@@ -13,6 +13,7 @@ from foreshore.storage.export.exporter import SinkKind
 _KINDS: dict[type, str] = {
     PostgresTarget: "foreshore.storage.export.postgres.kind",
     DeltaTarget: "foreshore.storage.export.files.delta_kind",
+    IcebergTarget: "foreshore.storage.export.files.iceberg_kind",
     FilesTarget: "foreshore.storage.export.files.kind",
     WebhookTarget: "foreshore.storage.export.webhook.kind",
     PythonTarget: "foreshore.storage.export.python.kind",

@@ -10,6 +10,7 @@ from foreshore.connection_spec import ConnectionKind
 from foreshore.errors import FeatureNotSupported
 from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
+from foreshore.sources.iceberg import IcebergSource
 from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.python import MemoSource, PythonSource
@@ -23,12 +24,14 @@ _KINDS = {
     FilesSource: "foreshore.storage.ingest.files.kind",
     PythonSource: "foreshore.storage.ingest.python.kind",
     MemoSource: "foreshore.storage.ingest.python.memo_kind",
+    IcebergSource: "foreshore.storage.ingest.files.catalog_kind",
     KafkaSource: "foreshore.storage.ingest.kafka.kind",
 }
 _VALIDATIONS: dict[ConnectionKind, str] = {
     "postgres": "foreshore.storage.external.postgres",
     "kafka": "foreshore.storage.external.kafka",
     "confluent schema registry": "foreshore.storage.external.schema_registry",
+    "iceberg catalog": "foreshore.storage.external.iceberg",
 }
 
 

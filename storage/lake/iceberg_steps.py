@@ -8,6 +8,7 @@ delete rows of it. Columns keep their ids, so one that is renamed stays the same
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,10 +37,14 @@ _WITH_SEQUENCE = 2  # the first version of the format in which snapshots have nu
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The newest version of a table; `check` raises if a snapshot has files it may not have."""
+    """The newest version of a table; `check` raises if a snapshot has files it may not have.
+
+    Within `errors` those of the package, and of stores, become DatabaseErrors.
+    """
 
     table: Any
     check: Callable[[Any], None]
+    errors: Callable[[], AbstractContextManager[None]]
 
 
 class IcebergTable:
@@ -108,25 +113,22 @@ class IcebergTable:
         """Return the files of a snapshot, each with those that delete rows of it."""
         if snapshot is None:
             return {}
-        opened.check(snapshot)
-        try:
+        with opened.errors():
+            opened.check(snapshot)
             scan = opened.table.scan(snapshot_id=snapshot.snapshot_id)
             tasks = list(scan.plan_files())
-        except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
-            said = str(error).partition("\n")[0]
-            raise BadCopyFileFormat(f"the Iceberg table: {said}") from None
         found = {}
         for task in tasks:
             path = task.file.file_path
             key = (path, tuple(sorted(each.file_path for each in task.delete_files)))
-            found[key] = _DataFile(path, opened.table, scan.projection(), task, self._ids)
+            found[key] = _DataFile(path, opened, scan.projection(), task, self._ids)
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class _DataFile:
     path: str
-    table: Any
+    opened: Opened
     schema: Any  # of its snapshot
     task: Any
     ids: Mapping[str, int] | None
@@ -134,13 +136,14 @@ class _DataFile:
     def rows(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows with columns `names`, without those that are deleted."""
         projected = self._projected(names)
-        try:
-            for batch in iceberg.task_batches(self.table, projected, self.task):
-                arrays = [batch.column(field.name) for field in projected.fields]
-                yield pa.RecordBatch.from_arrays(arrays, list(names))
-        except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
-            said = str(error).partition("\n")[0]
-            raise BadCopyFileFormat(f'Iceberg file "{self.path}": {said}') from None
+        batches = iceberg.task_batches(self.opened.table, projected, self.task)
+        while True:
+            with self.opened.errors():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            arrays = [batch.column(field.name) for field in projected.fields]
+            yield pa.RecordBatch.from_arrays(arrays, list(names))
 
     def _projected(self, names: Sequence[str]) -> Any:
         """Return the schema of the columns, in order."""
@@ -148,7 +151,7 @@ class _DataFile:
 
         schema, fields = self.schema, []
         if self.ids is not None:
-            schema = self.table.schema()
+            schema = self.opened.table.schema()
         for name in names:
             id = None if self.ids is None else self.ids.get(name)
             found = (
@@ -177,9 +180,21 @@ def local_table(location: Callable[[], Location]) -> Callable[[], Opened]:
         table = iceberg.newest(place.path)
         if table is None:
             raise UndefinedFile(f'"{place.url}" is no Iceberg table')
-        return Opened(table, lambda snapshot: iceberg.check_places(place.path, table, snapshot))
+        return Opened(
+            table, lambda snapshot: iceberg.check_places(place.path, table, snapshot), _errors
+        )
 
     return opened
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Raise errors of local files."""
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
+        said = str(error).partition("\n")[0]
+        raise BadCopyFileFormat(f"the Iceberg table: {said}") from None
 
 
 def _later(table: Any, last: Any, current: Any) -> Sequence[Any]:

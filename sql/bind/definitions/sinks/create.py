@@ -11,6 +11,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.item_view import ItemView
+from foreshore.sinks.places import IcebergTarget
 from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import SinkSpec, Target
 from foreshore.sql import ast
@@ -19,6 +20,11 @@ from foreshore.sql.bind.definitions.sinks.keys import known_keys
 from foreshore.sql.bind.definitions.sinks.places import bind_place
 from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
 from foreshore.sql.bind.definitions.sinks.webhook import bind_webhook_target
+from foreshore.sql.bind.definitions.sources.iceberg import (
+    TABLE_OPTIONS,
+    WHAT,
+    bind_catalog_table,
+)
 from foreshore.sql.bind.definitions.sources.options import (
     Parse,
     flag,
@@ -108,6 +114,9 @@ def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: W
         )
     if isinstance(target, ast.PlaceTargetSyntax):
         return bind_place(target)
+    if isinstance(target, ast.IcebergSyntax):
+        options = parsed_options(WHAT, target.options, TABLE_OPTIONS)
+        return IcebergTarget(bind_catalog_table(planning, target, options))
     if isinstance(target, ast.WebhookTargetSyntax):
         return bind_webhook_target(planning, target)
     assert isinstance(target, ast.PostgresTargetSyntax), target

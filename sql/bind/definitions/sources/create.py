@@ -10,6 +10,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.asked import asked_tables
 from foreshore.sql.bind.definitions.sources.files import bind_files
 from foreshore.sql.bind.definitions.sources.generators import bind_generator
+from foreshore.sql.bind.definitions.sources.iceberg import bind_iceberg
 from foreshore.sql.bind.definitions.sources.kafka import bind_kafka
 from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
 from foreshore.sql.bind.definitions.sources.python import bind_input, bind_python
@@ -39,7 +40,8 @@ def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement)
     )
 
 
-_DECLARED = (ast.KafkaSyntax, ast.FilesSyntax, ast.PythonSyntax)  # may have declared columns
+# These may have declared columns.
+_DECLARED = (ast.KafkaSyntax, ast.FilesSyntax, ast.PythonSyntax, ast.IcebergSyntax)
 
 
 def _spec(planning: Planning, statement: ast.CreateSourceStatement) -> SourceSpec:
@@ -60,6 +62,8 @@ def _spec(planning: Planning, statement: ast.CreateSourceStatement) -> SourceSpe
             return bind_webhook(planning, reads)
         case ast.FilesSyntax():
             return bind_files(planning, reads, declared)
+        case ast.IcebergSyntax():
+            return bind_iceberg(planning, reads, declared)
         case ast.PythonSyntax():
             return bind_python(planning, reads, declared)
 

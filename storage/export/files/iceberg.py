@@ -1,0 +1,219 @@
+"""Writes the changes of an interval to an Iceberg table, in one commit with the frontier.
+
+The frontier is a property of the commit's snapshot, `foreshore.frontier.<sink>`, and of the table,
+where it outlives snapshots that expire. A commit needs the snapshot that it was made on to be the
+newest one still. So of two exporters that write from one frontier one fails; and so does a commit
+that was thought lost, and arrives after the next one.
+
+    conflict        nothing was committed: look again, and commit on the new snapshot
+    no answer       it may have been committed, or may be yet: look for the frontier
+"""
+
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.errors import (
+    DatabaseError,
+    FeatureNotSupported,
+    ObjectNotInPrerequisiteState,
+)
+from foreshore.sinks.places import IcebergTarget
+from foreshore.storage.export.files.iceberg_rows import (
+    added_rows,
+    appended_rows,
+    changed_keys,
+    in_table,
+)
+from foreshore.storage.export.files.latest import latest_rows
+from foreshore.storage.export.files.spool import spooled
+from foreshore.storage.export.messages import Export
+from foreshore.storage.external.iceberg import catalog_of, check_properties, errors
+from foreshore.storage.lake.iceberg import task_batches
+from foreshore.update import Timestamp
+
+ATTEMPTS = 5  # of a commit that conflicts with those of other writers
+FILE_BYTES = 64 << 20  # of rows in memory, after which another file begins
+GONE = "__gone"  # the row of a key that is not in the relation at the end of the interval
+
+
+class IcebergExporter:
+    """Writes to one table of a catalog."""
+
+    def __init__(self, export: Export) -> None:
+        assert isinstance(export.spec.target, IcebergTarget), export
+        self._export = export
+        self._of = export.spec.target.of
+        self._catalog: Any = None
+        self._property = f"foreshore.frontier.{export.name}"
+
+    async def resume(self) -> Timestamp | None:
+        """Reach the catalog, and return the frontier."""
+        return await blocking.run(None, self._resume)
+
+    async def write(
+        self, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp
+    ) -> None:
+        """Write an interval and its end in one commit."""
+        with tempfile.TemporaryDirectory(prefix="foreshore-sink-") as scratch:
+            file = Path(scratch, "updates.parquet")
+            rows = await spooled(self._export, parts, file)
+            await blocking.run(None, lambda: self._commit(file if rows else None, lower, upper))
+
+    async def close(self) -> None:
+        """Let go of the catalog."""
+        self._catalog = None
+
+    # --- on threads ----------------------------------------------------------------------------
+
+    def _resume(self) -> Timestamp | None:
+        self._catalog = catalog_of(self._of, self._export.accesses)
+        return self._frontier(self._table())
+
+    def _table(self) -> Any:
+        """Return the newest version of the table."""
+        with errors():
+            table = self._catalog.load_table(self._of.identifier)
+        check_writable(table)
+        # Ours only: each attempt has to look at the frontier, so the package must not repeat any.
+        ours = {"commit.retry.num-retries": "0", "write.target-file-size-bytes": str(FILE_BYTES)}
+        properties = {**table.metadata.properties, **ours}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        return table
+
+    def _frontier(self, table: Any) -> Timestamp | None:
+        """Return the frontier of the newest snapshot that has one, or else that of the table."""
+        snapshot = table.current_snapshot()
+        while snapshot is not None:
+            summary = snapshot.summary
+            said = None if summary is None else summary.additional_properties.get(self._property)
+            if said is not None:
+                return int(said)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else table.snapshot_by_id(parent)
+        said = table.metadata.properties.get(self._property)
+        return None if said is None else int(said)
+
+    def _commit(self, file: Path | None, lower: Timestamp, upper: Timestamp) -> None:
+        """Commit an interval, whose updates are in a file; raises if it is not certain."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        for attempt in range(ATTEMPTS):
+            table = self._table()
+            frontier = self._frontier(table)
+            if attempt and frontier == upper:
+                return
+            if frontier not in (None, lower):
+                raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+            with errors():
+                change = _Change(table, self._export)
+                change.prepare(file)
+                try:
+                    change.commit(self._property, upper)
+                except CommitFailedException:
+                    change.abandon()  # a conflict: nothing was committed
+                    continue
+                except Exception:
+                    if self._frontier(self._table()) == upper:
+                        return
+                    raise
+                return
+        raise DatabaseError(
+            f"other writers changed the Iceberg table during {ATTEMPTS} attempts to commit",
+            sqlstate="40001",
+        )
+
+
+class _Change:
+    """Files that come and go with one commit, which is made on one version of the table."""
+
+    def __init__(self, table: Any, export: Export) -> None:
+        self._table = table
+        self._export = export
+        self._added: list[Any] = []
+        self._removed: list[Any] = []
+
+    def prepare(self, file: Path | None) -> None:
+        """Write the files that the updates of a file need."""
+        if file is None:
+            return
+        if self._export.spec.envelope == "append":
+            self._write(appended_rows(file))
+            return
+        key = self._export.spec.key
+        with latest_rows(file, key, GONE) as rows:
+            self._write(added_rows(rows, GONE))
+        with changed_keys(file, key) as keys:
+            for task in self._table.scan(row_filter=keys.filter()).plan_files():
+                self._rewrite(task, keys)
+
+    def commit(self, property: str, upper: Timestamp) -> None:
+        """Commit the files with the frontier; raises CommitFailedException if it conflicts."""
+        transaction = self._table.transaction()
+        said = {property: str(upper)}
+        transaction.set_properties(said)
+        update = transaction.update_snapshot(snapshot_properties=said)
+        with update.overwrite() if self._removed else update.fast_append() as snapshot:
+            for each in self._added:
+                snapshot.append_data_file(each)
+            for each in self._removed:
+                snapshot.delete_data_file(each)
+        transaction.commit_transaction()
+
+    def abandon(self) -> None:
+        """Remove the files that were written."""
+        for each in self._added:
+            with suppress(OSError):  # they take room, and nothing names them
+                self._table.io.delete(each.file_path)
+
+    def _rewrite(self, task: Any, keys: Any) -> None:
+        """Replace a file that has rows of these keys by one without them."""
+        schema = self._table.schema()
+        key = schema.select(*self._export.spec.key)
+        gone = sum(keys.mask(each).true_count for each in task_batches(self._table, key, task))
+        if not gone:
+            return
+        self._removed.append(task.file)
+
+        def kept() -> Iterator[pa.RecordBatch]:
+            for batch in task_batches(self._table, schema, task):
+                yield batch.filter(pa.compute.invert(keys.mask(batch)))
+
+        self._write(kept())
+
+    def _write(self, rows: Iterator[pa.RecordBatch]) -> None:
+        """Write files with rows that the table gets."""
+        from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+        schema = self._table.schema().as_arrow()
+        batches = (in_table(each, schema) for each in rows if each.num_rows)
+        first = next(batches, None)
+        if first is None:
+            return
+
+        def all_batches() -> Iterator[pa.RecordBatch]:
+            yield first
+            yield from batches
+
+        reader = pa.RecordBatchReader.from_batches(schema, all_batches())
+        for made in _dataframe_to_data_files(
+            self._table.metadata, reader, self._table.io, write_uuid=uuid.uuid4()
+        ):
+            self._added.append(made)
+
+
+def check_writable(table: Any) -> None:
+    """Raise FeatureNotSupported if a sink cannot write to a table."""
+    check_properties(table)
+    if not table.spec().is_unpartitioned():
+        raise FeatureNotSupported("sinks to partitioned Iceberg tables")
+    if table.metadata.format_version < 2:
+        raise FeatureNotSupported(
+            "sinks to Iceberg tables of format version 1", hint="Upgrade the table to version 2."
+        )

@@ -1,0 +1,104 @@
+"""The rows that an interval adds to an Iceberg table, and the keys of those that it replaces."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from foreshore.storage.export.files.latest import MEMORY
+from foreshore.types import INT4, INT8, SqlType
+
+ROWS_AT_ONCE = 1 << 16
+TIME_COLUMN, DIFF_COLUMN = "_mz_timestamp", "_mz_diff"  # of MODE APPEND
+APPENDED: dict[str, SqlType] = {DIFF_COLUMN: INT4, TIME_COLUMN: INT8}
+_BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_date)  # have useful bounds
+
+
+def appended_rows(file: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the updates of a file as rows with `_mz_diff` and `_mz_timestamp`."""
+    source = pq.ParquetFile(file)
+    names = [*source.schema_arrow.names[:-2], TIME_COLUMN, DIFF_COLUMN]
+    for batch in source.iter_batches(ROWS_AT_ONCE):
+        yield pa.RecordBatch.from_arrays(batch.columns, names)
+
+
+def added_rows(rows: Iterator[pa.RecordBatch], gone: str) -> Iterator[pa.RecordBatch]:
+    """Yield the last rows of keys, without those that are gone."""
+    for batch in rows:
+        yield batch.filter(pc.invert(batch.column(gone))).drop_columns([gone])
+
+
+def in_table(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in the columns of a table; those that they do not have are NULL."""
+    arrays = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class Keys:
+    """The keys of an interval, in a DuckDB that may use a directory."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, key: Sequence[str]) -> None:
+        self._connection = connection
+        self._key = key
+
+    def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows have one of the keys."""
+        numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
+        names = [f"k{place}" for place in range(len(self._key))]
+        columns = [rows.column(name) for name in self._key]
+        looked_up = pa.table([*columns, numbers], names=[*names, "row"])
+        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM c.{name}" for name in names)
+        query = f"SELECT r.row FROM looked_up r SEMI JOIN changed c ON {same}"
+        self._connection.register("looked_up", looked_up)
+        found = self._connection.sql(query).to_arrow_table().column("row").to_numpy()
+        self._connection.unregister("looked_up")
+        mask = np.zeros(rows.num_rows, bool)
+        mask[found] = True
+        return pa.array(mask)
+
+    def filter(self) -> Any:
+        """Return a condition that all rows with one of the keys meet, to leave out files."""
+        from pyiceberg.expressions import (
+            AlwaysTrue,
+            And,
+            GreaterThanOrEqual,
+            LessThanOrEqual,
+            Reference,
+        )
+
+        found: Any = AlwaysTrue()
+        for place, name in enumerate(self._key):
+            query = f"SELECT min(k{place}) a, max(k{place}) b, count(*) - count(k{place}) n"
+            bounds = self._connection.sql(f"{query} FROM changed").to_arrow_table()
+            low, high, nulls = (column[0].as_py() for column in bounds.columns)
+            is_bounded = any(check(bounds.schema.field(0).type) for check in _BOUNDED)
+            if is_bounded and not nulls and low is not None:
+                column = Reference(name)
+                found = And(found, GreaterThanOrEqual(column, low), LessThanOrEqual(column, high))
+        return found
+
+
+@contextmanager
+def changed_keys(file: Path, key: Sequence[str]) -> Iterator[Keys]:
+    """Yield the keys of the updates in a Parquet file."""
+    config = {"memory_limit": MEMORY, "temp_directory": str(file.parent), "threads": 2}
+    with closing(duckdb.connect(":memory:", config=config)) as connection:
+        columns = ", ".join(f"{_quoted(name)} AS k{place}" for place, name in enumerate(key))
+        source = f"read_parquet('{str(file).replace(chr(39), 2 * chr(39))}')"
+        connection.execute(f"CREATE TABLE changed AS SELECT DISTINCT {columns} FROM {source}")
+        yield Keys(connection, key)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

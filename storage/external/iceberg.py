@@ -1,0 +1,253 @@
+"""Catalogs of Iceberg tables, by the package pyiceberg.
+
+A catalog says where the files of its tables are, and perhaps by which keys they are read. It is
+somebody else's program, so its word is not enough: buckets are reached by keys of the connection
+or of the catalog only, never by the server's own, and local files only below the places that COPY
+may use, if the statement said LOCAL FILES.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from foreshore.errors import (
+    DatabaseError,
+    FeatureNotSupported,
+    InsufficientPrivilege,
+    InvalidParameterValue,
+)
+from foreshore.iceberg_tables import CatalogTable
+from foreshore.sources.files import PLACES
+from foreshore.storage.external.access import Access, Accesses
+from foreshore.storage.lake import iceberg
+from foreshore.storage.lake.places import CopyPlaces
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+SECONDS = 30.0  # for an answer of the catalog
+_S3 = ("s3", "s3a", "s3n")
+_KEYS = ("access key id", "secret access key", "session token")
+# What only the connection says: the catalog cannot have our requests signed, or code imported.
+_OURS = ("py-", "rest.sig", "auth", "ssl", "client.", "glue.", "credential", "token")
+_PROVIDER = "write.py-location-provider.impl"
+
+
+def opened(access: Access, aws: Access | None, places: CopyPlaces | None) -> "Catalog":
+    """Return the catalog of a connection. Blocks.
+
+    Its tables are read by the keys of `aws` if it is given; `places` are those of local files.
+    """
+    iceberg.package()
+    properties = _properties(access, aws)
+    files = _Files(_keys(aws) if aws is not None else {}, places)
+    with errors():
+        if access.options["catalog type"] == "glue":
+            return _glue(properties, files)
+        return _rest(properties, files)
+
+
+async def validate(access: Access) -> None:
+    """Reach a catalog; raises DatabaseError if it cannot be reached, or refuses the credential."""
+
+    def reach() -> None:
+        catalog = opened(access, None, None)
+        with errors():
+            catalog.list_namespaces()
+
+    await asyncio.to_thread(reach)
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Raise errors of the package, and of its requests, as DatabaseError."""
+    from pyiceberg import exceptions as of
+
+    refused = (of.UnauthorizedError, of.ForbiddenError, of.OAuthError, of.AuthorizationExpiredError)
+    try:
+        yield
+    except DatabaseError:
+        raise
+    except refused as error:
+        raise _error("the Iceberg catalog refuses the credential", error, "28000") from error
+    except of.NoSuchTableError as error:
+        raise _error("the Iceberg catalog has no such table", error, "42P01") from error
+    except of.NoSuchNamespaceError as error:
+        raise _error("the Iceberg catalog has no such namespace", error, "3F000") from error
+    except (of.RESTError, of.CommitFailedException, of.ValidationException) as error:
+        raise _error("the Iceberg catalog", error, "58030") from error
+    except OSError as error:  # of requests, and of stores
+        raise _error(
+            "the Iceberg catalog or its store cannot be reached", error, "08006"
+        ) from error
+    except (ValueError, NotImplementedError, of.ValidationError, of.SignError) as error:
+        raise _error("the Iceberg table", error, "58030") from error
+    except Exception as error:
+        if not type(error).__module__.startswith(("botocore", "boto3", "tenacity")):
+            raise
+        raise _error("the Iceberg catalog", error, "08006") from error
+
+
+def _error(what: str, error: Exception, sqlstate: str) -> DatabaseError:
+    said = (str(error) or type(error).__name__).strip().partition("\n")[0][:300]
+    return DatabaseError(f"{what}: {said}", sqlstate=sqlstate)
+
+
+def _properties(access: Access, aws: Access | None) -> dict[str, str]:
+    """Return a connection's options as the package names them."""
+    given, type = access.options, access.options["catalog type"]
+    found = {
+        name: given[option]
+        for option, name in (
+            ("url", "uri"),
+            ("warehouse", "warehouse"),
+            ("credential", "credential"),
+            ("token", "token"),
+            ("scope", "scope"),
+            ("oauth2 server url", "oauth2-server-uri"),
+        )
+        if option in given
+    }
+    signer = access if aws is None or "access key id" in given else aws
+    found |= _keys(signer)
+    region = signer.options.get("region")
+    if type == "s3tablesrest":
+        if region is None:
+            raise InvalidParameterValue('a catalog of S3 tables needs the option "REGION"')
+        found.setdefault("uri", f"https://s3tables.{region}.amazonaws.com/iceberg")
+        found |= {"rest.sigv4-enabled": "true", "rest.signing-name": "s3tables"}
+        found["rest.signing-region"] = region
+    if type != "rest" and "s3.access-key-id" not in found:
+        raise InvalidParameterValue(
+            f"a catalog of type {type} needs keys of AWS",
+            hint="Give it ACCESS KEY ID and SECRET ACCESS KEY.",
+        )
+    if type == "glue":
+        if "uri" in found:
+            found["glue.endpoint"] = found.pop("uri")
+    elif "uri" not in found:
+        raise InvalidParameterValue('the connection to the Iceberg catalog needs the option "URL"')
+    elif "credential" in found:  # where catalogs have it by default
+        tokens = found["uri"].rstrip("/") + "/v1/oauth/tokens"
+        found.setdefault("oauth2-server-uri", tokens)
+    return found
+
+
+def _keys(access: Access) -> dict[str, str]:
+    """Return the keys of a connection, for stores and for signatures."""
+    found = {}
+    for option in (*_KEYS, "region"):
+        if option in access.options:
+            for prefix in ("s3", "client"):
+                found[f"{prefix}.{option.replace(' ', '-')}"] = access.options[option]
+    if "endpoint" in access.options:
+        found["s3.endpoint"] = access.options["endpoint"]
+    return found
+
+
+class _Files:
+    """Makes what reads and writes the files of a table."""
+
+    def __init__(self, keys: Mapping[str, str], places: CopyPlaces | None) -> None:
+        self._keys = keys
+        self._places = places
+
+    def of(self, properties: Mapping[str, Any]) -> Any:
+        """Return the files of a table with these properties."""
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
+        places = self._places
+        given = {name: each for name, each in properties.items() if not name.startswith("py-")}
+        given |= self._keys
+        if "s3.access-key-id" not in given:
+            given = {name: each for name, each in given.items() if not name.endswith("role-arn")}
+            given["s3.anonymous"] = "true"
+        if "s3.endpoint" in given:
+            given.setdefault("s3.region", "us-east-1")
+        given |= {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
+
+        class Guarded(PyArrowFileIO):
+            def _initialize_fs(self, scheme: str, netloc: str | None = None) -> Any:
+                if scheme not in (*_S3, "file"):
+                    raise FeatureNotSupported(f"Iceberg tables in {scheme}://")
+                return super()._initialize_fs(scheme, netloc)
+
+            def new_input(self, location: str) -> Any:
+                self._check(location)
+                return super().new_input(location)
+
+            def new_output(self, location: str) -> Any:
+                self._check(location)
+                return super().new_output(location)
+
+            def delete(self, location: Any) -> None:
+                self._check(getattr(location, "location", location))
+                super().delete(location)
+
+            def _check(self, location: str) -> None:
+                scheme, _, path = self.parse_location(location, self.properties)
+                if scheme == "file":
+                    if places is None:
+                        raise InsufficientPrivilege(
+                            "the files of the Iceberg table are local",
+                            hint="Add the option LOCAL FILES.",
+                        )
+                    places.find(path, is_pattern=False)
+
+        return Guarded(given)
+
+
+def catalog_of(table: CatalogTable, accesses: Accesses) -> "Catalog":
+    """Return the catalog of a table that a source or sink names. Blocks."""
+    aws = None if table.aws is None else accesses[table.aws]
+    places = CopyPlaces.from_options(accesses[PLACES].options) if table.local else None
+    return opened(accesses[table.connection], aws, places)
+
+
+def check_properties(table: Any) -> None:
+    """Raise if a table wants code to be imported when it is written."""
+    if _PROVIDER in table.metadata.properties:
+        raise FeatureNotSupported(f"Iceberg tables with the property {_PROVIDER}")
+
+
+def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
+    """Return a catalog that is reached by its REST protocol."""
+    from pyiceberg.catalog.rest import RestCatalog
+    from requests.adapters import HTTPAdapter
+
+    class Impatient(HTTPAdapter):
+        def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+            kwargs["timeout"] = kwargs.get("timeout") or SECONDS
+            return super().send(request, *args, **kwargs)
+
+    class Rest(RestCatalog):
+        def _config_headers(self, session: Any) -> None:
+            super()._config_headers(session)
+            session.trust_env = False  # neither the server's proxies nor its .netrc
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, Impatient())
+
+        def _fetch_config(self) -> None:
+            super()._fetch_config()
+            said = self.properties.items()
+            self.properties = {name: each for name, each in said if not name.startswith(_OURS)}
+            self.properties |= {
+                name: each for name, each in properties.items() if name.startswith(_OURS)
+            }
+
+        def _load_file_io(self, properties: Any = None, location: str | None = None) -> Any:
+            return files.of({**self.properties, **(properties or {})})
+
+    return Rest("foreshore", **properties)
+
+
+def _glue(properties: dict[str, str], files: _Files) -> "Catalog":
+    """Return a catalog of AWS Glue."""
+    from pyiceberg.catalog.glue import GlueCatalog
+
+    class Glue(GlueCatalog):
+        def _load_file_io(self, properties: Any = None, location: str | None = None) -> Any:
+            return files.of({**self.properties, **(properties or {})})
+
+    return Glue("foreshore", **properties)

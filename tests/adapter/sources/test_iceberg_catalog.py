@@ -1,0 +1,169 @@
+"""CREATE SOURCE ... FROM ICEBERG CATALOG CONNECTION: the snapshots of a table, in order."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from foreshore.errors import FeatureNotSupported, InsufficientPrivilege
+from foreshore.storage.external.access import Access
+from foreshore.storage.external.iceberg import opened
+from tests.adapter.harness import TestEnvironment
+from tests.adapter.sinks.test_iceberg_sink import connected, connection, equipped, into
+from tests.adapter.sources.test_files import reaches
+from tests.harness import object_store
+from tests.iceberg_catalog import CLIENT, SECRET, IcebergCatalog, serving
+
+pytest.importorskip("pyiceberg")
+IDS = "SELECT id, p FROM s ORDER BY 1"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[IcebergCatalog]:
+    """Serve an empty catalog, whose tables are below a directory."""
+    (tmp_path / "lake").mkdir()
+    with serving(tmp_path / "lake") as catalog:
+        yield catalog
+
+
+def reading(table: str, options: str = ", LOCAL FILES", name: str = "c") -> str:
+    """Return what follows the name of a source."""
+    place = f"(NAMESPACE 'n', TABLE '{table}', POLL INTERVAL '10 ms'{options})"
+    return f"FROM ICEBERG CATALOG CONNECTION {name} {place}"
+
+
+def made(catalog: IcebergCatalog, name: str, rows: pa.Table) -> None:
+    """Make a table of these rows."""
+    catalog.tables.create_table(f"n.{name}", rows.schema).append(rows)
+
+
+async def test_snapshots_come_in_order_over_kills_and_restarts(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    made(catalog, "t", pa.table({"id": [1, 2, 3], "p": ["a", "a", "b"]}))
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await reaches(env, IDS, "1|a", "2|a", "3|b")
+    catalog.tables.load_table("n.t").append(pa.table({"id": [4], "p": ["b"]}))
+    catalog.tables.load_table("n.t").delete("id = 2")
+    await reaches(env, IDS, "1|a", "3|b", "4|b")
+    env.ingest.last.kill()
+    catalog.tables.load_table("n.t").overwrite(pa.table({"id": [9], "p": ["c"]}))
+    await reaches(env, IDS, "9|c")
+    await env.reopen()
+    await equipped(env, tmp_path)
+    catalog.tables.load_table("n.t").append(pa.table({"id": [10], "p": ["d"]}))
+    await reaches(env, IDS, "9|c", "10|d")
+    shown = (await env.query("a", "SHOW CREATE SOURCE s")).splitlines()[0].split("|")[1]
+    await env.ran("a", "DROP SOURCE s", shown)
+    await reaches(env, IDS, "9|c", "10|d")
+
+
+async def test_a_table_of_a_sink_is_followed(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    await env.ran("a", "CREATE TABLE t (id int PRIMARY KEY, p text)")
+    await env.ran("a", f"CREATE SINK out FROM t {into('t')}")
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await env.ran("a", "INSERT INTO t VALUES (1, 'a'), (2, NULL)")
+    await reaches(env, IDS, "1|a", "2|NULL")
+    await env.ran("a", "UPDATE t SET p = 'b' WHERE id = 1", "DELETE FROM t WHERE id = 2")
+    await reaches(env, IDS, "1|b")
+
+
+async def test_what_is_wrong_is_said_and_mends_itself(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    await env.ran("a", "CREATE SECRET no AS 'me:wrong'", connection("wrong", catalog, "no"))
+    made(catalog, "t", pa.table({"id": [1], "p": ["a"]}))
+    for statement, error in (
+        (reading("t", name="wrong"), "ERROR 28000: the Iceberg catalog refuses the credential"),
+        (reading("none"), "ERROR 42P01: the Iceberg catalog has no such table"),
+        (reading("t", options=""), "ERROR 42501: the files of the Iceberg table are local"),
+    ):
+        assert error in await env.query("a", f"CREATE SOURCE s {statement}")
+    catalog.away = True
+    assert "ERROR 08006" in await env.query("a", f"CREATE SOURCE s {reading('t')}")
+    catalog.away = False
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await reaches(env, IDS, "1|a")
+    catalog.away = True
+    status = (
+        "SELECT status, error LIKE 'the Iceberg catalog or%' FROM mz_internal.mz_source_statuses"
+    )
+    await reaches(env, f"{status} WHERE name = 's'", "stalled|t")
+    catalog.away = False
+    catalog.tables.rename_table("n.t", "n.old")
+    status = "SELECT status, error LIKE '%no such table%' FROM mz_internal.mz_source_statuses"
+    await reaches(env, f"{status} WHERE name = 's'", "stalled|t")
+    made(catalog, "t", pa.table({"id": [1, 2], "p": ["a", "b"]}))
+    await reaches(env, IDS, "1|a", "2|b")
+    assert await env.query("a", "SELECT count(*) FROM s_errors") == "0\nSELECT 1"
+
+
+async def test_files_outside_of_the_allowed_places_are_not_read(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    rows = pa.table({"id": [1], "p": ["a"]})
+    outside = f"file://{tmp_path}/elsewhere"
+    catalog.tables.create_table("n.t", rows.schema, location=outside).append(rows)
+    assert "ERROR 42501" in await env.query("a", f"CREATE SOURCE s {reading('t')}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("reached", ["vended", "connection", "aws"])
+async def test_tables_in_a_bucket_are_read_and_written_by_keys_that_are_given(
+    own_env: TestEnvironment, tmp_path: Path, reached: str
+) -> None:
+    (tmp_path / "lake").mkdir()
+    keys = {"s3.access-key-id": "test", "s3.secret-access-key": "test", "s3.region": "us-east-1"}
+    with object_store() as store, serving(tmp_path / "lake", f"s3://{store.bucket}/w") as catalog:
+        catalog.tables.properties |= {**keys, "s3.endpoint": store.endpoint}
+        env = await connected(own_env, catalog, tmp_path)
+        await env.ran("a", "CREATE SECRET aws_key AS 'test'")
+        given = f"ENDPOINT = '{store.endpoint}', REGION = 'us-east-1', ACCESS KEY ID = 'test'"
+        given += ", SECRET ACCESS KEY = SECRET aws_key"
+        uses = ""
+        if reached == "vended":
+            catalog.config = {**keys, "s3.endpoint": store.endpoint}
+        elif reached == "connection":
+            await env.ran("a", f"ALTER CONNECTION c SET ({given})")
+        else:
+            await env.ran("a", f"CREATE CONNECTION aws TO AWS ({given})")
+            uses = " USING AWS CONNECTION aws"
+        made(catalog, "t", pa.table({"id": [1], "p": ["a"]}))
+        create = f"CREATE SOURCE s {reading('t', options='')}{uses}"
+        await env.ran("a", create)
+        await reaches(env, IDS, "1|a")
+        target = f"(NAMESPACE 'n', TABLE 'out'){uses} KEY (id) NOT ENFORCED"
+        await env.ran("a", f"CREATE SINK k FROM s INTO ICEBERG CATALOG CONNECTION c {target}")
+        catalog.tables.load_table("n.t").append(pa.table({"id": [2], "p": ["b"]}))
+        await reaches(env, IDS, "1|a", "2|b")
+        await env.ran("a", "WAIT FOR SINKS k")
+        assert catalog.rows("n.out") == [(1, "a"), (2, "b")]
+        await env.ran("a", "DROP SINK k", "DROP SOURCE s")
+
+
+def test_what_a_catalog_says_neither_uses_the_servers_keys_nor_imports_code(
+    catalog: IcebergCatalog,
+) -> None:
+    catalog.config = {
+        "py-io-impl": "os.path",
+        "s3.role-arn": "arn:aws:iam::1:role/server",
+        "client.role-arn": "arn:aws:iam::1:role/server",
+        "s3.endpoint": "http://127.0.0.1:1",
+    }
+    catalog.overrides = {"py-io-impl": "os.path", "rest.sigv4-enabled": "true", "auth": "x"}
+    made(catalog, "t", pa.table({"id": [1]}))
+    options = {"catalog type": "rest", "url": catalog.url, "credential": f"{CLIENT}:{SECRET}"}
+    files = opened(Access("iceberg catalog", options), None, None).load_table("n.t").io
+    assert files.properties["s3.anonymous"] == "true"
+    assert not {name for name in files.properties if "role" in name or name.startswith("py-")}
+    with pytest.raises(InsufficientPrivilege):
+        files.new_input(f"file://{catalog.url}")
+    with pytest.raises(FeatureNotSupported):
+        files.new_input("hdfs://host/file")
