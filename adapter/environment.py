@@ -228,6 +228,8 @@ class Environment:
 
         Statements that need them wait, so the rows of that moment are those of `time`.
         """
+        if not item.has_key_indexes:
+            return
         coordinator = self.coordinator
         planned = coordinator.catalog.planned[item.id]
         indexes = [

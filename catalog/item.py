@@ -360,6 +360,11 @@ class Item(Granted, frozen=True):
         return "source" if self.feed else "sink" if self.sink else self.type
 
     @property
+    def has_key_indexes(self) -> bool:
+        """Whether rows are found by its keys in this process: what sources write are not."""
+        return self.type == "table" and not self.feed
+
+    @property
     def is_type(self) -> bool:
         """Whether the item is a type, which is no relation."""
         return self.type in ("type", "domain")

@@ -27,6 +27,7 @@ from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared, casts_o
 from foreshore.adapter.session.side_effects import calls_in
 from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Item
 from foreshore.catalog.names import effective_path
 from foreshore.catalog.row_security import RowReader
 from foreshore.catalog.state import State
@@ -390,7 +391,8 @@ class SessionPlanner:
         planned = reader.planned.get(id)
         if planned is None:
             return TableKeys()
-        if not planned.unique:
+        item = reader.state.get(id)
+        if not planned.unique or (isinstance(item, Item) and not item.has_key_indexes):
             is_table = id in self._coordinator.group
             return TableKeys((), self._coordinator.storage.count_updates(id) if is_table else None)
         unique = TableKeys.of(planned.unique)

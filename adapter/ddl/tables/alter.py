@@ -149,7 +149,7 @@ def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str,
     found: dict[GlobalId, dict[str, KeyIndex]] = {}
     for id, planned in change.planned.items():
         item = change.state.get(id)
-        if not isinstance(item, Item) or item.type != "table":
+        if not isinstance(item, Item) or not item.has_key_indexes:
             continue
         found[id] = {}
         for constraint in planned.unique:

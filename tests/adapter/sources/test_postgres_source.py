@@ -403,3 +403,22 @@ async def test_an_added_table_whose_snapshot_does_not_fit_is_not_followed(
     await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
     await until(env, "SELECT count(*) FROM b", "0")
     await until(env, "SELECT count(*) FROM s_errors", "1")
+
+
+async def test_rows_are_found_by_their_keys(env: TestEnvironment, upstream: Upstream) -> None:
+    await env.ran("a", SOURCE)
+    every = [
+        ("SELECT v FROM b WHERE {id} = 11", "4"),
+        ("SELECT count(*), max(id) FROM b WHERE {id} < 15", "14|14"),
+        ("SELECT sum(v) FROM b WHERE {id} IN (11, 12)", "4"),
+        ("SELECT sum(b.v) FROM b JOIN a ON a.id = b.id WHERE a.{id} = 11", "4"),
+    ]
+    await equal(env, upstream)
+    upstream.execute("UPDATE up.b SET v = 4 WHERE id = 11")
+    for _ in range(2):
+        await equal(env, upstream)
+        for query, expected in every:
+            for id in ("id", "id + 0"):  # by the key, and not
+                found = await env.query("a", query.format(id=id))
+                assert found.splitlines()[0] == expected, (query, id)
+        await env.reopen()
