@@ -11,7 +11,7 @@ that has nothing in flight, and costs time only for shards that have listens.
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from threading import Lock
 
@@ -29,6 +29,7 @@ from foreshore.storage.trace import Batch
 from foreshore.update import T0, Timestamp, encode_schema
 
 TABLES_KEPT_APART = 8
+PARTS_KEPT_APART = 256  # of a tail that nobody reads
 ROWS_PUT_TOGETHER = 1 << 16
 FEW_TOGETHER = 512  # rows as tuples, before columns are made of them: half a millisecond
 FEW_ROWS = 16  # at or below this count, Python is faster than a columnar kernel
@@ -41,6 +42,10 @@ class TailPart:
     segment: int
     upper: Timestamp
     updates: pa.Table
+    bytes: int = field(init=False)  # of `updates`, which takes a while to add up
+
+    def __post_init__(self) -> None:
+        self.bytes = int(self.updates.nbytes)
 
 
 class SharedUpper:
@@ -87,6 +92,7 @@ class Shard:
         self.in_flight = 0
         self.dropping = False
         self._tail: list[TailPart] = []
+        self._most_parts = PARTS_KEPT_APART  # of the tail, from which on small ones are merged
         self._few: list[FewUpdates] = []  # after the tail, of one segment
         self._putting_few = Lock()  # threads that plan ask for the tail's size
         self._few_segment = 0
@@ -214,6 +220,9 @@ class Shard:
                 self._few_rows += updates.num_rows
         elif updates.num_rows:
             self.tail.append(TailPart(segment, upper, updates))
+            if len(self._tail) >= self._most_parts:
+                self.coalesce_tail()
+                self._most_parts = max(PARTS_KEPT_APART, 2 * len(self._tail))
 
     @property
     def tail(self) -> list[TailPart]:
@@ -270,7 +279,7 @@ class Shard:
 
     def tail_bytes(self, through: float = inf) -> int:
         """Return the size in memory of the tail up to log segment `through`."""
-        return sum(int(part.updates.nbytes) for part in self.tail if part.segment <= through)
+        return sum(part.bytes for part in self.tail if part.segment <= through)
 
     def update_since(self) -> None:
         """Advance since to the meet of the read capabilities."""

@@ -47,3 +47,17 @@ def test_rows_are_put_into_columns_once(monkeypatch: pytest.MonkeyPatch, asked: 
     rows = pa.concat_tables([part.updates for part in shard.tail])["a"].to_pylist()
     assert rows == ([0, 1] if asked == "more rows" else [0])
     assert shard.count_tail() == len(rows)
+
+
+def test_small_tables_of_a_tail_that_nobody_reads_are_merged() -> None:
+    shard = Shard(GlobalId("u1"), SCHEMA)
+    for value in range(3_000):
+        rows = pa.table([[value], [value], [1]], schema=SCHEMA)
+        shard.add(1 + value // 1_000, value + 1, rows)
+    assert len(shard.tail) <= shard_module.PARTS_KEPT_APART
+    rows = pa.concat_tables([part.updates for part in shard.tail])["a"].to_pylist()
+    assert rows == list(range(3_000))
+    assert {part.segment for part in shard.tail} == {1, 2, 3}
+    sealed = [part for part in shard.tail if part.segment <= 2]
+    assert sealed[-1].upper == 2_000
+    assert shard.tail_bytes(2) == sum(part.updates.nbytes for part in sealed)
