@@ -11,16 +11,18 @@ from dataclasses import dataclass
 
 import psycopg
 
-from foreshore.errors import UndefinedObject
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import Position
 from foreshore.storage.ingest.postgres.layout import TableLayout
+from foreshore.storage.ingest.postgres.shapes import stamp_of
 from foreshore.storage.ingest.postgres.slot import (
     LSN,
+    PUBLICATION,
     SYSTEM,
+    TIMELINE,
     NewSlot,
     can_go_on,
     create_slot,
@@ -44,7 +46,7 @@ class Begun:
     """A session whose slot is ready at the position; or a new slot, with a snapshot of all rows."""
 
     session: ReplicationSession
-    system: int
+    identity: Position  # the parts of the position that must stay as they are
     new: NewSlot | None  # None: the rows that are here are right
     joining: Joining | None = None
 
@@ -59,12 +61,14 @@ def begin(
     """Return how the source begins, with all rows if `anew`; raises DatabaseError."""
     session = ReplicationSession(access)
     try:
-        system, end = system_of(session)
+        system, timeline, end = system_of(session)
         with closing(open_session(access)) as connection:
-            _check_publication(connection, spec.publication)
+            stamp = stamp_of(connection, spec.publication)
+            identity = {SYSTEM: system, TIMELINE: timeline, PUBLICATION: stamp}
             if (
                 not anew
-                and position.get(SYSTEM) == system
+                and all(position.get(part, now) == now for part, now in identity.items())
+                and SYSTEM in position
                 and LSN in position
                 and position[LSN] <= end
                 and can_go_on(connection, spec.slot, position)
@@ -72,9 +76,9 @@ def begin(
                 release(connection, spec.slot)
                 added = {r: each for r, each in tables.items() if each.part not in position}
                 joining = _joining(spec, added, access, connection) if added else None
-                return Begun(session, system, None, joining)
+                return Begun(session, identity, None, joining)
             drop_slot(connection, spec.slot)
-        return Begun(session, system, create_slot(session, spec.slot))
+        return Begun(session, identity, create_slot(session, spec.slot))
     except psycopg.Error as error:
         session.close()
         raise failure(error) from error
@@ -98,13 +102,6 @@ def _joining(
     except BaseException:
         session.close()
         raise
-
-
-def _check_publication(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    """Raise UndefinedObject unless there is such a publication."""
-    known = "SELECT 1 FROM pg_publication WHERE pubname = %s"
-    if connection.execute(known, (name,)).fetchone() is None:
-        raise UndefinedObject(f'publication "{name}" does not exist')
 
 
 def dispose(spec: PostgresSource, access: Access) -> None:

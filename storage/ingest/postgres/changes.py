@@ -113,6 +113,7 @@ class Gatherer:
         self._anew: list[str] = []  # tables whose parts do not count
         self._lsn = lsn  # the end of the last transaction
         self.is_within = False  # a transaction
+        self.are_described = False  # tables, since they were looked at
         self.text_bytes = 0  # of messages since something was taken last
         self.transactions = 0
 
@@ -158,6 +159,16 @@ class Gatherer:
         kept = self._layouts.values()
         self._tables = {i: t for i, t in self._tables.items() if t.layout in kept}
 
+    @property
+    def layouts(self) -> tuple[TableLayout, ...]:
+        """Return the tables that are followed."""
+        return tuple(self._layouts.values())
+
+    def stop(self, unfit: Mapping[str, str]) -> None:
+        """Follow some tables no longer, and say why."""
+        for reference, why in unfit.items():
+            self._stop_reference(reference, why)
+
     def take_part(self) -> Gathered:
         """Return what was gathered, at any time; the rest follows."""
         rows: dict[str, pa.Table] = {}
@@ -194,6 +205,7 @@ class Gatherer:
         schema, name, rest = data[5:].split(b"\0", 2)
         reference = f"{schema.decode() or 'pg_catalog'}.{name.decode()}"
         known = self._references.get(id)
+        self.are_described |= known is not None
         since = max(self._since.get(reference, 0), self._since.get(known or reference, 0))
         if self._committed_at < since:
             self._early[id] = data  # it is not sent again before the table changes

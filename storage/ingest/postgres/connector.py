@@ -34,7 +34,9 @@ from foreshore.storage.ingest.messages import OutputRelation
 from foreshore.storage.ingest.postgres.begin import Joining, begin
 from foreshore.storage.ingest.postgres.changes import Changes, Gathered, Gatherer
 from foreshore.storage.ingest.postgres.layout import layouts
-from foreshore.storage.ingest.postgres.slot import LSN, SYSTEM, lsn_of
+from foreshore.storage.ingest.postgres.shapes import PublicationChanged, Watch
+from foreshore.storage.ingest.postgres.slot import LSN, PUBLICATION, lsn_of
+from foreshore.storage.ingest.postgres.snapshot import RowsMoved
 from foreshore.storage.ingest.postgres.stream import Held, Stream
 from foreshore.storage.ingest.postgres.whole import (
     Reading,
@@ -74,18 +76,19 @@ class PostgresConnector:
             )
             unused.append(begun.session)
             self._is_lost, self._ceased = False, {}
-            reading = Reading(access, thread, stopping, self._counts)
+            reading = Reading(access, spec.publication, thread, stopping, self._counts)
             joining = begun.joining
             if begun.new is None:
                 await self._recall_ceased(position, durable)
-                yield REACHED
+                first = {p: now for p, now in begun.identity.items() if p not in position}
+                yield Batch({}, first) if first else REACHED
             else:
                 async with aclosing(
                     all_rows(begun.new, tables, position, durable, reading)
                 ) as rows:
                     async for each in rows:
                         if isinstance(each, Batch):
-                            each = Batch(each.rows, {**each.moved, SYSTEM: begun.system})
+                            each = Batch(each.rows, {**each.moved, **begun.identity})
                             position = dict(each.moved)
                             self._note_ceased(each)
                         yield each
@@ -95,7 +98,13 @@ class PostgresConnector:
             since = dict.fromkeys(joining.tables, joining.new.lsn) if joining is not None else {}
             gatherer = Gatherer(followed, position[LSN], self._messages, since)
             hold = None if joining is None else joining.new.lsn
-            stream = self._stream = Stream(begun.session, gatherer, stopping, hold)
+            published = {
+                each.published_part: position[each.published_part]
+                for each in followed
+                if each.published_part in position
+            }
+            watch = Watch(access, spec.publication, begun.identity[PUBLICATION], published)
+            stream = self._stream = Stream(begun.session, gatherer, watch, stopping, hold)
             stream.durable = durable.position.get(LSN, 0) if begun.new is None else 0
             unused.remove(begun.session)  # the stream closes it
             following = loop.run_in_executor(
@@ -120,6 +129,7 @@ class PostgresConnector:
         except DatabaseError as error:
             # There was no publication when something was changed: the slot cannot get beyond that.
             self._is_lost |= error.sqlstate == UndefinedObject.sqlstate
+            self._is_lost |= isinstance(error, PublicationChanged | RowsMoved)
             raise
         finally:
             self._stream = None

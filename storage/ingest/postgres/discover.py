@@ -11,7 +11,6 @@ from foreshore.errors import (
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
     UndefinedColumn,
-    UndefinedObject,
 )
 from foreshore.sources.outputs import Column, Output
 from foreshore.sources.postgres import PostgresSource
@@ -19,6 +18,7 @@ from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.postgres.layout import Details, split_reference
+from foreshore.storage.ingest.postgres.shapes import Shape, shapes, stamp_of
 
 _COLUMNS = """
 SELECT t.schemaname::text, t.tablename::text, a.attname::text,
@@ -120,12 +120,7 @@ def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
     Raises UndefinedObject if there is no such publication, UndefinedColumn if a column of TEXT
     COLUMNS or EXCLUDE COLUMNS is none of it, FeatureNotSupported if it has conditions.
     """
-    known = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
-    if _first(connection, known, spec.publication) == (None,):
-        raise UndefinedObject(
-            f'publication "{spec.publication}" does not exist',
-            hint="Create it upstream: CREATE PUBLICATION name FOR ALL TABLES.",
-        )
+    stamp_of(connection, spec.publication)
     (version,) = _first(connection, "SELECT pg_catalog.current_setting('server_version_num')")
     if int(version) >= WITH_FILTERS:
         (table,) = _first(connection, _FILTERED, spec.publication)
@@ -146,10 +141,19 @@ def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
                 f'column "{named}" does not exist in the publication "{spec.publication}"',
                 hint="Columns are named as schema.table.column.",
             )
-    return {reference: _output(reference, rows, spec, role) for reference, rows in tables.items()}
+    found_shapes = shapes(
+        connection, spec.publication, [rows[0].table_oid for rows in tables.values()]
+    )
+    return {
+        reference: _output(reference, rows, found_shapes[rows[0].table_oid], spec, role)
+        for reference, rows in tables.items()
+        if rows[0].table_oid in found_shapes
+    }
 
 
-def _output(reference: str, rows: Sequence[_Found], spec: PostgresSource, role: str) -> Output:
+def _output(
+    reference: str, rows: Sequence[_Found], shape: Shape, spec: PostgresSource, role: str
+) -> Output:
     """Return a table without the excluded columns; without one of its key, it has none."""
     read = [row for row in rows if f"{reference}.{row.name}" not in spec.exclude_columns]
     as_text = {row.name for row in read if f"{reference}.{row.name}" in spec.text_columns}
@@ -158,19 +162,21 @@ def _output(reference: str, rows: Sequence[_Found], spec: PostgresSource, role: 
         for row in read
     )
     key = [row for row in rows if row.is_key]
+    has_key = bool(key) and all(k in read for k in key)
     details = Details(
         rows[0].table_oid,
         tuple(
             (row.name, 0, 0) if row.name in as_text else (row.name, row.type_oid, row.type_modifier)
             for row in read
         ),
+        shape.key if has_key else 0,
     )
     obstacle, hint = _forbidden(reference, read, role) or _obstacle(
         reference, rows, [row for row in read if row.name not in as_text]
     )
     return Output(
         columns,
-        tuple(row.name for row in key) if all(k in read for k in key) else (),
+        tuple(row.name for row in key) if has_key else (),
         msgspec.json.encode(details).decode(),
         obstacle,
         hint,

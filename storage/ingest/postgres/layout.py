@@ -17,10 +17,15 @@ Types = Mapping[str, tuple[int, int]]  # the type's oid and modifier, by the nam
 
 
 class Details(msgspec.Struct, frozen=True):
-    """The details of an output: its oid, and its columns with their types, (0, 0) as text."""
+    """The details of an output: its oid, and its columns with their types, (0, 0) as text.
+
+    `key` is the oid of the constraint by which the relation has a primary key; 0: it has none, or
+    that is not known.
+    """
 
     oid: int
     columns: tuple[tuple[str, int, int], ...]
+    key: int = 0
 
 
 class Misfit(Exception):
@@ -40,6 +45,11 @@ class TableLayout:
     def part(self) -> str:
         """Return the part of the position that says since when it is followed."""
         return f"{self.reference} ({self.id})"
+
+    @property
+    def published_part(self) -> str:
+        """Return the part of the position that says what has it in the publication."""
+        return f"{self.part} published"
 
     @property
     def names(self) -> tuple[str, ...]:

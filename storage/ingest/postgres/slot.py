@@ -16,6 +16,8 @@ from foreshore.storage.ingest.connector import Position
 
 LSN = "lsn"  # the part of the position that says up to where the log was read
 SYSTEM = "system"  # that which identifies the server
+TIMELINE = "timeline"  # the server's history, which a standby leaves when it is promoted
+PUBLICATION = "publication"  # what it publishes; see `shapes.stamp_of`
 
 RELEASE_SECONDS = 10.0
 _READER = """
@@ -43,10 +45,10 @@ def lsn_text(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
-def system_of(session: ReplicationSession) -> tuple[int, int]:
-    """Return what identifies the server, and up to where its log is."""
-    system, _, end, *_ = session.command("IDENTIFY_SYSTEM", pq.ExecStatus.TUPLES_OK)
-    return int(system) & (2**63 - 1), lsn_of(end)
+def system_of(session: ReplicationSession) -> tuple[int, int, int]:
+    """Return what identifies the server, its timeline, and up to where its log is."""
+    system, timeline, end, *_ = session.command("IDENTIFY_SYSTEM", pq.ExecStatus.TUPLES_OK)
+    return int(system) & (2**63 - 1), int(timeline), lsn_of(end)
 
 
 def create_slot(session: ReplicationSession, name: str, *, temporary: bool = False) -> NewSlot:

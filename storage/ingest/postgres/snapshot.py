@@ -16,15 +16,21 @@ from foreshore.errors import ConnectionFailure
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import open_session
 from foreshore.storage.external.postgres_failures import failure
-from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout, Types, split_reference
+from foreshore.storage.ingest.postgres.layout import TableLayout, Types, split_reference
+from foreshore.storage.ingest.postgres.shapes import checked, shapes
 
 PIECE_BYTES = 4 << 20  # that are parsed together
 _NULL = "\\N"
 _COLUMNS = """
 SELECT c.relkind::text, a.attname, a.atttypid::int8, a.atttypmod
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE n.nspname = %s AND c.relname = %s
+WHERE c.oid = %s
+"""
+_MOVED = """
+SELECT to_regclass(%s)::oid IS DISTINCT FROM c.oid
+    OR c.relkind <> 'p' AND pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode
+FROM pg_class c WHERE c.oid = %s
 """
 _ESTIMATE = """
 SELECT c.reltuples::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -32,12 +38,20 @@ WHERE n.nspname = %s AND c.relname = %s
 """
 
 
+class RowsMoved(ConnectionFailure):
+    """A snapshot does not see the rows of a table: a later one does."""
+
+
 class Snapshot:
     """A transaction that sees the rows at the place where a slot begins."""
 
-    def __init__(self, access: Access, name: str, stopping: threading.Event) -> None:
+    def __init__(
+        self, access: Access, publication: str, name: str, stopping: threading.Event
+    ) -> None:
         """Begin; raises DatabaseError."""
         self._connection = open_session(access)
+        self._publication = publication
+        self.published: dict[str, int] = {}  # what has tables in the publication, by parts
         self._stopping = stopping
         try:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -89,9 +103,11 @@ class Snapshot:
 
     def _copy(self, table: TableLayout) -> sql.Composed:
         schema, name = split_reference(table.reference)
-        found = self._connection.execute(_COLUMNS, (schema, name)).fetchall()
-        if not found:
-            raise Misfit(f'table "{table.reference}" does not exist')
+        oid = table.details.oid
+        found_shapes = shapes(self._connection, self._publication, [oid])
+        self.published[table.published_part] = checked(table, found_shapes).published
+        self._lock(table)
+        found = self._connection.execute(_COLUMNS, (oid,)).fetchall()
         present: Types = {str(each[1]): (int(str(each[2])), int(str(each[3]))) for each in found}
         table.check(present)
         return sql.SQL(
@@ -103,6 +119,17 @@ class Snapshot:
             table=sql.Identifier(schema, name),
             null=sql.Literal(_NULL),
         )
+
+    def _lock(self, table: TableLayout) -> None:
+        """Let nobody write a table's rows elsewhere; raises RowsMoved if somebody has.
+
+        A table that ALTER TABLE has written anew looks empty to snapshots from before.
+        """
+        name = sql.Identifier(*split_reference(table.reference))
+        self._connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(name))
+        moved = (name.as_string(self._connection), table.details.oid)
+        if self._connection.execute(_MOVED, moved).fetchone() != (False,):
+            raise RowsMoved(f'table "{table.reference}" was altered while it was read')
 
 
 def _parsed(data: bytes, width: int) -> pa.Table:

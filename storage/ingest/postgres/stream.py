@@ -20,6 +20,7 @@ from foreshore.errors import ConnectionFailure
 from foreshore.storage.external.libpq import ReplicationSession
 from foreshore.storage.external.postgres_failures import failure, refusal
 from foreshore.storage.ingest.postgres.changes import Gathered, Gatherer, commit_of
+from foreshore.storage.ingest.postgres.shapes import Watch
 from foreshore.storage.ingest.postgres.slot import lsn_text
 
 BATCH_BYTES = 16 << 20  # of messages, beyond which a batch ends, or a part of a transaction
@@ -28,6 +29,7 @@ STATUS_SECONDS = 5.0  # between two status updates without news
 NEWS_SECONDS = 0.2  # between two with news
 IDLE_SECONDS = 10.0  # after which the position moves although nothing of ours has changed
 WAIT_SECONDS = 0.05
+LOOK_SECONDS = 10.0  # after which tables are looked at without a reason
 ROOM = 2  # batches that the consumer has not taken
 EPOCH_SECONDS = 946_684_800  # from 1970 to 2000
 _DATA, _KEEPALIVE = struct.Struct(">cQQq"), struct.Struct(">cQq?")
@@ -46,6 +48,7 @@ class Stream:
         self,
         session: ReplicationSession,
         gatherer: Gatherer,
+        watch: Watch,
         stopping: threading.Event,
         hold: int | None = None,
     ) -> None:
@@ -56,6 +59,7 @@ class Stream:
         self._resumed = threading.Event()
         self._left: frozenset[str] = frozenset()  # tables that do not join where it is held
         self._session, self._gatherer, self._stopping = session, gatherer, stopping
+        self._watch, self._looked_at = watch, time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._found: asyncio.Queue[Gathered | Held | BaseException] = asyncio.Queue()
         self._room = threading.Semaphore(ROOM)
@@ -104,6 +108,7 @@ class Stream:
             self._session.command(command, pq.ExecStatus.COPY_BOTH)
             while not self._stopping.is_set():
                 is_idle = self._is_full() or self._read()
+                self._look()
                 self._hand_over()
                 self._tell()
                 if is_idle:
@@ -111,7 +116,16 @@ class Stream:
         except psycopg.Error as error:
             raise failure(error) from error
         finally:
+            self._watch.close()
             self._session.close()
+
+    def _look(self) -> None:
+        """Stop tables that are not what their relations rely on, before their rows are emitted."""
+        now = time.monotonic()
+        if self._gatherer.are_described or now - self._looked_at > LOOK_SECONDS:
+            self._gatherer.are_described = False
+            self._gatherer.stop(self._watch.unfit(self._gatherer.layouts))
+            self._looked_at = now
 
     def _is_full(self) -> bool:
         return self._is_held or self._gatherer.text_bytes >= BATCH_BYTES

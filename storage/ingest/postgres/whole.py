@@ -34,6 +34,7 @@ class Reading:
     """How a snapshot is read: on a thread, until it is to stop, with counts by tables."""
 
     access: Access
+    publication: str
     thread: Executor
     stopping: threading.Event
     counts: dict[str, SnapshotCounts]
@@ -54,7 +55,7 @@ async def all_rows(
     loop, thread = asyncio.get_running_loop(), reading.thread
     stopped: list[Unreadable] = []
     snapshot = await loop.run_in_executor(
-        thread, Snapshot, reading.access, new.snapshot, reading.stopping
+        thread, Snapshot, reading.access, reading.publication, new.snapshot, reading.stopping
     )
     try:
         for reference, table in tables.items():
@@ -72,7 +73,7 @@ async def all_rows(
     finally:
         loop.run_in_executor(thread, snapshot.close)
     out = {each.part for each in stopped}
-    moved = {LSN: new.lsn}
+    moved = {LSN: new.lsn, **snapshot.published}
     for table in tables.values():
         moved[table.part] = -new.lsn if table.part in out else new.lsn
     yield Batch({ERRORS: error_rows(stopped)} if stopped else {}, moved)

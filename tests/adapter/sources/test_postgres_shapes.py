@@ -1,0 +1,125 @@
+"""What a relation relies on is lost upstream: the table ceases, or all is read again."""
+
+import asyncio
+
+import pytest
+
+from tests.adapter.harness import TestEnvironment
+from tests.adapter.sources.test_postgres_source import (
+    SOURCE,
+    Upstream,
+    equal,
+    until,
+)
+from tests.adapter.sources.test_postgres_source import env as env
+from tests.adapter.sources.test_postgres_source import upstream as upstream
+
+CEASED = "SELECT output, error FROM s_errors"
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tables be looked at often."""
+    monkeypatch.setattr("foreshore.storage.ingest.postgres.stream.LOOK_SECONDS", 0.1)
+    return
+
+
+async def test_a_key_that_was_dropped_is_not_relied_on(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await env.ran("a", "CREATE MATERIALIZED VIEW d AS SELECT DISTINCT id FROM b")
+    await equal(env, upstream)
+    with upstream.transaction():
+        upstream.execute("ALTER TABLE up.b DROP CONSTRAINT b_pkey")
+        upstream.execute("INSERT INTO up.b VALUES (1, 5), (1, 6)")
+    await until(env, CEASED, 'up.b|the primary key of "up.b" was dropped or changed')
+    upstream.execute("INSERT INTO up.a VALUES (30, 1)")
+    await until(env, "SELECT max(id) FROM a WHERE id < 50", "30")
+    await until(env, "SELECT count(*), count(DISTINCT id) FROM b", "20|20")
+    await until(env, "SELECT count(*) FROM d", "20")
+
+
+async def test_a_key_that_was_dropped_for_a_while_is_not_relied_on(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    env.ingest.last.worker.stop()
+    upstream.execute("ALTER TABLE up.b DROP CONSTRAINT b_pkey")
+    upstream.execute("INSERT INTO up.b VALUES (1, 5)")
+    upstream.execute("DELETE FROM up.b WHERE v = 5")
+    upstream.execute("ALTER TABLE up.b ADD PRIMARY KEY (id)")
+    await env.reopen()
+    await until(env, CEASED, 'up.b|the primary key of "up.b" was dropped or changed')
+    await until(env, "SELECT count(*), count(DISTINCT id) FROM b", "20|20")
+
+
+async def test_a_table_taken_out_of_the_publication_ceases(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("ALTER PUBLICATION p DROP TABLE up.b")
+    await until(env, CEASED, 'up.b|table "up.b" was taken out of the publication')
+    upstream.execute("INSERT INTO up.b VALUES (50, 5)")
+    upstream.execute("ALTER PUBLICATION p ADD TABLE up.b")
+    upstream.execute("INSERT INTO up.b VALUES (51, 5)")
+    await env.ran("a", "ALTER SOURCE s DROP TABLE b", "ALTER SOURCE s ADD TABLE b")
+    await equal(env, upstream)
+
+
+async def test_a_table_out_of_the_publication_for_a_while_is_read_again(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    env.ingest.last.worker.stop()
+    upstream.execute("ALTER PUBLICATION p DROP TABLE up.b")
+    upstream.execute("DELETE FROM up.b WHERE id = 4")
+    upstream.execute("ALTER PUBLICATION p ADD TABLE up.b")
+    await env.reopen()
+    await equal(env, upstream)
+
+
+async def test_changes_that_were_not_published_are_read_again(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("ALTER PUBLICATION p SET (publish = 'insert')")
+    stalled = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's'"
+    hint = "(publish = 'insert, update, delete, truncate')"
+    upstream.execute("DELETE FROM up.b WHERE id = 3")
+    for _ in range(500):
+        if hint in await env.query("a", stalled):
+            break
+        await asyncio.sleep(0.02)
+    upstream.execute("ALTER PUBLICATION p SET (publish = 'insert, update, delete, truncate')")
+    await equal(env, upstream)
+    upstream.execute("ALTER PUBLICATION p SET (publish = 'insert')")
+    upstream.execute("DELETE FROM up.b WHERE id = 4")
+    upstream.execute("ALTER PUBLICATION p SET (publish = 'insert, update, delete, truncate')")
+    await equal(env, upstream)
+
+
+async def test_another_table_of_the_name_is_not_read_for_it(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    with upstream.transaction():
+        upstream.execute("ALTER TABLE up.a RENAME TO c")
+        upstream.execute("ALTER TABLE up.b RENAME TO a")
+        upstream.execute("ALTER TABLE up.c RENAME TO b")
+    for name, other in (("a", "b"), ("b", "a")):
+        why = f'table "up.{name}" was renamed to "up.{other}"'
+        await until(env, f"{CEASED} WHERE output = 'up.{name}'", f"up.{name}|{why}")
+
+
+async def test_what_does_not_publish_all_is_refused(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    upstream.execute("ALTER PUBLICATION p SET (publish = 'insert, update')")
+    said = await env.query("a", SOURCE)
+    assert "does not publish all changes" in said, said
