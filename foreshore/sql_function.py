@@ -40,7 +40,8 @@ class SqlFunction:
 
     The last parameter of a `variadic` one is the array of further arguments.
     `body` is the text of a query, or of the expression after RETURN if it `is_expression`, or of a
-    module in Python.
+    module in Python. That of an aggregate is an expression over `$1`, the array of a group's
+    values, which are of its only parameter's type.
     """
 
     parts: tuple[str, ...]
@@ -54,6 +55,7 @@ class SqlFunction:
     is_expression: bool
     variadic: bool = False
     language: Language = "sql"
+    is_aggregate: bool = False
 
     @property
     def arguments(self) -> tuple[FunctionArgument, ...]:

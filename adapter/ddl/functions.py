@@ -18,6 +18,7 @@ from foreshore.errors import (
     InvalidFunctionDefinition,
     InvalidSchemaName,
     UndefinedFunction,
+    WrongObjectType,
 )
 from foreshore.expr.functions.function import type_key
 from foreshore.python_functions.limits import check_allowed
@@ -46,7 +47,7 @@ def create_function(context: StatementContext, plan: CreateFunction) -> Complete
     ]
     if not same:
         add_item(context, plan, schema, plan.name.item, plan.depends_on, arguments=arguments)
-        return Completed("CREATE FUNCTION")
+        return Completed(f"CREATE {'AGGREGATE' if plan.function.is_aggregate else 'FUNCTION'}")
     if not plan.or_replace:
         raise DuplicateFunction(
             f'function "{plan.name.item}" already exists with same argument types'
@@ -82,6 +83,9 @@ def _is_other_call(before: SqlFunction, now: SqlFunction) -> bool:
 
 
 def _check_replaceable(before: SqlFunction, now: SqlFunction) -> None:
+    if before.is_aggregate != now.is_aggregate:
+        kind = "an aggregate function" if before.is_aggregate else "a function"
+        raise WrongObjectType("cannot change routine kind", detail=f'"{now.name}" is {kind}.')
     kinds = [(each.result, each.columns, each.returns_set, each.language) for each in (before, now)]
     if kinds[0] != kinds[1]:
         raise InvalidFunctionDefinition(

@@ -31,6 +31,13 @@ def result_of(function: SqlFunction) -> str:
 
 def definition_of(schema: str, name: str, function: SqlFunction) -> str:
     """Return the statement that creates the function, as pg_get_functiondef does."""
+    if function.is_aggregate:
+        (type,) = function.types
+        return (
+            f"CREATE AGGREGATE {quoted(schema)}.{quoted(name)}({arguments_of(function)})\n"
+            f" (SFUNC = array_append, STYPE = {type}[],"
+            f" FINALFUNC = {function.body.removesuffix('($1)')})\n"
+        )
     flags = [] if function.volatility == "volatile" else [function.volatility.upper()]
     flags += ["STRICT"] if function.strict else []
     if function.is_expression:

@@ -5,9 +5,11 @@ Their rows are constant, and recorded from PostgreSQL (`tests/catalog/record.py`
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain
 
 from foreshore.catalog.builtin.functions import SYSTEM_NAMESPACE, SYSTEM_OWNER, recorded
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
+from foreshore.catalog.builtin.user_functions import aggregate_rows
 from foreshore.types import SqlType, oid_of
 
 _COLUMNS = {
@@ -57,7 +59,7 @@ def operator_relations() -> dict[str, Callable[[IntrospectionSnapshot], Iterable
         "pg_opclass": lambda _: constant_rows("opclasses"),
         "pg_amop": lambda _: constant_rows("amops"),
         "pg_amproc": lambda _: constant_rows("amprocs"),
-        "pg_aggregate": lambda _: constant_rows("aggregates"),
+        "pg_aggregate": lambda s: chain(constant_rows("aggregates"), aggregate_rows(s)),
     }
 
 

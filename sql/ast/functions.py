@@ -41,6 +41,7 @@ class CreateFunctionStatement(Syntax):
     is_expression: bool
     or_replace: bool
     language: OneOf["sql", "python"] = "sql"
+    is_aggregate: bool = False  # `body` is an expression over $1, the array of a group's values
 
 
 class FunctionName(Syntax):

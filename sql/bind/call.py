@@ -147,6 +147,9 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
 
         expr = spread(expr)
     name = expr.name[-1]
+    aggregate = _user_aggregate(binder, expr)
+    if aggregate is not None:
+        return aggregate
     if len(expr.name) > 1 and expr.name[-2] not in _SCHEMAS:
         user = _user_call(binder, expr)
         if user is not None:
@@ -266,6 +269,20 @@ def is_builtin_function(name: str) -> bool:
         or name in _SESSION_FUNCTIONS
         or name in sql_function_names()
     )
+
+
+def _user_aggregate(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar | None:
+    """Return the value of a call of a user's aggregate; those of the system come first."""
+    named_alone = len(expr.name) == 1 or expr.name[-2] in _SCHEMAS
+    if expr.within_group is not None or (named_alone and _is_of_system(expr.name[-1])):
+        return None
+    from foreshore.sql.bind.user_aggregates import bind_user_aggregate
+
+    return bind_user_aggregate(binder, expr)
+
+
+def _is_of_system(name: str) -> bool:
+    return is_builtin_function(name) or is_aggregate(name) or is_window_function(name)
 
 
 def _user_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar | None:

@@ -93,10 +93,15 @@ def syntax_of(body: str, is_expression: bool) -> ast.Expression | ast.Query:
 
 
 def find_call(
-    binder: ExpressionBinder, expr: ast.FunctionCall, args: tuple[Scalar, ...]
+    binder: ExpressionBinder,
+    expr: ast.FunctionCall,
+    args: tuple[Scalar, ...],
+    *,
+    aggregate: bool = False,
 ) -> UserCall | None:
-    """Return the user's function that a call over `args` means, or None."""
-    functions = binder.planning.catalog.functions_named(expr.name)
+    """Return the user's function, or `aggregate`, that a call over `args` means, or None."""
+    named = binder.planning.catalog.functions_named(expr.name)
+    functions = [(id, each) for id, each in named if each.is_aggregate == aggregate]
     if not functions or expr.star or expr.distinct or expr.over is not None:
         return None
     spread = not expr.variadic  # whether a variadic function takes its array item by item

@@ -74,6 +74,51 @@ class FunctionParser(RoleParser):
             options.language or "sql",  # type: ignore[arg-type]
         )
 
+    def _create_aggregate(self, or_replace: bool) -> ast.StatementSyntax:
+        """Parse CREATE AGGREGATE name(type) (SFUNC = array_append, STYPE = type[], FINALFUNC = f).
+
+        A state of any other kind would be computed by a function of users for each row.
+        """
+        name = self.table_name()
+        parameters = self._in_brackets(self._function_parameter)
+        at = self.token.start
+        options = dict(self._in_brackets(self._aggregate_option))
+        missing = [each for each in ("sfunc", "stype", "finalfunc") if each not in options]
+        if missing:
+            raise InvalidFunctionDefinition(f"aggregate {missing[0]} must be specified")
+        if options["sfunc"].rpartition(".")[2] != "array_append":
+            raise FeatureNotSupported(
+                "an SFUNC other than array_append is not supported",
+                hint="FINALFUNC gets the array of a group's values.",
+                position=at + 1,
+            )
+        if len(parameters) != 1 or parameters[0].variadic or parameters[0].out:
+            raise FeatureNotSupported("an aggregate of other than one argument is not supported")
+        return ast.CreateFunctionStatement(
+            name,
+            parameters,
+            None,
+            (),
+            False,
+            False,
+            "immutable",
+            f"{options['finalfunc']}($1)",
+            None,
+            True,
+            or_replace,
+            is_aggregate=True,
+        )
+
+    def _aggregate_option(self) -> tuple[str, str]:
+        """Parse an option of CREATE AGGREGATE; return its name and its text."""
+        if not self.at_word("sfunc", "stype", "finalfunc"):
+            self.unsupported(f"{self.token.value.upper()} of an aggregate")
+        name = self.advance().value
+        self.expect_symbol("=")
+        start = self.token.start
+        self.type_name() if name == "stype" else self.table_name()
+        return name, self.text[start : self.last_end]
+
     def _in_brackets(self, one: Callable[[], T]) -> tuple[T, ...]:
         self.expect_symbol("(")
         items = () if self.at_symbol(")") else self.list_of(one)

@@ -101,8 +101,10 @@ class ObjectParser(
             return self._create_assertion()
         if self.accept("function"):
             return self._create_function(or_replace)
+        if self.accept("aggregate"):
+            return self._create_aggregate(or_replace)
         if or_replace:
-            if self.at_word("procedure", "rule", "trigger", "aggregate", "language"):
+            if self.at_word("procedure", "rule", "trigger", "language"):
                 self.unsupported(f"CREATE {self.token.value.upper()}")
             self.fail()
         if self.accept("table"):
@@ -337,7 +339,7 @@ class ObjectParser(
     def comment(self) -> ast.StatementSyntax:
         """Parse COMMENT ON."""
         self.expect("comment", "on")
-        if self.accept("function") or self.accept("routine"):
+        if self.accept("function") or self.accept("routine") or self.accept("aggregate"):
             return self._comment_on_function()
         if self.accept("policy"):
             return self._comment_on_policy()
@@ -366,7 +368,7 @@ class ObjectParser(
             return self.drop_role()
         if self.accept("token"):
             return self.drop_token()
-        if self.accept("function"):
+        if self.accept("function") or self.accept("aggregate"):
             return self._drop_function()
         if self.accept("policy"):
             return self._drop_policy()
@@ -388,7 +390,7 @@ class ObjectParser(
             return ast.AlterSystemStatement(*self.kept_setting())
         if self.at_word("default"):
             return self.default_privileges()
-        if self.accept("function") or self.accept("routine"):
+        if self.accept("function") or self.accept("routine") or self.accept("aggregate"):
             return self._alter_function()
         if self.accept("policy"):
             return self._alter_policy()

@@ -10,6 +10,8 @@ from foreshore.errors import (
     FeatureNotSupported,
     InvalidFunctionDefinition,
 )
+from foreshore.expr.columns import type_of
+from foreshore.item_view import Name
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
@@ -38,6 +40,8 @@ def bind_create_function(
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name)
     planning.in_view = planning.defining = True  # without parameters of the statement
+    if statement.is_aggregate:
+        return _create_aggregate(planning, statement, name)
     parameters = [_parameter(planning, each) for each in statement.parameters if each.given]
     _check_parameters(statement, parameters)
     result, columns = _result(planning, statement)
@@ -58,6 +62,27 @@ def bind_create_function(
         check_python(function)
     else:
         function = replace(function, body=_checked_body(planning, function))
+    sql = written_function(function)
+    return CreateFunction(name, function, frozenset(planning.depends_on), statement.or_replace, sql)
+
+
+def _create_aggregate(
+    planning: Planning, statement: ast.CreateFunctionStatement, name: Name
+) -> CreateFunction:
+    """Return the plan of CREATE AGGREGATE, whose result is that of its FINALFUNC."""
+    (parameter,) = statement.parameters
+    item = _type(planning, parameter.type)
+    over = FunctionParameter("", array_of(item))
+    function = SqlFunction(
+        name.parts, (over,), item, (), False, False, "immutable", statement.body, True
+    )
+    function = replace(function, result=_bare(_type_of_body(planning, function)))
+    function = replace(
+        function,
+        body=_checked_body(planning, function),
+        parameters=(FunctionParameter(parameter.name, item),),
+        is_aggregate=True,
+    )
     sql = written_function(function)
     return CreateFunction(name, function, frozenset(planning.depends_on), statement.or_replace, sql)
 
@@ -174,6 +199,20 @@ def _type_or_row(
     return type, ()
 
 
+def _type_of_body(planning: Planning, function: SqlFunction) -> SqlType:
+    """Return the type of an expression over parameters."""
+    text, before = planning.text, len(planning.qualified)
+    planning.text, planning.in_function = function.body, function.name
+    try:
+        syntax = syntax_of(function.body, True)
+        assert not isinstance(syntax, ast.Query)
+        binder = ExpressionBinder(planning, scope_of_parameters(function), Clause("aggregates"))
+        return type_of(binder.bind(syntax))
+    finally:
+        planning.text, planning.in_function = text, ""
+        del planning.qualified[before:]
+
+
 def _checked_body(planning: Planning, function: SqlFunction) -> str:
     """Return the body with full names; raises if it cannot be bound."""
     body = function.body
@@ -209,6 +248,8 @@ def written_function(function: SqlFunction) -> str:
         for each in function.arguments
         if each.mode != "TABLE"
     )
+    if function.is_aggregate:
+        return written_aggregate(dotted(function.parts), parameters, function)
     columns = [f"{quote_identifier(name)} {written_type(type)}" for name, type in function.columns]
     sql = f"CREATE FUNCTION {dotted(function.parts)}({parameters})"
     if columns and function.returns_set:
@@ -225,6 +266,16 @@ def written_function(function: SqlFunction) -> str:
     if function.is_expression:
         return f"{sql} RETURN {function.body}"
     return f"{sql} BEGIN ATOMIC {function.body}; END"
+
+
+def written_aggregate(name: str, parameters: str, function: SqlFunction) -> str:
+    """Return CREATE AGGREGATE of a function."""
+    final = function.body.removesuffix("($1)")
+    state = written_type(array_of(function.types[0]))
+    return (
+        f"CREATE AGGREGATE {name}({parameters})"
+        f" (SFUNC = array_append, STYPE = {state}, FINALFUNC = {final})"
+    )
 
 
 def bind_drop_function(planning: Planning, statement: ast.DropFunctionStatement) -> DropFunction:

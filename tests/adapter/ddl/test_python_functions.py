@@ -190,3 +190,52 @@ def test_language_that_is_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (await env.query("a", "SELECT area(1, 2)")).startswith(refused)
 
     in_environment(tmp_path, scenario)
+
+
+SPREAD = """
+class spread_of:
+    def init(self): return None
+    def add(self, state, value):
+        return (value, value) if state is None else (min(state[0], value), max(state[1], value))
+    def finish(self, state): return None if state is None else state[1] - state[0]
+"""
+
+
+async def test_aggregate_follows_its_groups(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran(
+        "a",
+        made("spread_of", "float8[]) RETURNS float8", SPREAD),
+        "CREATE AGGREGATE spread(float8)"
+        " (SFUNC = array_append, STYPE = float8[], FINALFUNC = spread_of)",
+        "CREATE TABLE s (shop int, price float8)",
+        "INSERT INTO s VALUES (1, 1), (1, 5), (1, 9), (2, 3)",
+        "CREATE MATERIALIZED VIEW v AS SELECT shop, spread(price) AS d FROM s GROUP BY shop",
+    )
+    assert await env.query("a", "SELECT * FROM v ORDER BY 1") == "1|8\n2|0\nSELECT 2"
+    await env.ran("a", "DELETE FROM s WHERE price = 9", "INSERT INTO s VALUES (2, 10), (3, 0)")
+    assert await env.query("a", "SELECT * FROM v ORDER BY 1") == "1|4\n2|7\n3|0\nSELECT 3"
+    await env.reopen()
+    await env.ran("a", "DELETE FROM s WHERE shop = 3", "ALTER FUNCTION spread_of RENAME TO other")
+    assert await env.query("a", "SELECT * FROM v ORDER BY 1") == "1|4\n2|7\nSELECT 2"
+    filtered = "SELECT spread(shop), spread(price) FILTER (WHERE shop = 1) FROM s"
+    assert await env.query("a", filtered) == "1|4\nSELECT 1"
+    window = "SELECT shop, spread(DISTINCT price) FROM s GROUP BY 1 HAVING spread(price) > 5"
+    assert await env.query("a", window) == "2|7\nSELECT 1"
+    assert (await env.query("a", "DROP FUNCTION other")).startswith("ERROR 2BP01")
+    kind = "SELECT prokind, format_type(aggtranstype, NULL) FROM pg_proc JOIN pg_aggregate ON aggfnoid = oid"
+    assert await env.query("a", f"{kind} WHERE proname = 'spread'") == (
+        "a|double precision[]\nSELECT 1"
+    )
+    await env.ran("a", "DROP MATERIALIZED VIEW v", "DROP AGGREGATE spread(float8)")
+
+
+async def test_refused_aggregates(env: TestEnvironment) -> None:
+    for options, error in (
+        ("SFUNC = int4pl, STYPE = int, FINALFUNC = f", "0A000: an SFUNC other than array_append"),
+        ("SFUNC = array_append, STYPE = int[]", "42P13: aggregate finalfunc must be specified"),
+        ("SFUNC = array_append, STYPE = int[], FINALFUNC = no_such", "42883: function no_such"),
+        ("SFUNC = array_append, STYPE = int[], INITCOND = '{}'", "0A000: INITCOND"),
+    ):
+        found = await env.query("a", f"CREATE AGGREGATE g(int) ({options})")
+        assert found.startswith(f"ERROR {error}"), found
