@@ -262,7 +262,7 @@ async def set_constraints(context: StatementContext, plan: SetConstraints) -> Co
     transaction.staged = replace(transaction.staged, deferred={**before, **deferred})
     if not plan.deferred:
         for id in transaction.staged.rows:
-            await _check_all(context, id)
+            await _check_immediate(context, id)
     return Completed("SET CONSTRAINTS")
 
 
@@ -305,9 +305,8 @@ async def _check_all(context: StatementContext, id: GlobalId) -> list[ReferredKe
         return []
     new, old = net_rows(context, id)
     for child, key in references:
-        if key.deferrable and "no action" in (key.on_delete, key.on_update):
-            reference = resolved(context, child, key)
-            await check_unreferenced(context, reference, gone_keys(reference, old, new))
+        if key.deferrable:
+            await _check_references(context, child, key, old, new)
     found = []
     for key in keys:
         reference = resolved(context, id, key)
@@ -319,6 +318,34 @@ async def _check_all(context: StatementContext, id: GlobalId) -> list[ReferredKe
         if transaction.catalog is None or key.references not in transaction.catalog.planned:
             found.append(referred)
     return found
+
+
+async def _check_immediate(context: StatementContext, id: GlobalId) -> None:
+    """Check those deferrable foreign keys of a table, and to it, that are not deferred."""
+    transaction, state = context.transaction, context.planner.state
+    own = [(id, key) for key in state.foreign_keys_of(id)]
+    checked = [
+        (child, key)
+        for child, key in dict.fromkeys([*own, *state.references_to(id)])
+        if key.deferrable and not transaction.is_deferred(key)
+    ]
+    if not checked:
+        return
+    new, old = net_rows(context, id)
+    for child, key in checked:
+        if key.references == id:
+            await _check_references(context, child, key, old, new)
+        if child == id:
+            await check_present(context, resolved(context, child, key), new, old)
+
+
+async def _check_references(
+    context: StatementContext, child: GlobalId, key: ForeignKey, old: TableRows, new: TableRows
+) -> None:
+    """Check that no row of `child` refers to a key that has gone from the table of the rows."""
+    if "no action" in (key.on_delete, key.on_update):
+        reference = resolved(context, child, key)
+        await check_unreferenced(context, reference, gone_keys(reference, old, new))
 
 
 async def referred_at_commit(context: StatementContext) -> list[ReferredKeys]:

@@ -166,12 +166,12 @@ def sequence_of(
     maximum, minimum = (bound - 1, 1) if up else (-1, -bound)
     if old is not None:  # keep the old values; a limit of the old type becomes that of the new type
         before = BOUNDS[old.type.name]
-        changed = old.type != type
-        if changed and old.maximum == before - 1:
+        typed = isinstance(given.get("as"), ast.TypeName)  # also if it names the same type
+        if typed and old.maximum == before - 1:
             maximum = bound - 1
         elif "maxvalue" not in given:
             maximum = old.maximum
-        if changed and old.minimum == -before:
+        if typed and old.minimum == -before:
             minimum = -bound
         elif "minvalue" not in given:
             minimum = old.minimum
