@@ -4,7 +4,6 @@
 little but send; their time is not counted.
 """
 
-import os
 import sys
 import tempfile
 import time
@@ -16,10 +15,12 @@ import psycopg
 import pyarrow as pa
 
 from tests.bench.nexmark import events
+from tests.bench.processor_times import in_words, processor_seconds, since
 from tests.harness import Server
 from tests.kafka import MockKafka
 
 KEYS = 50_000
+INGESTION = ("ingestion", "storage.ingest.main")
 TYPED = "(auction int8, bidder int8, price int8, channel text, date_time timestamp)"
 FROM = "FROM KAFKA CONNECTION k (TOPIC 'bids')"
 SOURCES = {
@@ -61,37 +62,14 @@ def measured(
     server: Server, connection: psycopg.Connection[Any], count: int, name: str, source: str
 ) -> str:
     """Return what reading all messages took."""
-    before, began = processor_seconds(server), time.monotonic()
+    before, began = processor_seconds(server, *INGESTION), time.monotonic()
     connection.execute(f"CREATE SOURCE s {source}")
     while connection.execute('SELECT sum("offset") FROM s_progress').fetchone() != (count,):
         time.sleep(0.05)
     took = time.monotonic() - began
-    after = processor_seconds(server)
-    used = {which: after[which] - before.get(which, 0.0) for which in after}
+    used = since(before, processor_seconds(server, *INGESTION))
     connection.execute("DROP SOURCE s")
-    each = ", ".join(
-        f"{which} {seconds:.2f} s ({count / max(seconds, 0.01):,.0f}/s and core)"
-        for which, seconds in used.items()
-    )
-    return f"{name}: {count:,} in {took:.2f} s, {count / took:,.0f}/s; {each}"
-
-
-def processor_seconds(server: Server) -> dict[str, float]:
-    """Return the processor time of the ingestion process and of the server so far."""
-    assert server.process is not None
-    found = {"ingestion": 0.0, "server": 0.0}
-    for pid in server.processes():
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except FileNotFoundError:
-            continue  # it has ended
-        seconds = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-        if b"storage.ingest.main" in command:
-            found["ingestion"] += seconds
-        elif pid == server.process.pid:
-            found["server"] += seconds
-    return found
+    return f"{name}: {in_words(count, took, used)}"
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg
 
+from tests.bench.processor_times import in_words, processor_seconds, since
 from tests.broker import Broker
 from tests.broker import serving as serving_broker
 from tests.harness import Server
@@ -34,6 +35,7 @@ TABLE = (
     "CREATE TABLE bids (id int8 PRIMARY KEY, auction int8 NOT NULL, bidder int8 NOT NULL,"
     " price numeric(12, 2), channel text, date_time timestamp)"
 )
+EXPORT = ("export", "storage.export.main")
 AVRO = "AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION csr"
 FORMATS = {
     "JSON, UPSERT": "FORMAT JSON ENVELOPE UPSERT",
@@ -90,7 +92,7 @@ def measure(
             ("updates", updated, 2 * count),
         ):
             took = timed(server, partial(connection.execute, statement), reader, total)
-            print(f"{name}, {what}: {shown(count, *took)}", flush=True)
+            print(f"{name}, {what}: {in_words(count, *took)}", flush=True)
     connection.execute("DROP SINK s")
     connection.execute("DROP TABLE bids")
 
@@ -99,39 +101,12 @@ def timed(
     server: Server, begin: Callable[[], object], reader: TopicReader, total: int
 ) -> tuple[float, dict[str, float]]:
     """Return how long it took until a topic had so many messages, and processor times."""
-    before, began = processor_seconds(server), time.monotonic()
+    before, began = processor_seconds(server, *EXPORT), time.monotonic()
     begin()
     while len(reader.read()) < total:
         time.sleep(0.05)
-    took, after = time.monotonic() - began, processor_seconds(server)
-    return took, {which: after[which] - before.get(which, 0.0) for which in after}
-
-
-def shown(count: int, took: float, used: dict[str, float]) -> str:
-    """Return a measurement in words."""
-    each = ", ".join(
-        f"{which} {seconds:.2f} s ({count / max(seconds, 0.01):,.0f}/s and core)"
-        for which, seconds in used.items()
-    )
-    return f"{count:,} in {took:.2f} s, {count / took:,.0f}/s; {each}"
-
-
-def processor_seconds(server: Server) -> dict[str, float]:
-    """Return the processor time of the export process and of the server so far."""
-    assert server.process is not None
-    found = {"export": 0.0, "server": 0.0}
-    for pid in server.processes():
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except FileNotFoundError:
-            continue  # it has ended
-        seconds = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-        if b"storage.export.main" in command:
-            found["export"] += seconds
-        elif pid == server.process.pid:
-            found["server"] += seconds
-    return found
+    took = time.monotonic() - began
+    return took, since(before, processor_seconds(server, *EXPORT))
 
 
 if __name__ == "__main__":

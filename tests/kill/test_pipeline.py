@@ -1,15 +1,15 @@
 """From a PostgreSQL server through a view into a table of it, though the server is killed."""
 
 import threading
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import psycopg
 import pytest
 
 from tests.harness import Server, until
+from tests.kill.under_load import kill_and_start, loading, options_of
 
 KILLS = 5
 
@@ -33,29 +33,17 @@ EXPECTED = "SELECT item, sum(n)::bigint FROM pipeline.orders GROUP BY item ORDER
 
 
 def test_totals_follow_over_kills(tmp_path: Path, publisher_url: str) -> None:
-    where = urlparse(publisher_url)
-    database, user = where.path[1:] or "postgres", where.username or "postgres"
-    reach = f"HOST '{where.hostname}', PORT {where.port}, DATABASE '{database}', USER '{user}'"
-    ends = threading.Event()
-    loading = threading.Thread(target=_load, args=(publisher_url, ends))
     server = Server(tmp_path / "data").start()
     with psycopg.connect(publisher_url, autocommit=True) as upstream:
         for each in UPSTREAM:
             upstream.execute(each)
         others = set(_rows(upstream, SLOTS))  # of tests before
         with server.connect() as connection:
-            connection.execute(f"CREATE CONNECTION pg TO POSTGRES ({reach})")
+            connection.execute(f"CREATE CONNECTION pg TO POSTGRES ({options_of(publisher_url)})")
             for each in PIPELINE:
                 connection.execute(each)
-        loading.start()
-        try:
-            for _ in range(KILLS):
-                time.sleep(1.5)
-                server.kill()
-                server.start()
-        finally:
-            ends.set()
-            loading.join()
+        with loading(partial(_load, publisher_url)):
+            kill_and_start(server, KILLS)
         expected = upstream.execute(EXPECTED).fetchall()
         until(lambda: _rows(upstream, TOTALS) == expected, "the table has all totals", 60)
         with server.connect() as connection:

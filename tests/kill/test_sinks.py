@@ -1,11 +1,10 @@
 """Sinks to PostgreSQL, Delta tables and files, though the server is killed: each change once."""
 
 import threading
-import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import deltalake
 import duckdb
@@ -13,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.harness import Server
+from tests.kill.under_load import kill_and_start, loading, options_of
 
 KILLS = 6
 WITH = "WITH (COMMIT INTERVAL '20 ms')"
@@ -24,18 +24,9 @@ def test_each_change_arrives_once_over_kills(tmp_path: Path, postgres_url: str) 
     place = tmp_path / "out"
     place.mkdir()
     server = Server(tmp_path / "data", ("--copy-dir", str(place))).start()
-    ends = threading.Event()
-    loading = threading.Thread(target=_load, args=(server.url, ends))
     _set_up(server, place, postgres_url)
-    loading.start()
-    try:
-        for _ in range(KILLS):
-            time.sleep(1.5)
-            server.kill()
-            server.start()
-    finally:
-        ends.set()
-        loading.join()
+    with loading(partial(_load, server.url)):
+        kill_and_start(server, KILLS)
     with server.connect() as connection:
         connection.execute("SET statement_timeout = '120 s'")
         connection.execute("WAIT FOR ALL SINKS")
@@ -56,16 +47,13 @@ def test_each_change_arrives_once_over_kills(tmp_path: Path, postgres_url: str) 
 
 
 def _set_up(server: Server, place: Path, postgres_url: str) -> None:
-    where = urlparse(postgres_url)
-    database, user = where.path[1:] or "postgres", where.username or "postgres"
-    reach = f"HOST '{where.hostname}', PORT {where.port}, DATABASE '{database}', USER '{user}'"
     with psycopg.connect(postgres_url, autocommit=True) as target:
         target.execute("DROP SCHEMA IF EXISTS sinks CASCADE")
         target.execute("CREATE SCHEMA sinks")
     with server.connect() as connection:
         for each in (
             "CREATE TABLE t (id int PRIMARY KEY, v int)",
-            f"CREATE CONNECTION pg TO POSTGRES ({reach})",
+            f"CREATE CONNECTION pg TO POSTGRES ({options_of(postgres_url)})",
             f"CREATE SINK a FROM t INTO POSTGRES CONNECTION pg (TABLE 'sinks.t') {WITH}",
             f"CREATE SINK b FROM t INTO DELTA (URL '{place}/merged') {WITH}",
             f"CREATE SINK c FROM t INTO DELTA (URL '{place}/log') ENVELOPE APPEND {WITH}",

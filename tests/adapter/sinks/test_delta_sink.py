@@ -14,9 +14,8 @@ from foreshore.storage.export.files.delta_kind import KIND
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.sinks.waiting import STATUS
 from tests.harness import object_store
-
-STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from itertools import pairwise
 from typing import Any
@@ -16,13 +16,13 @@ import pytest
 from foreshore.storage import consolidate
 from foreshore.storage.export.kafka import exporter
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.sinks.waiting import STATUS, until, until_read
 from tests.broker import Broker, serving
 from tests.harness import ROOT
-from tests.kafka_topics import Message, TopicReader, reading, rows_of
+from tests.kafka_topics import TopicReader, reading, rows_of
 from tests.schema_registry import PASSWORD, USER, FakeRegistry
 from tests.schema_registry import serving as serving_registry
 
-STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
 FAST = "WITH (COMMIT INTERVAL '10 ms')"
 
 
@@ -46,23 +46,6 @@ async def until_equal(env: TestEnvironment, relation: str, reader: TopicReader) 
         if rows_of(await asyncio.to_thread(reader.newest)) == here:
             return
         await asyncio.sleep(0.05)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something that takes a while to find out holds."""
-    while True:
-        if await asyncio.to_thread(holds):
-            return
-        await asyncio.sleep(0.02)
-
-
-async def until_read(reader: TopicReader, count: int) -> list[Message]:
-    """Wait until the topic has so many messages."""
-    while True:
-        found = await asyncio.to_thread(reader.read)
-        if len(found) >= count:
-            return found
-        await asyncio.sleep(0.02)
 
 
 async def test_each_change_arrives_once_over_kills_and_restarts(

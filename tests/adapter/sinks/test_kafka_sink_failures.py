@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.sinks.waiting import STATUS, until_read, until_state
 from tests.broker import Broker, Front, serving
-from tests.kafka_topics import Message, TopicReader, reading
+from tests.kafka_topics import reading
 from tests.schema_registry import PASSWORD, USER
 from tests.schema_registry import serving as serving_registry
 
-STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
 FAST = "WITH (COMMIT INTERVAL '10 ms')"
 KEYED = f"KEY (k) KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT {FAST}"
 
@@ -37,24 +37,6 @@ def env(runner: asyncio.Runner, own_env: TestEnvironment, broker: Broker) -> Tes
         )
     )
     return own_env
-
-
-async def until_state(env: TestEnvironment, begins: str) -> str:
-    """Wait until the state of the sink begins so."""
-    while True:
-        found = await env.query("a", STATUS)
-        if found.startswith(begins):
-            return found
-        await asyncio.sleep(0.05)
-
-
-async def until_read(reader: TopicReader, count: int) -> list[Message]:
-    """Wait until the topic has so many messages."""
-    while True:
-        found = await asyncio.to_thread(reader.read)
-        if len(found) >= count:
-            return found
-        await asyncio.sleep(0.02)
 
 
 async def until_values(broker: Broker, topic: str, expected: list[str]) -> None:

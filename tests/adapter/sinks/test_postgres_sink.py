@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 from itertools import pairwise
 from urllib.parse import urlparse
 
@@ -10,8 +9,7 @@ import psycopg
 import pytest
 
 from tests.adapter.harness import TestEnvironment
-
-STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
+from tests.adapter.sinks.waiting import STATUS, until
 
 
 class Target:
@@ -38,14 +36,6 @@ class Target:
 @pytest.fixture
 def target(postgres_url: str) -> Target:
     return Target(postgres_url)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    while True:
-        if holds():
-            return
-        await asyncio.sleep(0.05)
 
 
 async def until_equal(env: TestEnvironment, target: Target, relation: str, table: str) -> None:

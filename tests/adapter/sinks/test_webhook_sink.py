@@ -15,8 +15,6 @@ from foreshore.errors import InsufficientPrivilege, InvalidParameterValue
 from foreshore.storage.export.webhook.address import address_of, is_public, place_of
 from tests.adapter.harness import TestEnvironment
 
-STATUS = "SELECT status, error FROM mz_internal.mz_sink_statuses"
-
 
 class Receiver:
     """An HTTP server that keeps requests, and answers with given statuses first."""
