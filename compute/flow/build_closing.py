@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from foreshore.compute.flow.layout import layout_of
+from foreshore.compute.flow.layout import Place, layout_of
+from foreshore.compute.flow.operators.closed_groups import ClosedGroups
 from foreshore.compute.flow.operators.closing import Closing, Freed
-from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.waiting import Waiting
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
@@ -74,17 +74,35 @@ def _freed(builder: "Builder", closed: Closed) -> Iterator[Freed]:
     numbers = {watermarked(mark): i for i, mark in enumerate(closed.watermarks)}
     bounded = bounded_columns(closed.rows)
     for node in dict.fromkeys(walk_relations(closed.rows)):
-        if not isinstance(node, ir.Reduce):
+        operator = builder.operators[builder.built[node]] if node in builder.built else None
+        if not isinstance(operator, ClosedGroups):
             continue
-        operator = builder.operators[builder.built[node]]
-        if not isinstance(operator, Reduce):
-            continue
-        for place, bounds in sorted(bounded.get(node, {}).items()):
+        places = _places(node)
+        for column, bounds in sorted(bounded.get(node, {}).items()):
             known = bounds and all(each.get in numbers for each in bounds)
-            is_time = columns_of(node)[place].type.name in ("timestamp", "timestamptz")
-            if known and is_time:
-                yield Freed(operator, operator.key.places[place], _marks(bounds, numbers))
+            if column in places and known:
+                yield Freed(operator, places[column], _marks(bounds, numbers))
                 break
+
+
+def _places(node: ir.Relation) -> dict[int, Place]:
+    """Return where the times of a group's key are in it, by columns of the output."""
+    columns = columns_of(node)
+    match node:
+        case ir.Reduce(group_key=key):
+            group: Sequence[int] = range(len(key))
+        case ir.TopK(group_key=group) | ir.Window(partition=group):
+            pass
+        case ir.Threshold():
+            group = range(len(columns))
+        case _:
+            return {}
+    layout = layout_of(tuple(columns[i] for i in group))
+    return {
+        column: place
+        for column, place in zip(group, layout.places, strict=True)
+        if columns[column].type.name in ("timestamp", "timestamptz")
+    }
 
 
 def _marks(bounds: Bounds, numbers: dict[ir.Get | None, int]) -> tuple[tuple[int, int], ...]:

@@ -12,7 +12,6 @@ watermarks. Then `Freed` says what other operators may forget.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat
 from foreshore.compute.flow.layout import Layout, Place
+from foreshore.compute.flow.operators.closed_groups import ClosedGroups
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.waiting import Waiting
@@ -30,14 +30,6 @@ from foreshore.errors import InternalError
 BEFORE_ALL = -(1 << 63)  # a watermark before the first time
 
 
-class Forgets(Protocol):
-    """An operator that can forget groups which do not change again."""
-
-    def forget(self, place: Place, through: int) -> None:
-        """Forget groups whose value at `place` of the key is at most `through`, if it pays."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Freed:
     """Groups of an operator that close: those whose value is at most each watermark and an offset.
@@ -45,7 +37,7 @@ class Freed:
     `marks` are the numbers of watermarks, with the offset of each.
     """
 
-    operator: Forgets
+    operator: ClosedGroups
     place: Place
     marks: tuple[tuple[int, int], ...]
 
@@ -80,7 +72,7 @@ class Closing:
         self._staged: list[int] | None = None
 
     @property
-    def frees(self) -> tuple[Forgets, ...]:
+    def frees(self) -> tuple[ClosedGroups, ...]:
         """Return the operators that forget closed groups."""
         return tuple(each.operator for each in self._freed)
 

@@ -8,6 +8,7 @@ from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.kernels import groups
+from foreshore.compute.flow.operators.closed_groups import Kept
 from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted_groups
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.program import Context, Program
@@ -41,6 +42,11 @@ class PeerGroups:
         order, hashes = sorted_groups(begun, self._key, seed)
         counts: Ints = self._groups.at(points, order, hashes, begun)[:, 0]
         return counts
+
+    @property
+    def by_group(self) -> tuple[Kept, ...]:
+        """Return what is kept by partitions."""
+        return (self._rows, self._groups)
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the sizes of both counts."""

@@ -17,6 +17,7 @@ from foreshore.compute.flow.bulk import Bulk
 from foreshore.compute.flow.float_sums import Comoments, FloatSums
 from foreshore.compute.flow.kernels import groups, rows
 from foreshore.compute.flow.layout import Layout, Place
+from foreshore.compute.flow.operators.closed_groups import ClosedGroups, Kept
 from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted_groups
 from foreshore.compute.flow.operators.listed import Listed
 from foreshore.compute.flow.operators.operator import Window
@@ -26,9 +27,7 @@ from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.sorter import partitioned
 from foreshore.compute.flow.sums import Points, SumTable
-from foreshore.compute.presence import Bits
 
-LEAST_TO_FORGET = 1 << 10  # rows of state
 SORTED_GROUPS = 1 << 15  # groups from which on it pays to sort them first
 
 
@@ -209,8 +208,8 @@ class Distinct:
         self._sums.put(points, order, hashes, updates, words)
 
     @property
-    def tables(self) -> tuple[SumTable, ...]:
-        """Return what is kept, by rows that begin with the words of the key."""
+    def by_group(self) -> tuple[Kept, ...]:
+        """Return what is kept by groups."""
         return (self._counts, self._sums.table)
 
     def sizes(self) -> Iterator[ArrangementSize]:
@@ -239,7 +238,7 @@ class Distinct:
         self._sums.restore()
 
 
-class Reduce:
+class Reduce(ClosedGroups):
     """A reduction; `key` is the layout of the key, with which the output's rows begin."""
 
     def __init__(
@@ -267,7 +266,6 @@ class Reduce:
         self._always = always  # a group without a key is there without rows
         self._begun = not always
         self._beginning = False
-        self._left = 0  # rows of state after the last `forget`
 
     @property
     def is_monotonic(self) -> bool:
@@ -356,31 +354,11 @@ class Reduce:
         for part in self._parts:
             part.commit()
 
-    def forget(self, place: Place, through: int) -> None:
-        """Forget groups whose value at `place` of the key is at most `through`.
-
-        Nothing happens until there are twice as many rows of state as were left the last time.
-        """
-        if sum(map(len, self._tables)) < max(LEAST_TO_FORGET, 2 * self._left):
-            return
-
-        def gone(words: Words) -> Bits:
-            found: Bits = words[:, place.word] <= through
-            if place.bit >= 0:
-                word, bit = divmod(place.bit, 64)
-                found &= (words[:, word] >> bit & 1) == 0
-            return found
-
-        for table in self._tables:
-            table.forget(gone)
-        self._left = sum(map(len, self._tables))
-
     @property
-    def _tables(self) -> list[SumTable | OrderedSpine]:
-        found: list[SumTable | OrderedSpine] = [self._sums.table]
-        for part in self._parts:
-            found += part.tables
-        return found
+    def by_group(self) -> tuple[Kept, ...]:
+        """Return what is kept by groups."""
+        parts = [kept for part in self._parts for kept in part.by_group]
+        return (self._sums.table, *parts)
 
     def restore(self) -> None:
         """Forget what was staged."""

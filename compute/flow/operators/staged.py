@@ -7,6 +7,7 @@ import numpy as np
 from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, Words
+from foreshore.compute.flow.operators.closed_groups import ClosedGroups, Kept
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.spine import Mark
@@ -28,7 +29,7 @@ def changes_at(points: Points, found: Ints, words: Words, counts: Ints, seed: in
     return consolidated(changed, seed)
 
 
-class StagedRows:
+class StagedRows(ClosedGroups):
     """The base of operators and aggregates whose state is a spine of ordered rows.
 
     If the input is monotonic, which means that rows never leave, only those are kept that count.
@@ -66,8 +67,8 @@ class StagedRows:
             self._mark = None
 
     @property
-    def tables(self) -> tuple[OrderedSpine, ...]:
-        """Return what is kept, by rows that begin with the words of the key."""
+    def by_group(self) -> tuple[Kept, ...]:
+        """Return what is kept by groups."""
         return (self._spine,)
 
     def sizes(self) -> Iterator[ArrangementSize]:

@@ -9,6 +9,7 @@ from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.operators.closed_groups import ClosedGroups, Kept
 from foreshore.compute.flow.operators.grouping import grouped, points_of
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.operators.staged import StagedRows
@@ -67,7 +68,7 @@ class TopK(StagedRows):
         return Batch(words, found.times, found.diffs)
 
 
-class Threshold:
+class Threshold(ClosedGroups):
     """The rows whose multiplicity is positive; a program puts their words in one form."""
 
     def __init__(self, input: int, layout: Layout, program: Program, context: Context) -> None:
@@ -85,6 +86,11 @@ class Threshold:
         counts = self._counts.at(points, order, hashes, updates)[:, 0]
         words = updates.words[points.rows]
         return Batch(*groups.changes(words, np.maximum(counts, 0), points.times, points.first))
+
+    @property
+    def by_group(self) -> tuple[Kept, ...]:
+        """Return what is kept; each row is a group."""
+        return (self._counts,)
 
     def commit(self) -> None:
         """Keep what was staged."""

@@ -20,6 +20,7 @@ from foreshore.compute.flow.frame_values import Before, Rows, before_of, put_val
 from foreshore.compute.flow.kernels import partition_rows
 from foreshore.compute.flow.kernels import rows as row_kernels
 from foreshore.compute.flow.layout import Layout, Place
+from foreshore.compute.flow.operators.closed_groups import Kept
 from foreshore.compute.flow.operators.grouping import consolidated, points_of, sorted_groups
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.operators.peer_groups import PeerGroups
@@ -123,6 +124,13 @@ class WindowFunctions(StagedRows):
     def has_totals(self) -> bool:
         """Whether sums over partitions are kept."""
         return self._totals is not None
+
+    @property
+    def by_group(self) -> tuple[Kept, ...]:
+        """Return what is kept by partitions."""
+        totals = () if self._totals is None else (self._totals.table,)
+        peers = () if self._peer_groups is None else self._peer_groups.by_group
+        return (self._spine, *totals, *peers)
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the changes of the rows and of their values."""

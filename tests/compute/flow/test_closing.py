@@ -12,7 +12,7 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow import hydration, ordered
 from foreshore.compute.flow.describe import describe_operators
-from foreshore.compute.flow.operators import reduce
+from foreshore.compute.flow.operators import closed_groups
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import InternalError
 from foreshore.expr.columns import columns_of
@@ -34,6 +34,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    Threshold,
     TopK,
     Union,
     Window,
@@ -88,6 +89,7 @@ HOPS = FlatMap(
     (plus(begin(plus(column(0), -2 * LENGTH)), LENGTH), begin(column(0)), micros(LENGTH)),
     (ColumnType(TIMESTAMP),),
 )
+OF_TWO = Call("eq", (column(1), Literal(2, INT4)), BOOL)
 PER_B = Reduce(ends(B), (END,), (count_all(), LATEST))
 PLANS: dict[str, Relation] = {
     "count": COUNTED,
@@ -110,6 +112,10 @@ PLANS: dict[str, Relation] = {
     "numbered": Window(
         ends(A), (3,), (OrderKey(column(1)),), (WindowFunction("row_number", (), INT8),)
     ),
+    "ranked": Window(
+        ends(A), (3,), (OrderKey(column(1)),), (WindowFunction("dense_rank", (), INT8),)
+    ),
+    "except": Threshold(Union((ends(A), Negate(Filter(ends(A), (OF_TWO,)))))),
     "join": Project(
         Join((COUNTED, PER_B), ((Column(0, TIMESTAMP), Column(2, TIMESTAMP)),)), (0, 1, 3, 4)
     ),
@@ -154,7 +160,7 @@ def engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Engine:
     """Return an engine; operators forget as soon as they may."""
-    monkeypatch.setattr(reduce, "LEAST_TO_FORGET", 1)
+    monkeypatch.setattr(closed_groups, "LEAST_TO_FORGET", 1)
     monkeypatch.setattr(ordered, "EAGER", 4)
     monkeypatch.setattr(hydration, "BULK_ROWS", 1 << 60)
     match request.param:
@@ -215,7 +221,18 @@ def stream(first: int, time: int) -> pa.Table:
     return updates(COLUMNS, [((n, n % 3, str(n % 7)), time, 1) for n in numbers])
 
 
-@pytest.mark.parametrize("name", ["count", "all aggregates", "reduction of a reduction", "hops"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "count",
+        "all aggregates",
+        "reduction of a reduction",
+        "hops",
+        "numbered",
+        "first rows",
+        "except",
+    ],
+)
 def test_state_of_closed_windows_is_freed(bulk: DuckDbEngine, name: str) -> None:
     final = final_rows(PLANS[name])
     assert final is not None
