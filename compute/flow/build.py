@@ -15,6 +15,7 @@ from foreshore.compute.flow.collection import Collections, Import
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
 from foreshore.compute.flow.convert import words_of
 from foreshore.compute.flow.errors import ErrorOutput, Port, may_be_negative
+from foreshore.compute.flow.join_inputs import Lookup
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.linear_chain import LINEAR, linear_chain
 from foreshore.compute.flow.operators.exchange import Exchange
@@ -67,6 +68,7 @@ class Builder:
         self._outer: Context | None = None  # of the dataflow, if this builds iterations
         self._varying: frozenset[GlobalId] = frozenset()
         self.loops: dict[ir.Relation, BuiltLoop] = {}
+        self.lookups: dict[ir.Join, list[Lookup | None]] = {}  # in the inputs of joins
 
     def output(
         self, relation: ir.Relation, placed_by: Sequence[int] | None = None

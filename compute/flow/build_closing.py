@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.compute.flow.layout import Place, layout_of
-from foreshore.compute.flow.operators.closed_groups import ClosedGroups
-from foreshore.compute.flow.operators.closing import Closing, Freed
+from foreshore.compute.flow.operators.arranged import Arranged
+from foreshore.compute.flow.operators.closed_groups import ClosedGroups, ClosedRows
+from foreshore.compute.flow.operators.closing import Closing, Freed, Marks
 from foreshore.compute.flow.waiting import Waiting
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
@@ -16,6 +17,7 @@ from foreshore.expr.watermarks import Closing as Closed
 if TYPE_CHECKING:
     from foreshore.compute.flow.build import Builder
 
+_TIMES = ("timestamp", "timestamptz")
 _MONTH = 31 * 86_400_000_000  # at most
 
 
@@ -74,14 +76,35 @@ def _freed(builder: "Builder", closed: Closed) -> Iterator[Freed]:
     numbers = {watermarked(mark): i for i, mark in enumerate(closed.watermarks)}
     bounded = bounded_columns(closed.rows)
     for node in dict.fromkeys(walk_relations(closed.rows)):
+        known = {
+            column: _marks(bounds, numbers)
+            for column, bounds in sorted(bounded.get(node, {}).items())
+            if bounds and all(each.get in numbers for each in bounds)
+        }
+        if isinstance(node, ir.Join):
+            yield from _freed_of_join(builder, node, known)
         operator = builder.operators[builder.built[node]] if node in builder.built else None
-        if not isinstance(operator, ClosedGroups):
+        if isinstance(operator, ClosedGroups):
+            places = _places(node)
+            column = next((each for each in known if each in places), None)
+            if column is not None:
+                yield Freed(operator, places[column], known[column])
+
+
+def _freed_of_join(builder: "Builder", join: ir.Join, known: dict[int, Marks]) -> Iterator[Freed]:
+    """Yield the inputs of a join that are arranged for it alone.
+
+    A row with a closed value finds no partners that are still to come, in whichever input it is.
+    """
+    columns = columns_of(join)
+    for lookup in builder.lookups.get(join, ()):
+        if lookup is None or type(lookup.readable) is not Arranged:
             continue
-        places = _places(node)
-        for column, bounds in sorted(bounded.get(node, {}).items()):
-            known = bounds and all(each.get in numbers for each in bounds)
-            if column in places and known:
-                yield Freed(operator, places[column], _marks(bounds, numbers))
+        for column, marks in known.items():
+            stored = lookup.outputs.get(column)
+            if isinstance(stored, ir.Column) and columns[column].type.name in _TIMES:
+                spine = ClosedRows(lookup.readable.spine)
+                yield Freed(spine, lookup.layout.places[stored.index], marks)
                 break
 
 
@@ -101,11 +124,11 @@ def _places(node: ir.Relation) -> dict[int, Place]:
     return {
         column: place
         for column, place in zip(group, layout.places, strict=True)
-        if columns[column].type.name in ("timestamp", "timestamptz")
+        if columns[column].type.name in _TIMES
     }
 
 
-def _marks(bounds: Bounds, numbers: dict[ir.Get | None, int]) -> tuple[tuple[int, int], ...]:
+def _marks(bounds: Bounds, numbers: dict[ir.Get | None, int]) -> Marks:
     """Return the numbers of watermarks, with how far before each values are closed."""
     return tuple(
         (numbers[each.get], -each.micros - each.months * _MONTH - each.inclusive)

@@ -92,6 +92,7 @@ class _JoinBuilder:
             )
             for input in range(len(self._inputs))
         ]
+        self._builder.lookups[self._join] = lookups
         paths = [self._path(start, plan, lookups, layout) for start, plan in enumerate(plans)]
         arranged = [None if lookup is None else lookup.readable for lookup in lookups]
         is_spread = self._context.peers is not None and len(paths) > 1

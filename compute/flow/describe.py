@@ -172,17 +172,19 @@ class _Description:
             case Closing() as closing, ir.Filter(predicates=predicates):
                 shown = " AND ".join(map(explain_scalar, predicates))
                 kept = ["Arrangement: rows that wait, in the order of when they are final"]
-                if closing.frees:
-                    freed = ", ".join(self._number_of(each) for each in closing.frees)
-                    kept.append(f"Forgets closed groups of {freed}")
+                freed = [each for each in map(self._number_of, closing.frees) if each is not None]
+                if freed:
+                    kept.append(f"Forgets closed groups of {_operators(freed)}")
+                if len(freed) < len(closing.frees):
+                    kept.append("Forgets closed rows that joins look up")
                 return f"Closing {on}: {shown}", kept
             case FlatMap(), _ if relation is not None:
                 return f"{explain_operator(relation)} {on}", ()
         raise AssertionError(operator)
 
-    def _number_of(self, operator: object) -> str:
+    def _number_of(self, operator: object) -> int | None:
         numbers = (i for i, each in enumerate(self._operators) if each is operator)
-        return f"operator {next(numbers)}"
+        return next(numbers, None)
 
     def _loop(self, number: int, on: str, loop: Loop) -> tuple[str, Sequence[str]]:
         """Return the title of a recursion, and the operators of one of its iterations."""

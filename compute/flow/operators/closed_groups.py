@@ -52,3 +52,15 @@ class ClosedGroups:
         for each in kept:
             each.forget(gone)
         self._left = sum(map(len, kept))
+
+
+class ClosedRows(ClosedGroups):
+    """Rows that a join looks up; `place` is that of a value in them."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+
+    @property
+    def by_group(self) -> tuple[Kept, ...]:
+        """Return the rows."""
+        return (self._kept,)

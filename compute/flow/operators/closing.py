@@ -30,16 +30,16 @@ from foreshore.errors import InternalError
 BEFORE_ALL = -(1 << 63)  # a watermark before the first time
 
 
+Marks = tuple[tuple[int, int], ...]  # numbers of watermarks, each with an offset
+
+
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """Groups of an operator that close: those whose value is at most each watermark and an offset.
-
-    `marks` are the numbers of watermarks, with the offset of each.
-    """
+    """Groups of an operator that close: their value is at most each watermark and an offset."""
 
     operator: ClosedGroups
     place: Place
-    marks: tuple[tuple[int, int], ...]
+    marks: Marks
 
     def through(self, marks: Sequence[int]) -> int:
         """Return the greatest value of the groups that are closed."""

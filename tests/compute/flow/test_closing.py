@@ -41,6 +41,7 @@ from foreshore.expr.ir import (
     WindowFunction,
     count_all,
 )
+from foreshore.expr.traversal import sources_of
 from foreshore.expr.watermarks import bounded_columns, final_rows, watermark_relation
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, INTERVAL, TEXT, TIMESTAMP, ColumnType, Watermark
@@ -118,6 +119,13 @@ PLANS: dict[str, Relation] = {
     "except": Threshold(Union((ends(A), Negate(Filter(ends(A), (OF_TWO,)))))),
     "join": Project(
         Join((COUNTED, PER_B), ((Column(0, TIMESTAMP), Column(2, TIMESTAMP)),)), (0, 1, 3, 4)
+    ),
+    "join of rows": Project(
+        Join(
+            (ends(A), ends(B)),
+            ((END, Column(7, TIMESTAMP)), (column(1), Column(5, INT4))),
+        ),
+        (3, 1, 6),
     ),
     "union": Union((COUNTED, Project(PER_B, (0, 1)))),
     "outer": Let(
@@ -236,14 +244,16 @@ def stream(first: int, time: int) -> pa.Table:
 def test_state_of_closed_windows_is_freed(bulk: DuckDbEngine, name: str) -> None:
     final = final_rows(PLANS[name])
     assert final is not None
-    assert "Forgets closed groups of operator" in describe_operators(final)
-    dataflow = WithoutBulk(bulk).create(
-        DataflowDescription(GlobalId("t1"), final, (A.id,), (), 1), {A.id: schema_of(COLUMNS)}
-    )
-    dataflow.hydrate({A.id: Input(schema_of(COLUMNS), (), (stream(0, 1),))})
+    assert "Forgets closed " in describe_operators(final)
+    ids = tuple(sorted(sources_of(final)))
+    schemas = dict.fromkeys(ids, schema_of(COLUMNS))
+    description = DataflowDescription(GlobalId("t1"), final, ids, (), 1)
+    dataflow = WithoutBulk(bulk).create(description, schemas)
+    first = Input(schema_of(COLUMNS), (), (stream(0, 1),))
+    dataflow.hydrate(dict.fromkeys(ids, first))
     most = 0
     for time in range(2, 60):
-        dataflow.step(time, time + 1, {A.id: stream(1000 * time, time)})
+        dataflow.step(time, time + 1, dict.fromkeys(ids, stream(1000 * time, time)))
         while dataflow.maintain():
             pass
         records = sum(each.records for each in dataflow.sizes())
@@ -251,5 +261,5 @@ def test_state_of_closed_windows_is_freed(bulk: DuckDbEngine, name: str) -> None
             most = max(most, records)
     assert records <= 2 * most
     with pytest.raises(InternalError, match="closed window"):
-        dataflow.step(60, 61, {A.id: stream(1000, 60)})
+        dataflow.step(60, 61, dict.fromkeys(ids, stream(1000, 60)))
     dataflow.close()
