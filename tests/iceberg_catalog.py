@@ -28,6 +28,7 @@ class IcebergCatalog:
         self.away = False
         self.lost = 0  # answers to commits that get lost, after the commit
         self.refused = 0  # commits that fail without one
+        self.answers_lost = 0  # so far
         self.commits = 0  # that were asked for
         self._lock = threading.Lock()
         self.tables: Any = SqlCatalog(
@@ -113,6 +114,7 @@ class IcebergCatalog:
         self.tables.commit_table(table, request.requirements, request.updates)
         if self.lost:
             self.lost -= 1
+            self.answers_lost += 1
             return 500, _error("ServerError", 500, "the commit was made")
         return 200, self._described(self.tables.load_table(name))
 

@@ -167,7 +167,7 @@ class _Files:
             given.setdefault("s3.region", "us-east-1")
         given |= {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 
-        class Guarded(PyArrowFileIO):
+        class Guarded(PyArrowFileIO):  # type: ignore[misc]
             def _initialize_fs(self, scheme: str, netloc: str | None = None) -> Any:
                 if scheme not in (*_S3, "file"):
                     raise FeatureNotSupported(f"Iceberg tables in {scheme}://")
@@ -221,7 +221,9 @@ def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
             kwargs["timeout"] = kwargs.get("timeout") or SECONDS
             return super().send(request, *args, **kwargs)
 
-    class Rest(RestCatalog):
+    class Rest(RestCatalog):  # type: ignore[misc]
+        properties: dict[str, Any]
+
         def _config_headers(self, session: Any) -> None:
             super()._config_headers(session)
             session.trust_env = False  # neither the server's proxies nor its .netrc
@@ -246,7 +248,7 @@ def _glue(properties: dict[str, str], files: _Files) -> "Catalog":
     """Return a catalog of AWS Glue."""
     from pyiceberg.catalog.glue import GlueCatalog
 
-    class Glue(GlueCatalog):
+    class Glue(GlueCatalog):  # type: ignore[misc]
         def _load_file_io(self, properties: Any = None, location: str | None = None) -> Any:
             return files.of({**self.properties, **(properties or {})})
 

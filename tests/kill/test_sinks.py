@@ -25,7 +25,7 @@ def test_each_change_arrives_once_over_kills(tmp_path: Path, postgres_url: str) 
     place.mkdir()
     server = Server(tmp_path / "data", ("--copy-dir", str(place))).start()
     _set_up(server, place, postgres_url)
-    with loading(partial(_load, server.url)):
+    with loading(partial(load, server.url)):
         kill_and_start(server, KILLS)
     with server.connect() as connection:
         connection.execute("SET statement_timeout = '120 s'")
@@ -42,7 +42,7 @@ def test_each_change_arrives_once_over_kills(tmp_path: Path, postgres_url: str) 
     files = duckdb.sql(f"SELECT * FROM '{place}/files/*.parquet'").fetchall()
     for changes in (log, files):
         assert len(changes) == len(set(changes))  # none twice
-        assert _sum(changes) == Counter(rows)
+        assert sum_of(changes) == Counter(rows)
     assert server.stop() == 0
 
 
@@ -62,7 +62,7 @@ def _set_up(server: Server, place: Path, postgres_url: str) -> None:
             connection.execute(each)
 
 
-def _sum(changes: list[Any]) -> Counter[tuple[int, int]]:
+def sum_of(changes: list[Any]) -> Counter[tuple[int, int]]:
     """Return the rows that are left when all changes were made."""
     found: Counter[tuple[int, int]] = Counter()
     for id, v, _, diff in changes:
@@ -70,7 +70,7 @@ def _sum(changes: list[Any]) -> Counter[tuple[int, int]]:
     return Counter({row: count for row, count in found.items() if count})
 
 
-def _load(url: str, ends: threading.Event) -> None:
+def load(url: str, ends: threading.Event) -> None:
     """Insert, change and delete rows until told to end, whether the server is there or not."""
     number = 0
     while not ends.is_set():
