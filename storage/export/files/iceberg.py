@@ -13,10 +13,12 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.errors import (
@@ -26,6 +28,7 @@ from foreshore.errors import (
 )
 from foreshore.sinks.places import IcebergTarget
 from foreshore.storage.export.files.iceberg_rows import (
+    Keys,
     added_rows,
     appended_rows,
     changed_keys,
@@ -39,7 +42,7 @@ from foreshore.storage.lake.iceberg import task_batches
 from foreshore.update import Timestamp
 
 ATTEMPTS = 5  # of a commit that conflicts with those of other writers
-FILE_BYTES = 64 << 20  # of rows in memory, after which another file begins
+FILE_BYTES = 64 << 20  # of rows, after which another file begins
 GONE = "__gone"  # the row of a key that is not in the relation at the end of the interval
 
 
@@ -113,7 +116,11 @@ class IcebergExporter:
                 raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
             with errors():
                 change = _Change(table, self._export)
-                change.prepare(file)
+                try:
+                    change.prepare(file)
+                except BaseException:
+                    change.abandon()
+                    raise
                 try:
                     change.commit(self._property, upper)
                 except CommitFailedException:
@@ -147,11 +154,12 @@ class _Change:
             self._write(appended_rows(file))
             return
         key = self._export.spec.key
-        with latest_rows(file, key, GONE) as rows:
-            self._write(added_rows(rows, GONE))
-        with changed_keys(file, key) as keys:
-            for task in self._table.scan(row_filter=keys.filter()).plan_files():
-                self._rewrite(task, keys)
+        with latest_rows(file, key, GONE) as rows, changed_keys(file, key) as keys:
+            tasks = self._table.scan(row_filter=keys.filter()).plan_files()
+            touched = [task for task in tasks if self._has(task, keys)]
+            self._removed += [task.file for task in touched]
+            kept = (self._kept(task, keys) for task in touched)
+            self._write(chain(added_rows(rows, GONE), chain.from_iterable(kept)))
 
     def commit(self, property: str, upper: Timestamp) -> None:
         """Commit the files with the frontier; raises CommitFailedException if it conflicts."""
@@ -172,40 +180,39 @@ class _Change:
             with suppress(OSError):  # they take room, and nothing names them
                 self._table.io.delete(each.file_path)
 
-    def _rewrite(self, task: Any, keys: Any) -> None:
-        """Replace a file that has rows of these keys by one without them."""
-        schema = self._table.schema()
-        key = schema.select(*self._export.spec.key)
-        gone = sum(keys.mask(each).true_count for each in task_batches(self._table, key, task))
-        if not gone:
-            return
-        self._removed.append(task.file)
+    def _has(self, task: Any, keys: Keys) -> bool:
+        """Whether a file has rows of these keys."""
+        schema = self._table.schema().select(*self._export.spec.key)
+        return any(keys.mask(each).true_count for each in task_batches(self._table, schema, task))
 
-        def kept() -> Iterator[pa.RecordBatch]:
-            for batch in task_batches(self._table, schema, task):
-                yield batch.filter(pa.compute.invert(keys.mask(batch)))
-
-        self._write(kept())
+    def _kept(self, task: Any, keys: Keys) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file that have none of these keys."""
+        for batch in task_batches(self._table, self._table.schema(), task):
+            yield batch.filter(pc.invert(keys.mask(batch)))
 
     def _write(self, rows: Iterator[pa.RecordBatch]) -> None:
-        """Write files with rows that the table gets."""
+        """Write rows to files, each when its rows have come.
+
+        The package would have all rows in memory, also those of a reader.
+        """
+        schema = self._table.schema().as_arrow()
+        gathered: list[pa.RecordBatch] = []
+        size = 0
+        for each in rows:
+            gathered.append(in_table(each, schema))
+            size += gathered[-1].nbytes
+            if size >= FILE_BYTES:
+                self._write_file(pa.Table.from_batches(gathered, schema))
+                gathered, size = [], 0
+        self._write_file(pa.Table.from_batches(gathered, schema))
+
+    def _write_file(self, rows: pa.Table) -> None:
         from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
-        schema = self._table.schema().as_arrow()
-        batches = (in_table(each, schema) for each in rows if each.num_rows)
-        first = next(batches, None)
-        if first is None:
-            return
-
-        def all_batches() -> Iterator[pa.RecordBatch]:
-            yield first
-            yield from batches
-
-        reader = pa.RecordBatchReader.from_batches(schema, all_batches())
-        for made in _dataframe_to_data_files(
-            self._table.metadata, reader, self._table.io, write_uuid=uuid.uuid4()
-        ):
-            self._added.append(made)
+        if rows.num_rows:
+            self._added += _dataframe_to_data_files(
+                self._table.metadata, rows, self._table.io, write_uuid=uuid.uuid4()
+            )
 
 
 def check_writable(table: Any) -> None:
