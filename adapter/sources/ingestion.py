@@ -68,12 +68,12 @@ class Ingestion:
         self._disposing: set[asyncio.Task[None]] = set()
         # One at a time: else a source might be started twice, or from its beginning.
         self._following = asyncio.Lock()
-        self._inputs = SourceInputs(coordinator)
+        self.inputs = SourceInputs(coordinator)
         self.controller = IngestController(
             launcher,
             self._commit,
             self._read,
-            self._inputs,
+            self.inputs,
             coordinator.clock,
             coordinator.storage.scratch,
         )
@@ -253,7 +253,7 @@ class Ingestion:
         schema = planned[progressed.progress].desc.stored_schema()
         rows[progressed.progress] = [_moved(progressed, schema)]
         write = Write({**rows})
-        self._inputs.move(write, coordinator.state.item(progressed.progress), progressed.after)
+        self.inputs.move(write, coordinator.state.item(progressed.progress), progressed.after)
         await coordinator.group.write(write)
 
     async def _separate_late(self, id: GlobalId, rows: dict[GlobalId, Sequence[pa.Table]]) -> None:

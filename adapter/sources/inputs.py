@@ -6,12 +6,14 @@ source has not read, and moves in the commit of the rows that the source has mad
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.sinks.reading import changed, contents, interval
+from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of
@@ -32,6 +34,10 @@ class SourceInputs:
 
     def __init__(self, coordinator: "Coordinator") -> None:
         self._coordinator = coordinator
+        self._moved = Signal()
+        # By subscriptions: from when on changes were asked for, and the time before which there
+        # are none.
+        self._idle: dict[GlobalId, tuple[Timestamp, Timestamp]] = {}
 
     async def known_through(self, source: GlobalId, frontier: Timestamp | None) -> Timestamp:
         """Wait for changes at `frontier` or later; return a time through which to go.
@@ -53,7 +59,8 @@ class SourceInputs:
                 hint="Drop the source and create it anew.",
             )
         else:
-            through = await changed(coordinator, relation, frontier, lambda _: None)
+            idle = partial(self._note_idle, subscription, frontier)
+            through = await changed(coordinator, relation, frontier, idle)
         await coordinator.compute.maintained.check_errors([relation], through)
         return through
 
@@ -83,7 +90,32 @@ class SourceInputs:
             raise UndefinedObject(f"source {progress.feed.source} was dropped")
         name = coordinator.state.full_name(subscription)
         write.moves = {subscription.id: Move(name, before, replace(before, reached=upper))}
-        move_positions(write, coordinator.subscriptions)
+        move_positions(write, coordinator.subscriptions, self._moved.set)
+
+    # --- how far they are ------------------------------------------------------------------------
+
+    def relation(self, source: GlobalId) -> GlobalId | None:
+        """Return the relation that a source reads; None if it reads none."""
+        return None if self._subscription(source) is None else self._input(source)[1]
+
+    async def answered(self, source: GlobalId, time: Timestamp) -> None:
+        """Wait until a source has written what comes of its input's changes up to `time`.
+
+        Raises UndefinedObject if it is dropped meanwhile.
+        """
+        while True:
+            subscription, _ = self._input(source)
+            position = self._coordinator.subscriptions.position(subscription)
+            reached = 0 if position is None else position.reached
+            asked, idle_before = self._idle.get(subscription, (0, 0))
+            if max(reached, idle_before if asked == reached else 0) > time:
+                return
+            await self._moved.wait()
+
+    def _note_idle(self, subscription: GlobalId, frontier: Timestamp, before: Timestamp) -> None:
+        """Note that there are no changes from `frontier` on before a time."""
+        self._idle[subscription] = (frontier, before)
+        self._moved.set()
 
     def _subscription(self, source: GlobalId) -> Item | None:
         """Return the subscription to the input of a source; None if it has none."""

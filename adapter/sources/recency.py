@@ -31,16 +31,27 @@ async def wait_for_sources(context: StatementContext, relations: Iterable[Global
     if not sources:
         return
     limit = milliseconds(context.variables["real_time_recency_timeout"])
-    controller = context.coordinator.ingestion.controller
     try:
         with context.interrupts.running():
             async with asyncio.timeout(limit / 1000 if limit else None), asyncio.TaskGroup() as all:
                 for id in sources:
-                    all.create_task(controller.caught_up(id))
+                    all.create_task(_caught_up(context, id))
     except TimeoutError:
         raise QueryCanceled("canceling statement due to real-time recency timeout") from None
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
+
+
+async def _caught_up(context: StatementContext, id: GlobalId) -> None:
+    """Wait for what a source has outside now; of one over a relation, for what is in that then."""
+    coordinator = context.coordinator
+    relation = coordinator.ingestion.inputs.relation(id)
+    if relation is None:
+        await coordinator.ingestion.controller.caught_up(id)
+        return
+    for below in _sources_below(context, [relation]):
+        await _caught_up(context, below)
+    await coordinator.ingestion.inputs.answered(id, coordinator.oracle.read_ts())
 
 
 def _sources_below(context: StatementContext, relations: Iterable[GlobalId]) -> set[GlobalId]:

@@ -117,6 +117,28 @@ async def test_answers_are_forgotten_with_their_rows(
     await reaches(env, found, "1-1 5-2")
 
 
+async def test_read_waits_for_answers_with_real_time_recency(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, calls = own_env, tmp_path / "calls"
+    await allow(env)
+    function = f"FROM PYTHON '{MODULE}:answer' (calls '{calls}')"
+    await env.ran(
+        "a",
+        "CREATE TABLE q (n int)",
+        f"CREATE SOURCE a (answer text) {function} OVER q",
+        f"CREATE SOURCE b (other text) {function} OVER a (FORGET)",
+        "SET real_time_recency = on",
+        "SET real_time_recency_timeout = '60s'",
+    )
+    for number in range(5):
+        await env.ran("a", f"INSERT INTO q VALUES ({number})")
+        found = "SELECT count(*) FROM q JOIN a USING (n) JOIN b USING (n, answer)"
+        assert await answers(env, found) == [str(number + 1)]
+    await env.ran("a", "INSERT INTO q VALUES (1)")
+    assert await answers(env, "SELECT count(*) FROM b") == ["5"]
+
+
 async def test_rows_that_fail_are_errors_and_the_others_go_on(
     own_env: TestEnvironment, tmp_path: Path
 ) -> None:
