@@ -197,12 +197,12 @@ class Coordinator:
         return id in self.as_ofs and self.upper(id) > self.as_ofs[id]
 
     async def _committed_column(self, id: GlobalId, column: int) -> AsyncGenerator[pa.Table, None]:
-        """Yield one column of a table's committed rows, in parts."""
+        """Yield one column of the committed rows of a table that never loses any, in parts."""
         read, _ = self.capabilities[id]
         with self.storage.snapshot(read, self.oracle.read_ts()) as snapshot:
-            async with aclosing(snapshot.parts()) as parts:
+            async with aclosing(snapshot.column_parts(column)) as parts:
                 async for part in parts:
-                    yield part.select([column])
+                    yield part
 
     def readable_since(self, id: GlobalId) -> Timestamp:
         """Return the earliest time at which a table is read, now or later."""
