@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -104,6 +105,7 @@ class Coordinator:
         self.copies = Copies()
         self.audits: dict[GlobalId, Audit] = {}  # the last one of each view
         self.secrets = Secrets(lambda: self.state)
+        self.host_keys = Path()  # the folder of those that SSH servers had at first
         self.configuration: ServerConfiguration | None = None  # of who serves it, if it has one
         self.catalog_answers = CatalogAnswers()
         self.activity = Activity()

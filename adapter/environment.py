@@ -166,6 +166,7 @@ class Environment:
             database=database,
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
+        coordinator.host_keys = Path(environment.server_settings["data_directory"], "ssh_hosts")
         storage.corruptions.name = lambda id: _called(coordinator.state, id)
         await environment._start(standing, fresh=loaded is None)
         storage.set_wait_for_room(True)

@@ -185,7 +185,9 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
             for item in items
         ]
     if isinstance(each, Connection):
-        return [(user, False) for user in state.items_of(using(each.id))]
+        through: list[Object] = [*state.items_of(using(each.id))]
+        through += [user for user in state.all(Connection) if user.spec.tunnel == each.id]
+        return [(user, False) for user in through]
     if isinstance(each, Secret):
         users: list[Object] = [*state.items_of(using(each.id))]
         users += [user for user in state.all(Connection) if each.id in user.spec.secrets]

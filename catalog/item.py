@@ -12,7 +12,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from foreshore.burst import Burst
-from foreshore.connection_spec import ConnectionSpec
+from foreshore.connection_spec import ConnectionSpec, KeyPair
 from foreshore.foreign_key import ForeignKey
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId, is_temporary
@@ -171,6 +171,7 @@ class Connection(Granted, frozen=True):
     name: str
     owner: str
     spec: ConnectionSpec
+    keys: tuple[KeyPair, ...] = ()  # by which an SSH server knows us
 
 
 class Cluster(Granted, frozen=True):

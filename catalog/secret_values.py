@@ -32,13 +32,17 @@ class Secrets:
         """Return the value of the secret `id`; fails if it was sealed with another key."""
         secret = self._state().get(id)
         assert isinstance(secret, Secret), id
+        return self.opened(id, secret.sealed, f'secret "{secret.name}"')
+
+    def opened(self, id: str, sealed: str, name: str) -> bytes:
+        """Return what was sealed for the object `id`; fails if that was with another key."""
         try:
-            return self._unlocked().open(secret.sealed, id)
+            return self._unlocked().open(sealed, id)
         except WrongKey:
             raise ObjectNotInPrerequisiteState(
-                f'secret "{secret.name}" cannot be read with the key of this server',
-                hint="Start the server with the key file that it was created with, or give the "
-                "secret a value again.",
+                f"{name} cannot be read with the key of this server",
+                hint="Start the server with the key file that it was created with, or give it"
+                " a value again.",
             ) from None
 
     def _unlocked(self) -> SecretBox:

@@ -10,8 +10,9 @@ from typing import TypeAlias
 import msgspec
 
 ConnectionKind: TypeAlias = OneOf[
-    "postgres", "kafka", "confluent schema registry", "aws", "iceberg catalog"
+    "postgres", "kafka", "confluent schema registry", "aws", "iceberg catalog", "ssh tunnel"
 ]
+TUNNEL = "ssh tunnel"  # the kind of a connection, and the option of those that go through one
 
 
 class SecretRef(msgspec.Struct, frozen=True):
@@ -25,6 +26,12 @@ class ConnectionSpec(msgspec.Struct, frozen=True):
 
     kind: ConnectionKind
     options: dict[str, str | SecretRef]
+    tunnel: str | None = None  # the id of the connection to the SSH server that leads there
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Return the ids of the secrets and the connection that it needs."""
+        return self.secrets | ({self.tunnel} if self.tunnel is not None else set())
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -39,6 +46,13 @@ class OptionRule(msgspec.Struct, frozen=True):
     secret: OneOf["never", "may", "must"] = "never"
     choices: tuple[str, ...] = ()
     is_number: bool = False
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A public key as a line of authorized_keys, and the private one as the catalog keeps it."""
+
+    public: str
+    sealed: str
 
 
 _TEXT, _NEEDED, _MAY_HIDE = OptionRule(), OptionRule(required=True), OptionRule(secret="may")
@@ -56,6 +70,7 @@ _AWS: Mapping[str, OptionRule] = {
     "secret access key": _HIDDEN,
     "session token": _HIDDEN,
 }
+TUNNELLED: frozenset[ConnectionKind] = frozenset(("postgres", "kafka"))
 RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
     "postgres": {
         "host": _NEEDED,
@@ -80,6 +95,12 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
         "username": _MAY_HIDE,
         "password": _HIDDEN,
         **_TLS,
+    },
+    "ssh tunnel": {
+        "host": _NEEDED,
+        "port": OptionRule(is_number=True),
+        "user": _NEEDED,
+        "host key": _TEXT,
     },
     "aws": _AWS,
     "iceberg catalog": {

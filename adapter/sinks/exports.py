@@ -124,7 +124,7 @@ class SinkExports:
         coordinator = self._coordinator
         if isinstance(spec.target, PythonTarget):
             coordinator.ingestion.check_module(spec.target.module)
-        given = accesses(coordinator.state, coordinator.secrets, connections_of(spec.target))
+        given = accesses(coordinator, coordinator.state, connections_of(spec.target))
         if is_place(spec.target):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
         if isinstance(spec.target, WebhookTarget):
@@ -143,6 +143,9 @@ class SinkExports:
                 yield each.id
             case Connection():
                 yield from (item.id for item in state.items_of(using(each.id)) if item.sink)
+                for user in state.all(Connection):
+                    if user.spec.tunnel == each.id:
+                        yield from self._concerned(user)
             case Secret():
                 yield from (item.id for item in state.items_of(using(each.id)) if item.sink)
                 for user in state.all(Connection):

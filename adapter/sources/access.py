@@ -1,28 +1,35 @@
 """Connections with the values of their secrets, for who reaches external systems."""
 
+import hashlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from foreshore.catalog.item import Connection
-from foreshore.catalog.secret_values import Secrets
 from foreshore.catalog.state import State
-from foreshore.connection_spec import ConnectionSpec
+from foreshore.connection_spec import TUNNEL, ConnectionSpec
 from foreshore.errors import InvalidParameterValue
-from foreshore.storage.external.access import Access, Accesses
+from foreshore.storage.external.access import Access, Accesses, Tunnel
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+SSH_PORT = "22"
 
 
-def accesses(state: State, secrets: Secrets, connections: Iterable[str]) -> Accesses:
+def accesses(coordinator: "Coordinator", state: State, connections: Iterable[str]) -> Accesses:
     """Return these connections by their ids; raises DatabaseError if a secret cannot be read."""
-    return {id: access(state, secrets, id) for id in connections}
+    return {id: access(coordinator, state, _connection(state, id)) for id in connections}
 
 
-def access(state: State, secrets: Secrets, id: str) -> Access:
+def access(coordinator: "Coordinator", state: State, connection: Connection) -> Access:
     """Return a connection with the values of its secrets; raises as `accesses` does."""
-    connection = state.objects[id]
-    assert isinstance(connection, Connection), connection
-    return access_by(secrets, connection.name, connection.spec)
+    spec = connection.spec
+    if spec.kind == TUNNEL:
+        return Access(spec.kind, {}, _tunnel(coordinator, connection))
+    return access_by(coordinator, state, connection.name, spec)
 
 
-def access_by(secrets: Secrets, name: str, spec: ConnectionSpec) -> Access:
+def access_by(coordinator: "Coordinator", state: State, name: str, spec: ConnectionSpec) -> Access:
     """Return a connection of this name with the values of its secrets."""
     options = {}
     for option, value in spec.options.items():
@@ -30,9 +37,30 @@ def access_by(secrets: Secrets, name: str, spec: ConnectionSpec) -> Access:
             options[option] = value
             continue
         try:
-            options[option] = secrets.read(value.secret).decode()
+            options[option] = coordinator.secrets.read(value.secret).decode()
         except UnicodeDecodeError:
             raise InvalidParameterValue(
                 f'the secret for option "{option}" of connection "{name}" is no text'
             ) from None
-    return Access(spec.kind, options)
+    tunnel = None
+    if spec.tunnel is not None:
+        tunnel = _tunnel(coordinator, _connection(state, spec.tunnel))
+    return Access(spec.kind, options, tunnel)
+
+
+def _connection(state: State, id: str) -> Connection:
+    found = state.objects[id]
+    assert isinstance(found, Connection), found
+    return found
+
+
+def _tunnel(coordinator: "Coordinator", connection: Connection) -> Tunnel:
+    """Return an SSH server with our private keys, and where its host key is kept."""
+    given = {name: str(value) for name, value in connection.spec.options.items()}
+    host, port = given["host"], given.get("port", SSH_PORT)
+    digest = hashlib.sha256(f"{host}:{port}".encode()).hexdigest()[:16]
+    name = f'the key of connection "{connection.name}"'
+    opened = coordinator.secrets.opened
+    keys = tuple(opened(connection.id, each.sealed, name).decode() for each in connection.keys)
+    kept = str(coordinator.host_keys / f"{connection.id}-{digest}")
+    return Tunnel(host, int(port), given["user"], given.get("host key"), kept, keys)

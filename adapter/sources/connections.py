@@ -7,20 +7,30 @@ import msgspec
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists, schema_of, skip_existing
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sources.access import access_by
+from foreshore.adapter.sources.access import access, access_by
 from foreshore.catalog.item import Connection, Schema, Secret
 from foreshore.catalog.rights import holds
 from foreshore.catalog.state import State
-from foreshore.connection_spec import RULES, ConnectionKind, ConnectionSpec, OptionRule, SecretRef
+from foreshore.connection_spec import (
+    RULES,
+    TUNNEL,
+    TUNNELLED,
+    ConnectionSpec,
+    KeyPair,
+    OptionRule,
+    SecretRef,
+)
 from foreshore.errors import (
     DuplicateObject,
     FeatureNotSupported,
     InsufficientPrivilege,
     InvalidParameterValue,
+    WrongObjectType,
 )
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, ValidateConnection
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.ssh_keys import new_key_pair
 from foreshore.storage.external.access import Access
 
 
@@ -33,25 +43,33 @@ def create_connection(context: StatementContext, plan: CreateConnection) -> Comp
     with skip_existing(context, plan.if_not_exists):
         if state.connection_in(schema.id, name) is not None:
             raise DuplicateObject(f'connection "{name}" already exists')
-        spec = _spec(context, plan.kind, {}, plan.options)
+        spec = _spec(context, ConnectionSpec(plan.kind, {}), plan.options)
         change = context.catalog_change()
         id, oid = f"l{change.allot('l')}", change.allot("oid")
-        change.put(Connection(id, oid, schema.id, name, context.role.id, spec))
+        keys = (_new_keys(context, id), _new_keys(context, id)) if plan.kind == TUNNEL else ()
+        change.put(Connection(id, oid, schema.id, name, context.role.id, spec, keys))
     return Completed("CREATE CONNECTION")
 
 
 async def validate_new(context: StatementContext, plan: CreateConnection) -> None:
     """Reach the external system of a connection to be created, if it is to be validated."""
+    if plan.validate and plan.kind == TUNNEL:
+        raise FeatureNotSupported(
+            "a connection to an SSH TUNNEL cannot be validated before it is there",
+            hint="Create it without VALIDATE, add its public keys in mz_ssh_tunnel_connections to"
+            " authorized_keys of the SSH server, and VALIDATE CONNECTION.",
+        )
     if plan.validate:
-        spec = _spec(context, plan.kind, {}, plan.options)
-        await _reach(context, access_by(context.coordinator.secrets, plan.name.item, spec))
+        spec = _spec(context, ConnectionSpec(plan.kind, {}), plan.options)
+        state, name = context.planner.state, plan.name.item
+        await _reach(context, access_by(context.coordinator, state, name, spec))
 
 
 async def validate_connection(context: StatementContext, plan: ValidateConnection) -> Completed:
     """Run VALIDATE CONNECTION."""
     found = context.planner.reader().object_called("connection", plan.name.parts)
     assert isinstance(found, Connection), found
-    await _reach(context, access_by(context.coordinator.secrets, found.name, found.spec))
+    await _reach(context, access(context.coordinator, context.planner.state, found))
     return Completed("VALIDATE CONNECTION")
 
 
@@ -61,29 +79,41 @@ async def _reach(context: StatementContext, access: Access) -> None:
 
 
 def alter_connection(context: StatementContext, plan: AlterConnection) -> Completed:
-    """Run ALTER CONNECTION ... SET, DROP and RESET."""
+    """Run ALTER CONNECTION ... SET, DROP, RESET and ROTATE KEYS."""
     found = find_if_exists(context, "connection", plan.name, if_exists=plan.if_exists, altered=True)
     if found is not None:
         assert isinstance(found, Connection), found
-        spec = _spec(context, found.spec.kind, found.spec.options, plan.options)
-        context.catalog_change().put(msgspec.structs.replace(found, spec=spec))
+        changed = msgspec.structs.replace(found, spec=_spec(context, found.spec, plan.options))
+        if plan.rotate:
+            if not found.keys:
+                raise WrongObjectType(f'connection "{found.name}" has no keys')
+            keys = (found.keys[1], _new_keys(context, found.id))
+            changed = msgspec.structs.replace(found, keys=keys)
+        context.catalog_change().put(changed)
     return Completed("ALTER CONNECTION")
 
 
+def _new_keys(context: StatementContext, id: str) -> KeyPair:
+    """Return a new key pair of the connection `id` to an SSH server."""
+    public, private = new_key_pair(f"foreshore-{id}")
+    return KeyPair(public, context.coordinator.secrets.sealed(id, private))
+
+
 def _spec(
-    context: StatementContext,
-    kind: ConnectionKind,
-    before: Mapping[str, str | SecretRef],
-    given: Mapping[str, OptionValue],
+    context: StatementContext, before: ConnectionSpec, given: Mapping[str, OptionValue]
 ) -> ConnectionSpec:
     """Return what a connection is after options were given; raises if one is missing or wrong."""
-    rules, options = RULES[kind], dict(before)
+    kind, tunnel = before.kind, before.tunnel
+    rules, options = RULES[kind], dict(before.options)
     for name, value in given.items():
+        if name == TUNNEL and kind in TUNNELLED:
+            tunnel = None if value is None else _tunnel(context, value)
+            continue
         rule = rules.get(name)
         if rule is None:
             raise InvalidParameterValue(
                 f'connections to {kind.upper()} have no option "{name}"',
-                hint=f"They have {', '.join(rules)}.",
+                hint=f"They have {', '.join((*rules, *([TUNNEL] if kind in TUNNELLED else [])))}.",
             )
         if value is None:
             options.pop(name, None)
@@ -92,7 +122,23 @@ def _spec(
     for name, rule in rules.items():
         if rule.required and name not in options:
             raise InvalidParameterValue(f'connections to {kind.upper()} need the option "{name}"')
-    return ConnectionSpec(kind, options)
+    return ConnectionSpec(kind, options, tunnel)
+
+
+def _tunnel(context: StatementContext, value: OptionValue) -> str:
+    """Return the id of the connection to an SSH server that a connection is to go through."""
+    if isinstance(value, str) or value is None:
+        raise InvalidParameterValue('the option "ssh tunnel" is the name of a connection')
+    found = context.planner.reader().object_called("connection", value.parts)
+    assert isinstance(found, Connection), found
+    if found.spec.kind != TUNNEL:
+        raise WrongObjectType(
+            f'connection "{found.name}" is not to an SSH TUNNEL',
+            hint="CREATE CONNECTION ... TO SSH TUNNEL (HOST ..., USER ...) makes one.",
+        )
+    if not holds(context.planner.state, context.role, found, "USAGE"):
+        raise InsufficientPrivilege(f"permission denied for connection {found.name}")
+    return found.id
 
 
 def _checked(
@@ -128,6 +174,10 @@ def connection_text(state: State, connection: Connection) -> str:
         for name, value in connection.spec.options.items()
     ]
     kind = connection.spec.kind.upper()
+    if connection.spec.tunnel is not None:
+        through = state.objects[connection.spec.tunnel]
+        assert isinstance(through, Connection), through
+        options.append(f"SSH TUNNEL = {dotted(full_name(state, through))}")
     name = dotted(full_name(state, connection))
     return f"CREATE CONNECTION {name} TO {kind} ({', '.join(options)})"
 

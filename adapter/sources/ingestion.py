@@ -158,7 +158,7 @@ class Ingestion:
         needed = dict.fromkeys(connections_of(spec))
         for each in tables:
             needed |= dict.fromkeys(connections_of_messages(each))
-        given = accesses(coordinator.state, coordinator.secrets, tuple(needed))
+        given = accesses(coordinator, coordinator.state, tuple(needed))
         if isinstance(spec, FilesSource) or is_place(spec):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
         return given
@@ -172,6 +172,9 @@ class Ingestion:
             case Connection():
                 for item in state.items_of(using(each.id)):
                     yield from self._concerned(item)
+                for user in state.all(Connection):
+                    if user.spec.tunnel == each.id:
+                        yield from self._concerned(user)
             case Secret():
                 for user in state.all(Connection):
                     if each.id in user.spec.secrets:

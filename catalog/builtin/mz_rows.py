@@ -194,6 +194,14 @@ def connection_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
 
 
+def ssh_tunnel_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_ssh_tunnel_connections: public keys, for files authorized_keys."""
+    for each in snapshot.state.all(Connection):
+        if each.keys:
+            first, second = each.keys
+            yield {"id": each.id, "public_key_1": first.public, "public_key_2": second.public}
+
+
 def source_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_sources: sources, and the relations that come with them."""
     for item in _items(snapshot, "table"):
@@ -391,7 +399,7 @@ def dependency_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             yield {"object_id": item.id, "referenced_object_id": need}
     if snapshot.is_rest:
         for connection in snapshot.state.all(Connection):
-            for need in sorted(connection.spec.secrets):
+            for need in sorted(connection.spec.needs):
                 yield {"object_id": connection.id, "referenced_object_id": need}
 
 

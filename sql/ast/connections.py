@@ -5,12 +5,13 @@ from foreshore.sql.ast.query import TableRef
 
 
 class ConnectionOption(Syntax):
-    """An option in words: its value as text or as a secret; neither: it is to be removed."""
+    """An option in words: its value as text, secret or connection; none: it is to be removed."""
 
     name: str
     text: str | None
     secret: TableRef | None
     at: int
+    connection: TableRef | None = None
 
 
 class CreateConnectionStatement(Syntax):
@@ -25,8 +26,9 @@ class CreateConnectionStatement(Syntax):
 
 
 class AlterConnectionStatement(Syntax):
-    """ALTER CONNECTION name SET (option, ...) or DROP (option, ...)."""
+    """ALTER CONNECTION name SET (option, ...), DROP (option, ...) or ROTATE KEYS."""
 
     name: TableRef
     options: tuple[ConnectionOption, ...]
     if_exists: bool
+    rotate: bool = False  # ROTATE KEYS, without options

@@ -1,5 +1,6 @@
 """Parse CREATE CONNECTION and ALTER CONNECTION."""
 
+from foreshore.connection_spec import TUNNEL
 from foreshore.sql import ast
 from foreshore.sql.parse.tables import TableParser
 
@@ -38,7 +39,10 @@ class ConnectionParser(TableParser):
     def _alter_connection(
         self, name: ast.TableRef, if_exists: bool
     ) -> ast.AlterConnectionStatement | None:
-        """Parse SET (...), DROP (...) or RESET (...); None: it is none of them."""
+        """Parse SET (...), DROP (...), RESET (...) or ROTATE KEYS; None: it is none of them."""
+        if self.accept("rotate"):
+            self.expect("keys")
+            return ast.AlterConnectionStatement(name, (), if_exists, rotate=True)
         if self.accept("set"):
             options = self.in_parentheses(self._connection_option)
         elif self.accept("drop") or self.accept("reset"):
@@ -53,9 +57,12 @@ class ConnectionParser(TableParser):
         return ast.ValidateConnectionStatement(self.table_name())
 
     def _connection_option(self) -> ast.ConnectionOption:
-        """Parse `WORDS [=] text` or `WORDS [=] SECRET name`."""
+        """Parse `WORDS [=] text`, `WORDS [=] SECRET name` or `SSH TUNNEL [=] name`."""
         at = self.token.start
         words = [self.label()]
+        if words == ["ssh"] and self.accept("tunnel"):
+            self.accept_symbol("=")
+            return ast.ConnectionOption(TUNNEL, None, None, at, self.table_name())
         while not (self.at_symbol("=") or self.at_literal() or self._at_secret()):
             words.append(self.label())
         self.accept_symbol("=")

@@ -7,7 +7,8 @@ from foreshore.connection_spec import ConnectionKind
 from foreshore.item_view import Name
 from foreshore.sql.plan.query import WritePlan
 
-OptionValue = str | Name | None  # a text, a secret, or nothing: the option is removed
+# A text, a secret, with SSH TUNNEL a connection, or nothing: the option is removed.
+OptionValue = str | Name | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,12 @@ class CreateConnection(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class AlterConnection(WritePlan):
-    """ALTER CONNECTION: the options that change."""
+    """ALTER CONNECTION: the options that change, or that its keys are to be others."""
 
     name: Name
     options: Mapping[str, OptionValue]
     if_exists: bool
+    rotate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
 
 from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
+from foreshore.storage.external import kafka_tunnels
 from foreshore.storage.external.access import Access
 
 ANSWER_SECONDS = 10.0
@@ -21,8 +22,24 @@ _PEM = {
 }
 
 
-def configuration(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the configuration of a client of a connection."""
+def configuration(access: Access) -> dict[str, Any]:
+    """Return the configuration of a client of a connection.
+
+    With a tunnel it blocks until that is there, and raises ConnectionFailure if it does not come.
+    """
+    found = _configuration(access.options)
+    if access.tunnel is not None:
+        return kafka_tunnels.through(access, access.tunnel, found)
+    return found
+
+
+def why_not(access: Access, why: str) -> str:
+    """Return why Kafka is not reached: what a client says, and what its tunnel does."""
+    failure = None if access.tunnel is None else kafka_tunnels.failure_of(access.tunnel)
+    return failure or why
+
+
+def _configuration(options: Mapping[str, str]) -> dict[str, Any]:
     has_sasl = "sasl username" in options
     has_tls = any(each in options for each in _PEM)
     protocol = ("sasl_ssl" if has_tls else "sasl_plaintext") if has_sasl else "plaintext"
@@ -48,11 +65,11 @@ class Client:
         self._broker = access.options["broker"]
         self.failure: str | None = None  # why no broker can be reached
         self._last: str | None = None
-        self._options = access.options
+        self._access = access
         self._admin: AdminClient | None = None
         try:
             self.consumer = Consumer(
-                configuration(access.options)
+                configuration(access)
                 | {
                     "group.id": group,
                     "enable.auto.commit": False,
@@ -114,7 +131,7 @@ class Client:
         if known.controller_id not in known.brokers:
             return None  # nobody could say
         if self._admin is None:
-            self._admin = AdminClient(configuration(self._options) | {"log_level": 0})
+            self._admin = AdminClient(configuration(self._access) | {"log_level": 0})
         asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_SECONDS)
         try:
             found = asked[name].result(ANSWER_SECONDS + TRY_SECONDS).topic_id
@@ -145,6 +162,7 @@ class Client:
 
     def unreachable(self, why: str) -> ConnectionFailure:
         """Return the error that says that Kafka cannot be read."""
+        why = why_not(self._access, why)
         return ConnectionFailure(f"could not read from Kafka at {self._broker}: {why}")
 
     def close(self) -> None:

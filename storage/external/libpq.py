@@ -6,7 +6,7 @@ asyncpg has not.
 
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.postgres_failures import refusal, unreachable
+from foreshore.storage.external.tunnels import HOST, Port, port_to
 
 APPLICATION = "foreshore"  # by which a server knows our connections
 CONNECT_SECONDS = 10  # for each address of the host
@@ -70,19 +71,31 @@ class ReplicationSession:
 
 def _connected(access: Access, **more: str) -> psycopg.Connection[tuple[object, ...]]:
     """Return a connection. It waits without the interpreter's lock, also for the host's address."""
+    through = None
+    if access.tunnel is not None:
+        through = port_to(access.tunnel, *place_of(access.options))
     try:
-        with _info(access, **more) as info:
+        with _info(access, through, **more) as info:
             return psycopg.connect(info, autocommit=True)
     except (psycopg.Error, OSError) as error:
-        raise unreachable(access, str(error)) from error
+        why = None if through is None else through.failure
+        raise unreachable(access, why or str(error)) from error
+
+
+def place_of(options: Mapping[str, str]) -> tuple[str, int]:
+    """Return the host and the port of a server."""
+    return options["host"], int(options.get("port", "5432"))
 
 
 @contextmanager
-def _info(access: Access, **more: str) -> Iterator[str]:
+def _info(access: Access, through: Port | None, **more: str) -> Iterator[str]:
     """Yield what libpq needs to connect; certificates are in files meanwhile."""
     options = access.options
-    port = options.get("port", "5432")
-    addresses = _addresses(options["host"], int(port))
+    if through is None:
+        port = options.get("port", "5432")
+        addresses = _addresses(options["host"], int(port))
+    else:  # the host's name is still that which its certificate must have
+        port, addresses = str(through.number), [HOST]
     if addresses:
         more["hostaddr"] = ",".join(addresses)
     with tempfile.TemporaryDirectory() as folder:

@@ -4,13 +4,15 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 
 from foreshore.storage.external.access import Access
-from foreshore.storage.external.libpq import CONNECT_SECONDS, open_session
+from foreshore.storage.external.libpq import CONNECT_SECONDS, open_session, place_of
 from foreshore.storage.external.postgres_failures import unreachable
 from foreshore.storage.external.tls import certificates
+from foreshore.storage.external.tunnels import HOST, reached
 
 _CERTIFICATES = ("ssl certificate authority", "ssl certificate")
 
@@ -29,10 +31,16 @@ async def connect(access: Access) -> asyncpg.Connection:
     """Return a connection to the server; raises DatabaseError."""
     options = access.options
     tls = tls_of(options)
+    host, port = place_of(options)
+    through = None
+    if access.tunnel is not None:
+        through = await reached(access.tunnel, host, port)
+        tls = named(tls, host)
+        host, port = HOST, through.number
     try:
         return await asyncpg.connect(
-            host=options["host"],
-            port=int(options.get("port", "5432")),
+            host=host,
+            port=port,
             database=options["database"],
             user=options["user"],
             password=options.get("password"),
@@ -41,7 +49,35 @@ async def connect(access: Access) -> asyncpg.Connection:
             server_settings={"application_name": "foreshore", "search_path": ""},
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise unreachable(access, str(error) or "connection timeout expired") from error
+        why = None if through is None else through.failure
+        raise unreachable(access, why or str(error) or "connection timeout expired") from error
+
+
+class _Named(ssl.SSLContext):
+    """Expects a certificate of a host, whatever the address at which it is reached."""
+
+    host: str
+
+    def wrap_bio(self, *given: Any, **more: Any) -> ssl.SSLObject:
+        """Return TLS with the host."""
+        return super().wrap_bio(*given, **more | {"server_hostname": self.host})
+
+
+def named(tls: ssl.SSLContext | str, host: str) -> ssl.SSLContext | str:
+    """Return how TLS is used with a host that is reached at an address of the loopback."""
+    if isinstance(tls, ssl.SSLContext):
+        tls.__class__ = _Named
+        tls.host = host  # type: ignore[attr-defined]
+        return tls
+    if tls in ("verify-ca", "verify-full"):
+        return named(_verifying(tls), host)
+    return tls
+
+
+def _verifying(mode: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = mode == "verify-full"
+    return context
 
 
 def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | str:

@@ -6,7 +6,7 @@ Each is imported when the first source of its kind comes, as client libraries ar
 from importlib import import_module
 from typing import Any
 
-from foreshore.connection_spec import ConnectionKind
+from foreshore.connection_spec import TUNNEL, ConnectionKind
 from foreshore.errors import FeatureNotSupported
 from foreshore.sources.files import FilesSource
 from foreshore.sources.generators import LoadGenerator
@@ -15,6 +15,7 @@ from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import SourceSpec
+from foreshore.storage.external import tunnels
 from foreshore.storage.external.access import Access
 from foreshore.storage.ingest.connector import Kind
 
@@ -43,6 +44,9 @@ def kind_of(spec: SourceSpec) -> Kind:
 
 async def validate(access: Access) -> None:
     """Reach an external system; raises OSError or DatabaseError if that fails."""
+    if access.tunnel is not None and access.kind == TUNNEL:
+        await tunnels.validate(access.tunnel)
+        return
     if access.kind == "files" or access.kind not in _VALIDATIONS:
         raise FeatureNotSupported(f"connections to {access.kind.upper()} cannot be validated")
     await _imported(_VALIDATIONS[access.kind]).validate(access)

@@ -31,7 +31,8 @@ def bind_alter_connection(
 ) -> AlterConnection:
     """Return the plan of ALTER CONNECTION."""
     name = name_of(planning, "connection", statement.name)
-    return AlterConnection(name, _options(planning, statement.options), statement.if_exists)
+    options = _options(planning, statement.options)
+    return AlterConnection(name, options, statement.if_exists, statement.rotate)
 
 
 def bind_validate_connection(
@@ -63,6 +64,10 @@ def _options(planning: Planning, options: Sequence[ast.ConnectionOption]) -> dic
     for each in options:
         if each.name in found:
             raise SyntaxError_(f'option "{each.name}" is given twice', position=each.at + 1)
-        secret = None if each.secret is None else name_of(planning, "secret", each.secret)
-        found[each.name] = each.text if secret is None else secret
+        if each.connection is not None:
+            found[each.name] = name_of(planning, "connection", each.connection)
+        elif each.secret is not None:
+            found[each.name] = name_of(planning, "secret", each.secret)
+        else:
+            found[each.name] = each.text
     return found

@@ -18,7 +18,7 @@ from foreshore.errors import (
 )
 from foreshore.storage.export.kafka.messages import Messages
 from foreshore.storage.external.access import Access
-from foreshore.storage.external.kafka import configuration
+from foreshore.storage.external.kafka import configuration, why_not
 
 TRANSACTION_SECONDS = 600.0  # after which the brokers abort a transaction
 BEGIN_SECONDS = 30.0  # for the brokers to shut out earlier producers
@@ -73,7 +73,7 @@ class Failures:
     """Why no broker can be reached, as a client is told."""
 
     def __init__(self, access: Access) -> None:
-        self._broker = access.options["broker"]
+        self._access = access
         self.reason: str | None = None
         self._last: str | None = None
 
@@ -93,7 +93,8 @@ class Failures:
                 kind, message, hint = meaning
                 return kind(f"{message}: {why.str()}", hint=hint)
             why = self.reason or self._last or why.str()
-        return ConnectionFailure(f"could not write to Kafka at {self._broker}: {why}")
+        where, why = self._access.options["broker"], why_not(self._access, why)
+        return ConnectionFailure(f"could not write to Kafka at {where}: {why}")
 
 
 class TransactionalProducer:
@@ -109,7 +110,7 @@ class TransactionalProducer:
         self._is_open = False  # whether a transaction is
         try:
             self._producer = Producer(
-                configuration(access.options)
+                configuration(access)
                 | {
                     "transactional.id": id,
                     "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),

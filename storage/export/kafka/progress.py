@@ -44,7 +44,7 @@ def frontier_of(access: Access, group: str, sink: str) -> Timestamp | None:
     A producer must have shut out all earlier ones of the sink before. Raises DatabaseError.
     """
     topic, failures = topic_of(access), Failures(access)
-    base = configuration(access.options) | {
+    base = configuration(access) | {
         "group.id": group,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
