@@ -47,6 +47,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sinks.create import check_target, create_sink
 from foreshore.adapter.sinks.wait import wait_for_sinks
 from foreshore.adapter.sources import tables as source_tables
+from foreshore.adapter.sources.changes.refresh import refresh_source_tables
 from foreshore.adapter.sources.connections import (
     alter_connection,
     create_connection,
@@ -120,6 +121,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateSourceTable: source_tables.create_source_table,
     plans.AddSourceTables: source_tables.add_source_tables,
     plans.DropSourceTables: source_tables.drop_source_tables,
+    plans.RefreshSourceTables: refresh_source_tables,
     plans.CreateSink: create_sink,
     plans.CreateMetric: create_metric,
     plans.CreateConnection: create_connection,
@@ -272,7 +274,11 @@ async def _lock(context: StatementContext) -> StatementContext:
             with context.interrupts.running():
                 found = await context.coordinator.ingestion.discovered(plan.spec)
             context = replace(context, discovered=found)
-        case plans.CreateSourceTable() | plans.AddSourceTables() as plan:
+        case (
+            plans.CreateSourceTable()
+            | plans.AddSourceTables()
+            | plans.RefreshSourceTables() as plan
+        ):
             found_again = await source_tables.discovered_again(context, plan)
             context = replace(context, discovered=found_again)
         case plans.CreateConnection() as plan:

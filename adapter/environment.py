@@ -214,7 +214,7 @@ class Environment:
         )
         self._tasks += [*map(loop.create_task, loops), self._sweeping]
         self._tasks.append(loop.create_task(self._read_watermarks(tables)))
-        await coordinator.ingestion.open()
+        await coordinator.ingestion.open(self._open_session)
         coordinator.exports.open()
         coordinator.published.open(self._open_session)
         coordinator.check_consistency()

@@ -58,6 +58,7 @@ class Reader(Names, ABC):
     own: Callable[[GlobalId], bool] | None = None
     unexpanded_views: set[GlobalId] = field(default_factory=set)
     used: set[GlobalId] = field(default_factory=set)  # the items that were looked up
+    altered_parts: set[GlobalId] = field(default_factory=set)  # of sources, seen as tables
     lookups: Lookups = field(init=False)
     _own_definitions: dict[GlobalId, Relation | None] = field(default_factory=dict)
     row_reader: RowReader | None = None  # None: that of the session's role
@@ -204,7 +205,7 @@ class Reader(Names, ABC):
         if is_system(found.id):
             return ItemView(found.id, "builtin", name, planned.desc, oid=found.oid)
         view = ItemView(found.id, found.type, name, planned.desc, oid=found.oid)
-        if found.feed:
+        if found.feed and found.id not in self.altered_parts:
             return replace(view, kind="source")
         if found.sink:
             return replace(view, kind="sink", desc=_NO_COLUMNS)

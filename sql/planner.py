@@ -204,6 +204,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return source_tables.bind_add_source_tables(planning, tree)
         case ast.DropSourceTablesStatement():
             return source_tables.bind_drop_source_tables(planning, tree)
+        case ast.RefreshSourceTablesStatement():
+            return source_tables.bind_refresh_source_tables(planning, tree)
         case ast.ValidateConnectionStatement():
             return connections.bind_validate_connection(planning, tree)
         case ast.CreateSequenceStatement():

@@ -9,7 +9,7 @@ from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
 from foreshore.ids import GlobalId
 from foreshore.sources.outputs import is_auxiliary
-from foreshore.storage.ingest.controller import OutputStatus, SourceStatus
+from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
 
 
 def source_statuses(context: StatementContext) -> Iterator[Row]:

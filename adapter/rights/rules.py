@@ -89,7 +89,7 @@ def _source_tables(check: Checker, plan: plans.AddSourceTables) -> None:
     check.own(check.found("source", plan.source))
 
 
-def _alter_source(check: Checker, plan: plans.DropSourceTables) -> None:
+def _alter_source(check: Checker, plan: plans.DropSourceTables | plans.RefreshSourceTables) -> None:
     for name in (plan.source, *plan.names):
         check.own(check.found("source", name))
 
@@ -501,6 +501,7 @@ RULES: Mapping[type, Rule] = {
     plans.CreateSourceTable: _source_table,
     plans.AddSourceTables: _source_tables,
     plans.DropSourceTables: _alter_source,
+    plans.RefreshSourceTables: _alter_source,
     plans.ValidateConnection: _validate,
     plans.CreateSink: _sink,
     plans.CreateMetric: _metric,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.sources.access import accesses
+from foreshore.adapter.sources.changes.schema_changes import SchemaChanges
 from foreshore.adapter.sources.inputs import SourceInputs
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of, using
@@ -52,6 +53,7 @@ from foreshore.update import DIFF, DIFF_FIELD
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.metrics.published import OpenSession
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class Ingestion:
         self._launcher = launcher
         self.python_modules: frozenset[str] = frozenset()  # that sources may import
         self._disposing: set[asyncio.Task[None]] = set()
+        self._changes: SchemaChanges | None = None
         # One at a time: else a source might be started twice, or from its beginning.
         self._following = asyncio.Lock()
         self.inputs = SourceInputs(coordinator)
@@ -78,8 +81,10 @@ class Ingestion:
             coordinator.storage.scratch,
         )
 
-    async def open(self) -> None:
+    async def open(self, open_session: "OpenSession") -> None:
         """Run the sources of the catalog from the positions in their shards."""
+        self._changes = SchemaChanges(self._coordinator, self.controller, open_session)
+        self.controller.ceased = self._changes.ceased
         for item in self._coordinator.state.all(Item):
             if item.feed and item.feed.spec is not None and not is_pushed(item.feed.spec):
                 description = self._described(item, item.feed.spec)
@@ -112,6 +117,8 @@ class Ingestion:
 
     async def close(self) -> None:
         """End all processes."""
+        if self._changes is not None:
+            self._changes.close()
         for task in self._disposing:
             task.cancel()
         await self.controller.close()

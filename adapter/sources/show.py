@@ -95,6 +95,8 @@ def _written(state: State, item: Item) -> str:
             ):
                 if columns:
                     options.append(f"{name} COLUMNS = ({', '.join(map(_reference, columns))})")
+            if spec.applies_changes:
+                options.append("SCHEMA CHANGES = APPLY")
             return (
                 f"POSTGRES CONNECTION {_connection(state, spec.connection)} ({', '.join(options)})"
             )

@@ -31,16 +31,17 @@ from foreshore.sql.plan import (
     AskedTables,
     CreateSourceTable,
     DropSourceTables,
+    RefreshSourceTables,
 )
 from foreshore.storage.ingest.messages import Discovered
 
 
 async def discovered_again(
-    context: StatementContext, plan: CreateSourceTable | AddSourceTables
+    context: StatementContext, plan: CreateSourceTable | AddSourceTables | RefreshSourceTables
 ) -> Discovered | None:
     """Return the present outputs of the source that a statement names; None if there is none."""
-    may_lack = isinstance(plan, AddSourceTables) and plan.if_exists
-    source = _source(context, plan.source, may_lack)
+    may_lack = not isinstance(plan, CreateSourceTable) and plan.if_exists
+    source = source_called(context, plan.source, may_lack)
     if source is None:
         return None
     assert source.feed
@@ -57,7 +58,7 @@ async def discovered_again(
 def create_source_table(context: StatementContext, plan: CreateSourceTable) -> Completed:
     """Run CREATE TABLE ... FROM SOURCE."""
     if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
-        source = _source(context, plan.source, False)
+        source = source_called(context, plan.source, False)
         assert source is not None, plan
         if plan.messages is not None:
             _add_of_topic(context, source, plan, plan.messages)
@@ -80,7 +81,7 @@ def create_source_table(context: StatementContext, plan: CreateSourceTable) -> C
 
 def add_source_tables(context: StatementContext, plan: AddSourceTables) -> Completed:
     """Run ALTER SOURCE ... ADD TABLE."""
-    source = _source(context, plan.source, plan.if_exists)
+    source = source_called(context, plan.source, plan.if_exists)
     if source is not None:
         for part in _parts(context, source, plan.tables):
             _add(context, source, part)
@@ -89,7 +90,7 @@ def add_source_tables(context: StatementContext, plan: AddSourceTables) -> Compl
 
 async def drop_source_tables(context: StatementContext, plan: DropSourceTables) -> Completed:
     """Run ALTER SOURCE ... DROP TABLE."""
-    source = _source(context, plan.source, plan.if_exists)
+    source = source_called(context, plan.source, plan.if_exists)
     if source is None:
         return Completed("ALTER SOURCE")
     targets = []
@@ -115,7 +116,7 @@ async def drop_source_tables(context: StatementContext, plan: DropSourceTables) 
     return Completed("ALTER SOURCE")
 
 
-def _source(context: StatementContext, name: Name, may_lack: bool) -> Item | None:
+def source_called(context: StatementContext, name: Name, may_lack: bool) -> Item | None:
     """Return a source that writes relations; None, with a notice, if it may lack and does."""
     found = find_if_exists(context, "source", name, if_exists=may_lack, altered=True)
     if found is None:

@@ -11,3 +11,4 @@ class PostgresSource(msgspec.Struct, frozen=True, tag="postgres"):
     slot: str = ""  # the replication slot; discovery names it
     text_columns: tuple[str, ...] = ()  # schema.table.column: read as text, whatever its type
     exclude_columns: tuple[str, ...] = ()
+    applies_changes: bool = False  # of columns in the external system

@@ -73,6 +73,7 @@ StatementSyntax: TypeAlias = (
     | CreateSourceTableStatement
     | AddSourceTablesStatement
     | DropSourceTablesStatement
+    | RefreshSourceTablesStatement
     | ValidateConnectionStatement
     | AlterSecretStatement
     | CreateSequenceStatement

@@ -219,6 +219,14 @@ class DropSourceTablesStatement(Syntax):
     if_exists: bool
 
 
+class RefreshSourceTablesStatement(Syntax):
+    """ALTER SOURCE source REFRESH TABLE name, ..."""
+
+    source: TableRef
+    names: tuple[TableRef, ...]
+    if_exists: bool
+
+
 class ValidateConnectionStatement(Syntax):
     """VALIDATE CONNECTION name."""
 

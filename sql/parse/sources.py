@@ -29,10 +29,13 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         )
 
     def _alter_source(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax | None:
-        """Parse ADD or DROP of tables; None: it is neither."""
+        """Parse ADD, DROP or REFRESH of tables; None: it is none of these."""
         if self.accept("add"):
             self._subsource_word()
             return ast.AddSourceTablesStatement(name, self.list_of(self._fed_table), if_exists)
+        if self.accept("refresh"):
+            self._subsource_word()
+            return ast.RefreshSourceTablesStatement(name, self.list_of(self.table_name), if_exists)
         if self.accept("drop"):
             self._subsource_word()
             may_lack = self.accept("if", "exists")

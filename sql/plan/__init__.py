@@ -73,6 +73,7 @@ Plan: TypeAlias = (
     | CreateSourceTable
     | AddSourceTables
     | DropSourceTables
+    | RefreshSourceTables
     | ValidateConnection
     | CreateSequence
     | AlterSequence

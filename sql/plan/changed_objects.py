@@ -46,6 +46,7 @@ from foreshore.sql.plan import (
     DropSourceTables,
     LimitMemory,
     Plan,
+    RefreshSourceTables,
     Rename,
     RenameViewColumn,
     Retain,
@@ -173,6 +174,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | CreateSourceTable()
             | AddSourceTables()
             | DropSourceTables()
+            | RefreshSourceTables()
             | CreateConnection()
             | AlterConnection()
             | AlterSecret()

@@ -69,6 +69,15 @@ class AddSourceTables(WritePlan):
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshSourceTables(WritePlan):
+    """ALTER SOURCE ... REFRESH TABLE: with the columns that the tables have there now."""
+
+    source: Name
+    names: tuple[Name, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DropSourceTables(WritePlan):
     """ALTER SOURCE ... DROP TABLE; with `tables_may_lack`, names of no table are skipped."""
 

@@ -8,7 +8,7 @@ queue, as it may have only a few batches on their way.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from foreshore.sources.spec import SourceSpec
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.external.processes import ClusterProcesses
 from foreshore.storage.external.retries import waits
-from foreshore.storage.external.states import States, Status
+from foreshore.storage.external.states import States
 from foreshore.storage.ingest.messages import (
     CONTENTS_WINDOW,
     AskContents,
@@ -39,7 +39,6 @@ from foreshore.storage.ingest.messages import (
     Furthest,
     Ingested,
     IngestedPart,
-    OutputCounts,
     OutputRelation,
     PartKept,
     Reported,
@@ -49,6 +48,7 @@ from foreshore.storage.ingest.messages import (
     StopSource,
 )
 from foreshore.storage.ingest.spool import Spool
+from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
 
 logger = logging.getLogger(__name__)
 
@@ -119,42 +119,6 @@ class Inputs(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class OutputStatus(Status):
-    """What is known of one output since the start of the server; see `connector.OutputReport`."""
-
-    received: int = 0  # updates that came, also those that were not committed and came again
-    received_bytes: int = 0
-    counts: OutputCounts = OutputCounts()  # noqa: RUF009 - immutable; of the present run
-    earlier_messages: int = 0  # of the runs before
-
-    @property
-    def messages(self) -> int:
-        """Return how many messages were received for it."""
-        return self.earlier_messages + self.counts.messages
-
-
-@dataclass(slots=True)
-class SourceStatus(Status):
-    """The state of a source, and what was committed of it."""
-
-    batches: int = 0
-    committed_at: int = 0  # the time of the last commit in milliseconds; 0: none yet
-    outputs: dict[GlobalId, OutputStatus] = field(default_factory=dict)
-    position: Mapping[str, int] = field(default_factory=dict)  # what is durable
-    known: dict[str, int] = field(default_factory=dict)  # how far the external system is
-
-    @property
-    def offset_known(self) -> int | None:
-        """Return how far the external system is, added up over its parts; None: it is not known."""
-        return sum(self.known.values()) if self.known else None
-
-    @property
-    def offset_committed(self) -> int | None:
-        """Return how far that is durable here."""
-        return sum(self.position.get(part, 0) for part in self.known) if self.known else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """The rows of a batch by outputs: those of its message, and those that came before in parts."""
@@ -218,6 +182,8 @@ class IngestController:
         )
         self._requests = 0
         self._runs = 0
+        # Takes a source and an output that has ceased.
+        self.ceased: Callable[[SourceDescription, GlobalId], None] = lambda source, output: None
 
     # --- what runs -----------------------------------------------------------------------------
 
@@ -460,8 +426,17 @@ class IngestController:
         for id, counts in reported.outputs.items():
             output = _output(source.status, id)
             state = "running" if counts.ceased is None else "ceased"
-            self.states.set(id, output, state, counts.ceased)
+            has_ceased = state == "ceased" != output.state
+            if counts.ceased is None:
+                output.refused = None
             output.counts = counts
+            self.states.set(id, output, state, output.reason)
+            if has_ceased:
+                self.ceased(source.description, id)
+
+    def show_refusal(self, id: GlobalId, output: OutputStatus) -> None:
+        """Show why the change of an output that has ceased is not applied."""
+        self.states.set(id, output, output.state, output.reason)
 
     # --- commits -------------------------------------------------------------------------------
 

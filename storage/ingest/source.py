@@ -128,7 +128,8 @@ class Source:
 
     async def contents(self, reference: str) -> AsyncIterator[pa.Table]:
         """Yield the rows of an output's relation, with `__diff`, as of `position`."""
-        assert not self._sent, "rows are asked for before the first batch"
+        while self._sent:
+            await self._has_room()
         request = self._request()
         output = self._outputs[reference].id
         self._send(AskContents(self._id, self._run_number, request, output))

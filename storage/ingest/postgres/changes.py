@@ -6,7 +6,7 @@ be taken before its transaction ends, so that memory holds a part only.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -97,12 +97,14 @@ class Gatherer:
         lsn: int,
         messages: dict[str, int] | None = None,
         since: Mapping[str, int] | None = None,
+        ignored: Collection[str] | None = None,
     ) -> None:
         """Begin at `lsn`; the numbers of messages about tables are added to `messages`.
 
-        What was committed before `since` of a table, by reference, is none of its changes.
+        What was committed before `since` of a table, by reference, is none of its changes. If
+        `ignored` is given, a table stops when it gets a column that is not among these.
         """
-        self._since = {} if since is None else since
+        self._since, self._ignored = {} if since is None else since, ignored
         self._early: dict[int, bytes] = {}  # what tables were like before they count, by numbers
         self._committed_at = 0  # where the commit of the present transaction is
         self._messages = {} if messages is None else messages
@@ -227,7 +229,7 @@ class Gatherer:
             at = end + 9
         table = self._tables.get(id) or _Table(layout)
         try:
-            layout.check(types)
+            layout.check(types, self._ignored)
             table.convert()  # what was sent in other places
         except Misfit as error:
             self._stop_reference(reference, str(error))

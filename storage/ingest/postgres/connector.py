@@ -96,7 +96,8 @@ class PostgresConnector:
                 unused.append(joining.session)
             followed = [t for t in tables.values() if position.get(t.part, 1) > 0]
             since = dict.fromkeys(joining.tables, joining.new.lsn) if joining is not None else {}
-            gatherer = Gatherer(followed, position[LSN], self._messages, since)
+            ignored = spec.exclude_columns if spec.applies_changes else None
+            gatherer = Gatherer(followed, position[LSN], self._messages, since, ignored)
             hold = None if joining is None else joining.new.lsn
             published = {
                 each.published_part: position[each.published_part]
@@ -209,9 +210,7 @@ class PostgresConnector:
         if changes.anew:
             yield Part({}, changes.anew)
         if changes.emptied:
-            while durable.position.get(LSN, 0) < last:
-                self._moved.clear()
-                await self._moved.wait()
+            await self._until_durable(durable, last)
         for reference in changes.emptied:
             schema = self._tables[reference].desc.stored_schema()
             async for each in durable.contents(reference):
@@ -222,11 +221,18 @@ class PostgresConnector:
             moved |= {each.part: -changes.lsn for each in changes.stopped}
         yield Batch(rows, moved)
 
+    async def _until_durable(self, durable: Durable, lsn: int) -> None:
+        while durable.position.get(LSN, 0) < lsn:
+            self._moved.clear()
+            await self._moved.wait()
+
     async def _join(
         self, joining: Joining, position: Position, durable: Durable, reading: Reading
     ) -> AsyncGenerator[Batch | Part, None]:
         """Yield the rows of tables that were added, at the place where the stream is held."""
         tables = {r: each for r, each in joining.tables.items() if each.part not in position}
+        if any(each.details.number for each in tables.values()):
+            await self._until_durable(durable, position[LSN])
         thread = ThreadPoolExecutor(1, thread_name_prefix="postgres-added")
         beside = replace(reading, thread=thread)
         try:

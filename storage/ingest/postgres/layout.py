@@ -1,6 +1,6 @@
 """Tables of a server as they were when their relations were made, and values as they send them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -10,22 +10,11 @@ from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.parse_columns import parse_column
 from foreshore.storage.ingest.messages import OutputRelation
+from foreshore.storage.ingest.postgres.details import Details
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF_FIELD
 
 Types = Mapping[str, tuple[int, int]]  # the type's oid and modifier, by the names of columns
-
-
-class Details(msgspec.Struct, frozen=True):
-    """The details of an output: its oid, and its columns with their types, (0, 0) as text.
-
-    `key` is the oid of the constraint by which the relation has a primary key; 0: it has none, or
-    that is not known.
-    """
-
-    oid: int
-    columns: tuple[tuple[str, int, int], ...]
-    key: int = 0
 
 
 class Misfit(Exception):
@@ -44,7 +33,8 @@ class TableLayout:
     @property
     def part(self) -> str:
         """Return the part of the position that says since when it is followed."""
-        return f"{self.reference} ({self.id})"
+        number = self.details.number
+        return f"{self.reference} ({self.id})" + (f" {number}" if number else "")
 
     @property
     def published_part(self) -> str:
@@ -56,13 +46,20 @@ class TableLayout:
         """Return the names of its columns in the server."""
         return tuple(each[0] for each in self.details.columns)
 
-    def check(self, present: Types) -> None:
-        """Raise Misfit unless the columns are there with their types; others may be there too."""
+    def check(self, present: Types, ignored: Collection[str] | None = None) -> None:
+        """Raise Misfit unless the columns are there with their types.
+
+        Others may be there, too; if `ignored` is given, only those of it (schema.table.column).
+        """
         for name, *type in self.details.columns:
             if name not in present:
                 raise Misfit(f'column "{name}" of "{self.reference}" was dropped or renamed')
             if type != [0, 0] and tuple(type) != present[name]:
                 raise Misfit(f'column "{name}" of "{self.reference}" has another type')
+        if ignored is not None:
+            for name in present.keys() - set(self.names):
+                if f"{self.reference}.{name}" not in ignored:
+                    raise Misfit(f'column "{name}" of "{self.reference}" was added')
 
     def typed(self, texts: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
         """Return texts by columns as updates; raises Misfit."""

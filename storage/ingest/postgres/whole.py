@@ -62,7 +62,7 @@ async def all_rows(
             known = await loop.run_in_executor(thread, snapshot.estimate, table)
             counts = reading.counts[reference] = SnapshotCounts(known)
             rows = _counted(in_turn(thread, snapshot.rows(table)), counts)
-            if table.part in before:
+            if table.part in before or table.details.number:
                 rows = difference(rows, reference, table.desc.stored_schema(), durable, thread)
             try:
                 async for each in rows:

@@ -6,7 +6,12 @@ from foreshore.sql.bind.definitions.objects import name_of
 from foreshore.sql.bind.definitions.sources.asked import asked_tables
 from foreshore.sql.bind.definitions.sources.kafka import bind_messages
 from foreshore.sql.bind.definitions.watermark import source_watermark
-from foreshore.sql.plan import AddSourceTables, CreateSourceTable, DropSourceTables
+from foreshore.sql.plan import (
+    AddSourceTables,
+    CreateSourceTable,
+    DropSourceTables,
+    RefreshSourceTables,
+)
 from foreshore.sql.planning import Planning, located
 
 
@@ -48,5 +53,16 @@ def bind_drop_source_tables(
         tuple(name_of(planning, "source", each) for each in statement.names),
         statement.tables_may_lack,
         statement.cascade,
+        statement.if_exists,
+    )
+
+
+def bind_refresh_source_tables(
+    planning: Planning, statement: ast.RefreshSourceTablesStatement
+) -> RefreshSourceTables:
+    """Return the plan of ALTER SOURCE ... REFRESH TABLE."""
+    return RefreshSourceTables(
+        name_of(planning, "source", statement.source),
+        tuple(name_of(planning, "source", each) for each in statement.names),
         statement.if_exists,
     )

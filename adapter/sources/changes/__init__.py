@@ -1,0 +1,1 @@
+"""Changes of tables in the external systems of sources."""

@@ -1,0 +1,126 @@
+"""ALTER SOURCE ... REFRESH TABLE: relations get the columns that their tables have there now.
+
+The relation is altered as a table is by ALTER TABLE: views above keep the columns that they know,
+and what is in use cannot be dropped or converted. New columns are NULL at first. The connector gets
+the table as a new one (`Details.number`): it reads all rows and writes the difference at one time.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.ddl.tables.alter import alter_table
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.tables import source_called
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Item
+from foreshore.errors import (
+    FeatureNotSupported,
+    ObjectNotInPrerequisiteState,
+    UndefinedTable,
+    WrongObjectType,
+)
+from foreshore.sources.outputs import Output, is_auxiliary
+from foreshore.sources.postgres import PostgresSource
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.parse.parse import parse
+from foreshore.sql.plan import AlterTable, RefreshSourceTables
+from foreshore.sql.planner import plan_statement
+from foreshore.sql.rewrite.full_names import dotted
+from foreshore.storage.ingest.postgres.details import Details
+
+
+async def refresh_source_tables(context: StatementContext, plan: RefreshSourceTables) -> Completed:
+    """Run ALTER SOURCE ... REFRESH TABLE."""
+    source = source_called(context, plan.source, plan.if_exists)
+    if source is not None:
+        assert source.feed
+        if not isinstance(source.feed.spec, PostgresSource):
+            raise FeatureNotSupported("only tables of PostgreSQL sources can be refreshed")
+        for name in plan.names:
+            found = find_if_exists(context, "source", name, if_exists=False, altered=True)
+            assert isinstance(found, Item), found
+            if found.part_of != source.id or not found.feed or is_auxiliary(found.feed.reference):
+                raise WrongObjectType(f'"{found.name}" is not a table of source "{source.name}"')
+            await _refresh(context, source, found)
+    return Completed("ALTER SOURCE")
+
+
+async def _refresh(context: StatementContext, source: Item, table: Item) -> None:
+    assert context.discovered is not None, source
+    assert table.feed, table
+    feed, outputs = table.feed, context.discovered.outputs
+    if feed.reference not in outputs:
+        raise UndefinedTable(f'table "{feed.reference}" does not exist in the source')
+    output = outputs[feed.reference]
+    if output.obstacle:
+        raise ObjectNotInPrerequisiteState(output.obstacle, hint=output.hint or None)
+    old = msgspec.json.decode(feed.details, type=Details)
+    new = msgspec.json.decode(output.details, type=Details)
+    planned = context.planner.reader().planned[table.id]
+    actions = _actions(planned, old, new, output)
+    if actions:
+        name = dotted(context.planner.state.full_name(table))
+        (syntax,) = parse(f"ALTER TABLE {name} {', '.join(actions)}")
+        reader = context.planner.reader()
+        reader.altered_parts.add(table.id)
+        try:
+            plan = plan_statement(syntax, reader)
+        finally:
+            reader.altered_parts.discard(table.id)
+        assert isinstance(plan, AlterTable), plan
+        await alter_table(context, plan)
+    change = context.catalog_change()
+    now = change.state.item_with(table.oid)
+    assert isinstance(now, Item), table
+    names = change.planned[now.id].desc.names if actions else planned.desc.names
+    by_name = {each[0]: each for each in new.columns}
+    has_key = bool(context.planner.reader().planned[now.id].unique)
+    details = Details(
+        new.oid, tuple(by_name[each] for each in names), new.key if has_key else 0, old.number + 1
+    )
+    text = msgspec.json.encode(details).decode()
+    needs = tuple(sorted({*now.depends_on, source.id}))
+    change.put(
+        msgspec.structs.replace(
+            now,
+            feed=msgspec.structs.replace(feed, details=text),
+            depends_on=needs,
+            bound=tuple((change.state.full_name(change.state.item(id)), id) for id in needs),
+        )
+    )
+
+
+def _actions(planned: Planned, old: Details, new: Details, output: Output) -> Sequence[str]:
+    """Return the actions of ALTER TABLE that give a relation the columns of an output."""
+    was = {name: tuple(type) for name, *type in old.columns}
+    now = {name: tuple(type) for name, *type in new.columns}
+    given = {
+        name
+        for name, each in zip(planned.desc.names, planned.desc.columns, strict=True)
+        if not each.nullable
+    }
+    actions = []
+    keyed: set[str] = set()
+    for key in planned.unique:
+        columns = {planned.desc.names[place] for place in key.columns}
+        if columns != set(output.key):
+            actions.append(f"DROP CONSTRAINT {quote_identifier(key.name)}")
+        else:
+            keyed |= columns
+    for each in was.keys() - now.keys():
+        actions.append(f"DROP COLUMN {quote_identifier(each)}")
+    for column in output.columns:
+        name = quote_identifier(column.name)
+        if column.name not in was:
+            actions.append(f"ADD COLUMN {name} {column.type}")
+            continue
+        if was[column.name] != now[column.name]:
+            actions.append(
+                f"ALTER COLUMN {name} TYPE {column.type} USING {name}::text::{column.type}"
+            )
+        if column.nullable and column.name in given and column.name not in keyed:
+            actions.append(f"ALTER COLUMN {name} DROP NOT NULL")
+    return actions

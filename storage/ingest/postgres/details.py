@@ -1,0 +1,16 @@
+"""What a relation remembers of its table in a PostgreSQL server."""
+
+import msgspec
+
+
+class Details(msgspec.Struct, frozen=True):
+    """The details of an output: its oid, and its columns with their types, (0, 0) as text.
+
+    `key` is the oid of the constraint by which the relation has a primary key; 0: it has none, or
+    that is not known. `number` counts how often the relation was refreshed, which has rows then.
+    """
+
+    oid: int
+    columns: tuple[tuple[str, int, int], ...]
+    key: int = 0
+    number: int = 0

@@ -1,0 +1,52 @@
+"""What is known of sources and their outputs since the start of the server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from foreshore.ids import GlobalId
+from foreshore.storage.external.states import Status
+from foreshore.storage.ingest.messages import OutputCounts
+
+
+@dataclass(slots=True)
+class OutputStatus(Status):
+    """What is known of one output since the start of the server; see `connector.OutputReport`."""
+
+    received: int = 0  # updates that came, also those that were not committed and came again
+    received_bytes: int = 0
+    counts: OutputCounts = OutputCounts()  # noqa: RUF009 - immutable; of the present run
+    earlier_messages: int = 0  # of the runs before
+    refused: str | None = None  # why the change for which it has ceased is not applied
+
+    @property
+    def reason(self) -> str | None:
+        """Return why it has ceased, and perhaps why that cannot be mended."""
+        if self.counts.ceased is None or self.refused is None:
+            return self.counts.ceased
+        return f"{self.counts.ceased}; its change is not applied: {self.refused}"
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages were received for it."""
+        return self.earlier_messages + self.counts.messages
+
+
+@dataclass(slots=True)
+class SourceStatus(Status):
+    """The state of a source, and what was committed of it."""
+
+    batches: int = 0
+    committed_at: int = 0  # the time of the last commit in milliseconds; 0: none yet
+    outputs: dict[GlobalId, OutputStatus] = field(default_factory=dict)
+    position: Mapping[str, int] = field(default_factory=dict)  # what is durable
+    known: dict[str, int] = field(default_factory=dict)  # how far the external system is
+
+    @property
+    def offset_known(self) -> int | None:
+        """Return how far the external system is, added up over its parts; None: it is not known."""
+        return sum(self.known.values()) if self.known else None
+
+    @property
+    def offset_committed(self) -> int | None:
+        """Return how far that is durable here."""
+        return sum(self.position.get(part, 0) for part in self.known) if self.known else None

@@ -1,0 +1,133 @@
+"""Tables get other columns upstream: our relations follow when told to, or by themselves."""
+
+import asyncio
+
+import pytest
+
+from tests.adapter.harness import TestEnvironment
+from tests.adapter.sources.test_postgres_source import SOURCE, Upstream, rows_of
+from tests.adapter.sources.test_postgres_source import env as env
+from tests.adapter.sources.test_postgres_source import upstream as upstream
+
+APPLYING = SOURCE.replace("'p'", "'p', SCHEMA CHANGES = APPLY")
+CEASED = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 'b'"
+
+
+async def until(env: TestEnvironment, query: str, expected: str) -> None:
+    """Wait until a query has an answer, while a session of the source may run DDL."""
+    found = ""
+    for _ in range(1000):
+        found = await env.query("a", query, alone=False)
+        if found.rpartition("\n")[0] == expected:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{found} instead of {expected}; {await env.query('a', CEASED)}")
+
+
+async def equal(env: TestEnvironment, upstream: Upstream) -> None:
+    """Wait until both tables have the rows that they have upstream."""
+    for name in ("a", "b"):
+        query = f"SELECT id, v FROM {{}}{name} ORDER BY id"
+        await until(env, query.format(""), rows_of(upstream, query.format("up.")))
+
+
+async def same(env: TestEnvironment, upstream: Upstream, columns: str) -> None:
+    """Wait until table b has the rows that it has upstream."""
+    query = f"SELECT {columns} FROM {{}} ORDER BY id"
+    await until(env, query.format("b"), rows_of(upstream, query.format("up.b")))
+
+
+async def test_added_columns_appear_with_their_values(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", APPLYING)
+    await env.ran(
+        "a", "CREATE MATERIALIZED VIEW s AS SELECT sum(v) AS total FROM b".replace(" s ", " t ")
+    )
+    await env.ran("a", "CREATE VIEW every AS SELECT * FROM b")
+    await equal(env, upstream)
+    with upstream.transaction():
+        upstream.execute("INSERT INTO up.b VALUES (50, 5)")
+        upstream.execute("ALTER TABLE up.b ADD c int NOT NULL DEFAULT 7, ADD d text")
+        upstream.execute("INSERT INTO up.b VALUES (51, 5, 8, 'x')")
+    upstream.execute("INSERT INTO up.b VALUES (52, 5, 9)")
+    await same(env, upstream, "id, v, c, d")
+    upstream.execute("ALTER TABLE up.b ADD e float8 DEFAULT random()")
+    upstream.execute("UPDATE up.b SET v = 1 WHERE id = 3")
+    await same(env, upstream, "id, v, c, d, e")
+    await until(env, "SELECT total FROM t", "16")
+    await until(env, "SELECT * FROM every WHERE id = 51", "51|5")
+    await equal(env, upstream)
+    await env.reopen()
+    upstream.execute("UPDATE up.b SET d = 'y'")
+    await same(env, upstream, "id, v, c, d, e")
+    await until(env, "SELECT total FROM t", "16")
+
+
+async def test_columns_that_no_view_uses_are_dropped_and_converted(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    upstream.execute("ALTER TABLE up.b ADD c varchar(3), ADD d int")
+    await env.ran("a", APPLYING)
+    await env.ran("a", "CREATE MATERIALIZED VIEW t AS SELECT sum(v) AS total FROM b")
+    await equal(env, upstream)
+    with upstream.transaction():
+        upstream.execute("ALTER TABLE up.b DROP d, ALTER c TYPE text")
+        upstream.execute("UPDATE up.b SET c = 'longer', v = 1 WHERE id = 3")
+    await same(env, upstream, "id, v, c")
+    await until(env, "SELECT total FROM t", "1")
+    await until(env, "SELECT pg_typeof(c) FROM b WHERE id = 3", "text")
+
+
+async def test_a_column_that_is_used_is_not_dropped(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", APPLYING)
+    await env.ran("a", "CREATE MATERIALIZED VIEW t AS SELECT sum(v) AS total FROM b")
+    await equal(env, upstream)
+    upstream.execute("ALTER TABLE up.b DROP v")
+    upstream.execute("INSERT INTO up.b VALUES (60)")
+    why = 'column "v" of "up.b" was dropped or renamed; its change is not applied: cannot drop'
+    for _ in range(500):
+        if why in await env.query("a", CEASED, alone=False):
+            break
+        await asyncio.sleep(0.02)
+    assert why in await env.query("a", CEASED, alone=False)
+    await until(env, "SELECT total FROM t", "0")
+    await env.ran("a", "DROP MATERIALIZED VIEW t")
+    await until(env, "SELECT count(*), max(id) FROM b", "21|60")
+
+
+@pytest.mark.parametrize("kills", [1, 4])
+async def test_kills_while_a_change_is_applied_lose_and_repeat_nothing(
+    env: TestEnvironment, upstream: Upstream, kills: int
+) -> None:
+    await env.ran("a", APPLYING)
+    await equal(env, upstream)
+    for turn in range(3):
+        upstream.execute(f"ALTER TABLE up.b ADD c{turn} int DEFAULT {turn}".encode())
+        upstream.execute(f"INSERT INTO up.b (id, v) VALUES ({100 + turn}, 1)".encode())
+        for _ in range(kills):
+            await asyncio.sleep(0.05)
+            env.ingest.last.kill()
+        if turn == 1:
+            await env.reopen()
+        upstream.execute("UPDATE up.b SET v = v + 1 WHERE id < 5")
+        await same(env, upstream, ", ".join(["id", "v", *(f"c{i}" for i in range(turn + 1))]))
+
+
+async def test_a_table_is_refreshed_when_told(env: TestEnvironment, upstream: Upstream) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("ALTER TABLE up.b ADD c int DEFAULT 7")
+    upstream.execute("INSERT INTO up.b VALUES (50, 5)")
+    await equal(env, upstream)
+    await env.ran("a", "ALTER SOURCE s REFRESH TABLE b")
+    upstream.execute("UPDATE up.b SET c = 8 WHERE id = 50")
+    await same(env, upstream, "id, v, c")
+    upstream.execute("ALTER TABLE up.b DROP CONSTRAINT b_pkey")
+    upstream.execute("INSERT INTO up.b VALUES (50, 6)")
+    await until(env, "SELECT count(*) FROM s_errors", "1")
+    await env.ran("a", "ALTER SOURCE s REFRESH TABLE b")
+    await until(env, "SELECT count(*) FROM b WHERE id = 50", "2")
+    assert "SCHEMA CHANGES" not in await env.query("a", "SHOW CREATE SOURCE s")
