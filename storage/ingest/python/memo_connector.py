@@ -197,6 +197,9 @@ class _Run:
                 task.add_done_callback(lambda _: self._changed.set())
                 self._running.add(task)
             done = [task for task in self._running if task.done()]
+            if self._sent and self._is_few(done):
+                await self._changed.wait()  # more answers go with the next commit
+                continue
             self._running.difference_update(done)
             batch = await self._batch([task.result() for task in done])
             if batch is not None:
@@ -207,6 +210,10 @@ class _Run:
     def _has_room(self) -> bool:
         """Return whether another call may begin: so few would be made again after a kill."""
         return len(self._running) + self._not_durable < self._spec.concurrency
+
+    def _is_few(self, done: Sequence[object]) -> bool:
+        """Return whether answers should wait for others while a commit is under way."""
+        return self._spec.batch is None and len(done) < self._spec.concurrency // 2
 
     async def _answer(self, chunk: _Chunk) -> _Answer:
         try:
