@@ -8,6 +8,7 @@ asynchronous one.
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -57,8 +58,7 @@ class PythonConnector:
                 async for each in found:
                     yield each
             elif isinstance(found, Iterator):
-                end = object()
-                while (each := await asyncio.to_thread(next, found, end)) is not end:
+                async for each in _on_thread(found):
                     yield each
             else:
                 raise InvalidParameterValue(f'function "{self._spec.function}" is no generator')
@@ -94,6 +94,17 @@ class PythonConnector:
             told = f"{table.num_rows} rows are left out: {error.message}"
             return Batch({ERRORS: error_rows([Unreadable(part, offset, told)])}, moved)
         return Batch({OWN_ROWS: made.append_column(DIFF, diffs)}, moved)
+
+
+async def _on_thread(found: Iterator[Any]) -> AsyncIterator[Any]:
+    """Yield what a generator yields, which has a thread of its own: it may wait for long."""
+    loop, end = asyncio.get_running_loop(), object()
+    thread = ThreadPoolExecutor(1, "generator")
+    try:
+        while (each := await loop.run_in_executor(thread, next, found, end)) is not end:
+            yield each
+    finally:
+        thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _is_part(part: tuple[Any, Any]) -> bool:

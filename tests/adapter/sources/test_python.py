@@ -1,11 +1,13 @@
 """CREATE SOURCE ... FROM PYTHON: what a function yields, each row once."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.sources import yielding
 
 MODULE = "tests.adapter.sources.yielding"
 
@@ -44,6 +46,21 @@ async def test_positions_have_parts_and_rows_are_taken_back(own_env: TestEnviron
     await reaches(
         env, "SELECT string_agg(part || \"offset\", ' ' ORDER BY 1) FROM s_progress", "a3 b1"
     )
+
+
+async def test_functions_that_wait_hold_up_no_others(own_env: TestEnvironment) -> None:
+    env, many = own_env, min(32, (os.cpu_count() or 1) + 4) + 1  # as many threads asyncio has
+    yielding.RELEASED.clear()
+    env.environment.let_import([MODULE])
+    for number in range(many):
+        await env.ran("a", f"CREATE SOURCE w{number} (n int8) FROM PYTHON '{MODULE}:waiting'")
+    await env.ran(
+        "a", f"CREATE SOURCE s (n int4 NOT NULL) FROM PYTHON '{MODULE}:numbers' (until 9)"
+    )
+    await reaches(env, "SELECT max(n) FROM s", "9")
+    yielding.RELEASED.set()
+    for number in range(many):
+        await reaches(env, f"SELECT n FROM w{number}", "1")
 
 
 async def test_a_function_that_fails_is_called_again(

@@ -1,5 +1,6 @@
 """Functions that are sources in tests."""
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,15 @@ def numbers(position: int | None, until: str) -> Iterator[tuple[Any, int]]:
             rows = [{"n": following, "doc": {"of": [following]}}]
             following += 1
         yield rows, following
+
+
+RELEASED = threading.Event()
+
+
+def waiting(position: int | None) -> Iterator[tuple[Any, int]]:
+    """Wait until all may go on, and yield a row."""
+    RELEASED.wait()
+    yield {"n": 1}, 1
 
 
 async def parts(position: dict[str, int] | None) -> AsyncIterator[tuple[Any, dict[str, int]]]:
