@@ -425,7 +425,7 @@ def comment_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def visibility_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield for each relation whether its unqualified name finds it on the search path.
+    """Yield for each relation and function whether the search path finds its unqualified name.
 
     Relations of mz_catalog are reported as not visible, although their names are found. Otherwise
     psql, which lists everything visible outside pg_catalog, would list them among the user's.
@@ -445,6 +445,10 @@ def visibility_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
     for item in (*snapshot.items, *snapshot.types):
         yield {"oid": item.oid, "visible": is_first(snapshot.name(item.schema), item.name)}
+    for item in snapshot.database_items:
+        if item.is_function:
+            visible = snapshot.name(item.schema) in snapshot.search_path
+            yield {"oid": item.oid, "visible": visible}
     for item, constraint, _ in snapshot.keys:
         visible = is_first(snapshot.name(item.schema), constraint.name)
         yield {"oid": constraint.oid, "visible": visible}

@@ -77,8 +77,10 @@ class _Catalog:
         return types
 
     def functions(self, *, with_types: bool) -> dict[int, str]:
-        """Return the functions, with the schema if a name alone is ambiguous."""
+        """Return the functions, with the schema if a name alone is ambiguous or not found."""
         namespaces = self.namespaces()
+        rows_of_visibility = self._rows("mz_internal", "pg_relation_visibility", "oid", "visible")
+        hidden = {oid for oid, visible in rows_of_visibility if not visible}
         wanted = ("oid", "proname", "pronamespace", "proargtypes")
         rows = [*self._rows("pg_catalog", "pg_proc", *wanted)]
         if with_types:
@@ -89,7 +91,7 @@ class _Catalog:
         count = Counter(shown.values())
         return {
             oid: shown[oid]
-            if count[shown[oid]] == 1
+            if count[shown[oid]] == 1 and oid not in hidden
             else f"{namespaces.get(namespace, '')}.{shown[oid]}"
             for oid, _, namespace, _ in rows
         }

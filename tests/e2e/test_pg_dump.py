@@ -23,6 +23,8 @@ DEFINITIONS = """
     CREATE FUNCTION twice(x int DEFAULT 3) RETURNS int LANGUAGE sql RETURN x * 2;
     CREATE FUNCTION sums(OUT c int, INOUT a int, b int) LANGUAGE sql AS 'SELECT a * b, a + b';
     CREATE FUNCTION first_of(VARIADIC y int[], OUT x int) LANGUAGE sql AS 'SELECT y[1]';
+    CREATE FUNCTION width(y int[]) RETURNS int LANGUAGE sql RETURN (SELECT max(v) FROM unnest(y) v);
+    CREATE AGGREGATE widest(int) (SFUNC = array_append, STYPE = int[], FINALFUNC = width);
     CREATE TABLE spans (id int, span interval DEFAULT '1 day 2 hours', f float8 DEFAULT 'NaN');
     INSERT INTO spans VALUES (1);
     ALTER TABLE parts ENABLE ROW LEVEL SECURITY;
@@ -46,6 +48,7 @@ CONTENTS = (
     "SELECT * FROM ordered ORDER BY part",
     "SELECT nextval('free')",
     "SELECT twice(), twice(4), first_of(5, 6), sums.* FROM sums(2, 3)",
+    "SELECT widest(id) FROM parts",
     "INSERT INTO spans VALUES (2) RETURNING id, span, f::text",
     "SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname IN ('sums', 'twice') "
     "ORDER BY proname",
