@@ -102,7 +102,7 @@ class Loaded:
                 f'function "{self._function.name}" is declared IMMUTABLE but has returned different'
                 " values for the same arguments",
                 "Declare it VOLATILE for queries. Where a view needs its results, keep them:"
-                " CREATE SOURCE ... FROM PYTHON.",
+                " CREATE SOURCE ... FROM PYTHON ... OVER a relation.",
             )
 
 

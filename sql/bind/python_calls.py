@@ -31,7 +31,16 @@ if TYPE_CHECKING:
 
 HINT = (
     "Declare it IMMUTABLE if it returns the same for the same arguments at any time. For one that"
-    " does not, keep its results: CREATE SOURCE ... FROM PYTHON."
+    " does not, keep its results: CREATE SOURCE ... FROM PYTHON ... OVER a relation."
+)
+# Clauses that are evaluated for rows on their way into a table, where nothing may take long.
+_REFUSED = frozenset(
+    (
+        "DEFAULT expressions",
+        "check constraints",
+        "column generation expressions",
+        "policy expressions",
+    )
 )
 
 
@@ -81,6 +90,10 @@ def bind_python(
     The value is the array of its rows if it returns a set.
     """
     planning = binder.planning
+    if binder.clause.name in _REFUSED:
+        raise FeatureNotSupported(
+            f"functions in Python are not supported in {binder.clause.name}", position=at + 1
+        )
     if planning.maintained and function.volatility != "immutable":
         raise _not_immutable(function.name, "a view that is maintained", at)
     args = tuple(

@@ -83,7 +83,23 @@ async def test_volatile_function_is_refused_in_what_is_maintained(env: TestEnvir
     ):
         refused = await env.query("a", sql)
         assert refused.startswith('ERROR 0A000: function "pick" cannot be used in'), sql
-        assert "CREATE SOURCE ... FROM PYTHON" in refused
+        assert "CREATE SOURCE ... FROM PYTHON ... OVER" in refused
+
+
+async def test_function_is_refused_where_rows_are_checked(env: TestEnvironment) -> None:
+    await env.ran("a", made("same", "a int) RETURNS int", "def same(a): return a"))
+    for columns, where in (
+        ("a int DEFAULT same(1)", "DEFAULT expressions"),
+        ("a int CHECK (same(a) > 0)", "check constraints"),
+        ("a int, b int GENERATED ALWAYS AS (same(a)) STORED", "column generation expressions"),
+    ):
+        refused = await env.query("a", f"CREATE TABLE c ({columns})")
+        assert refused == f"ERROR 0A000: functions in Python are not supported in {where}"
+    await env.ran("a", "CREATE TABLE c (a int)")
+    refused = await env.query("a", "CREATE INDEX ON c (same(a))")
+    assert refused.startswith("ERROR 0A000: functions in Python are not supported in an index")
+    refused = await env.query("a", "INSERT INTO c VALUES (1) RETURNING same(a)")
+    assert refused.startswith("ERROR 0A000: functions in Python in RETURNING")
 
 
 async def test_function_that_is_not_what_it_is_declared_to_be_fails(env: TestEnvironment) -> None:
