@@ -187,7 +187,8 @@ _OPTIONS = (
         "python-source-module",
         multiple=True,
         metavar="MODULE",
-        help="A module whose functions superusers may call in CREATE SOURCE FROM PYTHON;"
+        help="A module whose functions superusers may call in CREATE SOURCE FROM PYTHON and"
+        " CREATE SINK INTO PYTHON;"
         " may be given several times.",
     ),
     option(
