@@ -33,6 +33,7 @@ from foreshore.expr.ir import (
     count_all,
 )
 from foreshore.expr.ir import Case as CaseWhen
+from foreshore.expr.watermarks import final_rows
 from foreshore.ids import GlobalId
 from foreshore.types import (
     BOOL,
@@ -53,6 +54,8 @@ from tests.compute.cases import (
     schema_of,
     updates,
 )
+from tests.compute.flow.test_closing import PLANS as WINDOWED
+from tests.compute.flow.test_closing import history as growing_streams
 from tests.compute.flow.test_loop import DISTANCES, graphs
 from tests.compute.packing import check_packed
 from tests.compute.physical import (
@@ -143,6 +146,13 @@ def test_a_dataflow_is_taken_over_with_its_contents(
     monkeypatch.setattr(engine, "random", Always())
     check_packed(engine, PLANS["count and sum by key"], Random(8), 3)
     assert engine.restarts > before
+
+
+def test_rows_are_there_once_their_window_has_closed(engine: SparkEngine) -> None:
+    random, final = Random(1), final_rows(WINDOWED["all aggregates"])
+    assert final is not None
+    for _ in range(2):
+        check_maintained(engine, Case(final, growing_streams(random, 6), frozenset((3,))))
 
 
 def test_values_of_every_type_round_trip(engine: SparkEngine, tmp_path: Path) -> None:
