@@ -14,6 +14,7 @@ from tests.adapter.sinks.test_iceberg_sink import connected, connection, equippe
 from tests.adapter.sources.test_files import reaches
 from tests.harness import object_store
 from tests.iceberg_catalog import CLIENT, SECRET, IcebergCatalog, serving
+from tests.iceberg_deletes import by_position, by_value
 
 pytest.importorskip("pyiceberg")
 IDS = "SELECT id, p FROM s ORDER BY 1"
@@ -167,3 +168,63 @@ def test_what_a_catalog_says_neither_uses_the_servers_keys_nor_imports_code(
         files.new_input(f"file://{catalog.url}")
     with pytest.raises(FeatureNotSupported):
         files.new_input("hdfs://host/file")
+
+
+async def test_deletes_by_position_are_applied_and_those_by_value_stall(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    made(catalog, "t", pa.table({"id": list(range(6)), "p": list("abcdef")}))
+    catalog.tables.load_table("n.t").append(pa.table({"id": [6], "p": ["g"]}))
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await reaches(env, "SELECT count(*) FROM s", "7")
+    table = catalog.tables.load_table("n.t")
+    files = {task.file.record_count: task.file.file_path for task in table.scan().plan_files()}
+    by_position(table, files[6], 1, 4)
+    await reaches(env, "SELECT string_agg(p, '' ORDER BY id) FROM s", "acdfg")
+    by_position(catalog.tables.load_table("n.t"), files[6], 0)
+    by_position(catalog.tables.load_table("n.t"), files[1], 0)
+    await reaches(env, "SELECT string_agg(p, '' ORDER BY id) FROM s", "cdf")
+    catalog.tables.load_table("n.t").append(pa.table({"id": [7], "p": ["h"]}))
+    await reaches(env, "SELECT string_agg(p, '' ORDER BY id) FROM s", "cdfh")
+    await env.ran("a", f"CREATE SOURCE whole {reading('t')}")
+    await reaches(env, "SELECT string_agg(p, '' ORDER BY id) FROM whole", "cdfh")
+    by_value(catalog.tables.load_table("n.t"), "id", 2)
+    status = "SELECT DISTINCT status, error LIKE '%equality deletes%'"
+    await reaches(
+        env, f"{status} FROM mz_internal.mz_source_statuses WHERE name = 's'", "stalled|t"
+    )
+    assert await env.query("a", "SELECT count(*) FROM s") == "4\nSELECT 1"
+
+
+async def test_rows_of_partitions_are_followed(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    made(catalog, "t", pa.table({"id": [1, 2], "p": ["a", "b"]}))
+    table = catalog.tables.load_table("n.t")
+    with table.update_spec() as update:  # from here on only
+        update.add_identity("p")
+    table.append(pa.table({"id": [3, 4], "p": ["a", None]}))
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await reaches(env, IDS, "1|a", "2|b", "3|a", "4|NULL")
+    catalog.tables.load_table("n.t").delete("p = 'a'")
+    catalog.tables.load_table("n.t").append(pa.table({"id": [5], "p": ["c"]}))
+    await reaches(env, IDS, "2|b", "4|NULL", "5|c")
+
+
+async def test_a_sink_keeps_deletes_by_position_of_other_writers(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2), (3)")
+    await env.ran("a", f"CREATE SINK s FROM t {into('t')}", "WAIT FOR SINKS s")
+    table = catalog.tables.load_table("n.t")
+    (task,) = table.scan().plan_files()
+    place = [row["k"] for row in table.scan().to_arrow().to_pylist()].index(2)
+    by_position(table, task.file.file_path, place)
+    await env.ran("a", "INSERT INTO t VALUES (9)", "WAIT FOR SINKS s")
+    assert catalog.rows("n.t") == [(1,), (3,), (9,)]
+    await env.ran("a", "DELETE FROM t WHERE k = 1", "WAIT FOR SINKS s")  # rewrites the file
+    assert catalog.rows("n.t") == [(3,), (9,)]
+    await reaches(env, "SELECT status FROM mz_internal.mz_sink_statuses", "running")

@@ -1,0 +1,92 @@
+"""Files that delete rows of Iceberg tables, which pyiceberg reads and does not write."""
+
+import time
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_PATH, _POSITION = 2147483546, 2147483545  # ids of columns, as the format reserves them
+
+
+def by_position(table: Any, path: str, *positions: int) -> None:
+    """Delete rows of a data file by their numbers, from 0, in a new snapshot."""
+    fields = [
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": str(_PATH)}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(_POSITION)}),
+    ]
+    columns = [pa.array([path] * len(positions)), pa.array(positions, pa.int64())]
+    _commit(table, pa.table(columns, schema=pa.schema(fields)), ())
+
+
+def by_value(table: Any, column: str, *values: object) -> None:
+    """Delete rows that have one of these values in a column, in a new snapshot."""
+    id = table.schema().find_field(column).field_id
+    of = table.schema().as_arrow().field(column)
+    field = pa.field(column, of.type, of.nullable, {"PARQUET:field_id": str(id)})
+    _commit(table, pa.table([pa.array(values, of.type)], schema=pa.schema([field])), (id,))
+
+
+def _commit(table: Any, rows: pa.Table, equality_ids: tuple[int, ...]) -> None:
+    """Commit a snapshot that has the files of the one before, and a file of deletes."""
+    from pyiceberg.manifest import (
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestContent,
+        ManifestEntry,
+        ManifestEntryStatus,
+        ManifestWriterV2,
+        write_manifest_list,
+    )
+    from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+    from pyiceberg.table.update import (
+        AddSnapshotUpdate,
+        AssertRefSnapshotId,
+        SetSnapshotRefUpdate,
+    )
+    from pyiceberg.typedef import Record
+
+    class Deletes(ManifestWriterV2):
+        def content(self) -> ManifestContent:
+            return ManifestContent.DELETES
+
+        @property
+        def _meta(self) -> dict[str, str]:
+            return {**super()._meta, "content": "deletes"}
+
+    def output(kind: str, suffix: str) -> Any:
+        return table.io.new_output(f"{table.location()}/{kind}/{uuid.uuid4()}.{suffix}")
+
+    content = DataFileContent.EQUALITY_DELETES if equality_ids else DataFileContent.POSITION_DELETES
+    before, id = table.current_snapshot(), uuid.uuid4().int >> 66
+    file = output("data", "parquet")
+    with file.create() as stream:
+        pq.write_table(rows, stream)
+    made = DataFile.from_args(
+        content=content, file_path=file.location, file_format=FileFormat.PARQUET,
+        partition=Record(), record_count=rows.num_rows, file_size_in_bytes=len(file),
+        equality_ids=list(equality_ids) or None, spec_id=0,
+    )  # fmt: skip
+    with Deletes(table.spec(), table.schema(), output("metadata", "avro"), id, "null") as manifest:
+        status = ManifestEntryStatus.ADDED
+        manifest.add_entry(ManifestEntry.from_args(status=status, snapshot_id=id, data_file=made))
+    sequence, listed = table.metadata.next_sequence_number(), output("metadata", "avro")
+    with write_manifest_list(2, listed, id, before.snapshot_id, sequence, "null") as manifests:
+        manifests.add_manifests([*before.manifests(table.io), manifest.to_manifest_file()])
+    snapshot = Snapshot(
+        snapshot_id=id, parent_snapshot_id=before.snapshot_id, sequence_number=sequence,
+        timestamp_ms=max(int(time.time() * 1000), table.metadata.last_updated_ms),
+        manifest_list=listed.location, summary=Summary(Operation.DELETE),
+        schema_id=table.metadata.current_schema_id,
+    )  # fmt: skip
+    reference = SetSnapshotRefUpdate(
+        ref_name="main", type="branch", snapshot_id=id, max_ref_age_ms=None,
+        max_snapshot_age_ms=None, min_snapshots_to_keep=None,
+    )  # fmt: skip
+    table.catalog.commit_table(
+        table,
+        (AssertRefSnapshotId(ref="main", snapshot_id=before.snapshot_id),),
+        (AddSnapshotUpdate(snapshot=snapshot), reference),
+    )
