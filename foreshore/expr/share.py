@@ -3,7 +3,8 @@
 All Lets are inlined, then the parts of the plan that occur more than once are bound again. So a Let
 that is used once disappears, equal parts are computed once, and Lets are at the top of the plan,
 each using only earlier ones. A part that only reads a collection row by row is too cheap to share,
-and a product without a condition is not shared.
+unless it calls a function in Python, which takes long and perhaps answers otherwise the next time.
+A product without a condition is not shared.
 """
 
 import sys
@@ -12,9 +13,22 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from foreshore.expr.columns import columns_of
-from foreshore.expr.ir import Constant, Filter, Get, Join, Let, LocalGet, Map, Project, Relation
-from foreshore.expr.traversal import inputs_of, with_inputs
+from foreshore.expr.ir import (
+    Call,
+    Constant,
+    Filter,
+    Get,
+    Join,
+    Let,
+    LocalGet,
+    Map,
+    Project,
+    Relation,
+)
+from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import inputs_of, walk_scalars, with_inputs
 from foreshore.ids import GlobalId
+from foreshore.python_functions.definition import is_python
 
 DEEP = 20_000  # frames; plans are as deep as their text is long, and Python's default is 1000
 
@@ -140,5 +154,16 @@ def _is_plain(relation: Relation) -> bool:
     if isinstance(inner, Join) and not inner.equivalences:
         return True
     while isinstance(relation, Map | Filter | Project):
+        if _calls_python(relation):
+            return False
         relation = relation.input
     return isinstance(relation, Get | Constant | LocalGet)
+
+
+def _calls_python(node: Map | Filter | Project) -> bool:
+    """Whether `node` itself calls a function in Python."""
+    return any(
+        isinstance(part, Call) and is_python(part.function)
+        for scalar in scalars_of(node)
+        for part in walk_scalars(scalar)
+    )
