@@ -25,8 +25,11 @@ from foreshore.python_functions.wire import CALL, DEFINE, FAULT, Late, receive, 
 
 MODULE = "foreshore.python_functions.host"
 START_SECONDS = 30.0
-SLICE = 16_384  # rows of a call
+SLICE = 16_384  # rows of a call at most
 SLICE_BYTES = 16 << 20
+FIRST_SLICE = 16  # rows of the first call of a function
+SLICE_SECONDS = 1.0  # that a call should take at most,
+SHARE = 8  # and at most this part of the time that it may take
 MOST_DEFINED = 256  # functions that a host has loaded
 # What hosts get of the environment: nothing that may be a secret.
 _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
@@ -130,11 +133,38 @@ def _fault(function: PythonFunction, state: str, message: str, hint: str | None)
     return ExternalRoutineException(message, sqlstate=state, hint=hint)
 
 
+class _Pace:
+    """How many rows a call of each function gets, so that it takes about `seconds` at most.
+
+    Else a function that takes 5 ms for a row could never be called for many. Thread-safe.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._rows: dict[str, int] = {}
+
+    def rows(self, key: str) -> int:
+        """Return how many rows the next call of a function gets at most."""
+        return self._rows.get(key, FIRST_SLICE)
+
+    def note(self, key: str, rows: int, seconds: float) -> None:
+        """Take how long a call has taken."""
+        if seconds > self._seconds:
+            found = max(1, int(rows * self._seconds / seconds))
+        else:
+            found = min(SLICE, max(self.rows(key), 4 * rows))
+        self._rows.pop(key, None)
+        self._rows[key] = found
+        while len(self._rows) > MOST_DEFINED:
+            self._rows.pop(next(iter(self._rows)), None)
+
+
 class Hosts:
     """The hosts of a process. Thread-safe."""
 
     def __init__(self, most: int, limit: Limits) -> None:
         self._most, self._limit = most, limit
+        self._pace = _Pace(min(SLICE_SECONDS, limit.seconds / SHARE))
         self._free = Condition()
         self._idle: list[Host] = []
         self._count = 0
@@ -154,10 +184,16 @@ class Hosts:
         if not rows:
             return pa.nulls(0, result), None
         batch = pa.RecordBatch.from_arrays(list(arrays), [str(i) for i in range(len(arrays))])
-        step = max(1, min(SLICE, rows * SLICE_BYTES // max(batch.nbytes, 1)))
+        most = max(1, min(SLICE, rows * SLICE_BYTES // max(batch.nbytes, 1)))
         host = self._take()
+        parts, at = [], 0
         try:
-            parts = [host.call(key, batch.slice(at, step), result) for at in range(0, rows, step)]
+            while at < rows:
+                part = batch.slice(at, min(most, self._pace.rows(key)))
+                begun = time.monotonic()
+                parts.append(host.call(key, part, result))
+                self._pace.note(key, part.num_rows, time.monotonic() - begun)
+                at += part.num_rows
         except OutOfMemory:  # after which it ends
             host.end()
             raise
@@ -212,13 +248,14 @@ class Hosts:
             raise
 
     def _give_back(self, host: Host) -> None:
+        keeps = host.alive  # asked once: afterwards another thread may have it
         with self._free:
-            if host.alive:
+            if keeps:
                 self._idle.append(host)
             else:
                 self._count -= 1
             self._free.notify()
-        if not host.alive:
+        if not keeps:
             host.end()
 
     def close(self) -> None:
