@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from foreshore.errors import data_error
 from foreshore.python_functions.definition import PythonFunction
-from foreshore.python_functions.values import Wrong, from_python, to_python
+from foreshore.python_functions.values import Wrong, check_texts, described, from_python, to_python
 
 CHECKED = 1000  # rows that are evaluated twice
 SAMPLE = 100  # rows that are evaluated twice later,
 EVERY = 20_000  # once in so many
-MOST_TEXT = 1000  # characters of a message
-NAMED = ("date", "time", "timestamp", "timestamptz")  # kinds whose values Python may lack
+NAMED = ("date", "time", "timestamp", "timestamptz", "json")  # kinds whose values Python may lack
 
 Found = tuple[pa.Array, dict[int, str]]
 
@@ -31,16 +30,6 @@ class Fault(Exception):
         self.sqlstate, self.message, self.hint = sqlstate, message, hint
 
 
-def described(error: BaseException) -> str:
-    """Return the name of an exception and its text."""
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
-    name = type(error).__name__
-    return (f"{name}: {text}" if text else name)[:MOST_TEXT].replace("\0", "")
-
-
 class Loaded:
     """A function whose module has been run."""
 
@@ -48,11 +37,18 @@ class Loaded:
         self._function = function
         self._call = _defined(function)
         self._copy: Callable[..., Any] | None = None
+        self._fault: Fault | None = None  # why it is called no more
         self._seen = 0
         self._next_sample = CHECKED + EVERY
 
     def outcome(self, arrays: Sequence[pa.Array], arrow: pa.DataType) -> Found:
-        """Return the values, of type `arrow`, and the errors by row; raises Fault."""
+        """Return the values, of type `arrow`, and the errors by row.
+
+        Raises Fault, and each time again if the function is not what it is declared to be: else
+        another try would have fewer rows checked, and none in the end.
+        """
+        if self._fault is not None:
+            raise self._fault
         found = self._evaluated(self._call, arrays, arrow)
         if self._function.volatility == "immutable":
             self._check(arrays, found, arrow)
@@ -97,13 +93,14 @@ class Loaded:
         before = {i: text for i, text in found[1].items() if i < count}
         same = repr(values.take(order).to_pylist()) == repr(found[0].slice(0, count).to_pylist())
         if not same or again != before:
-            raise Fault(
+            self._fault = Fault(
                 "38000",
                 f'function "{self._function.name}" is declared IMMUTABLE but has returned different'
                 " values for the same arguments",
                 "Declare it VOLATILE for queries. Where a view needs its results, keep them:"
                 " CREATE SOURCE ... FROM PYTHON ... OVER a relation.",
             )
+            raise self._fault
 
 
 def _defined(function: PythonFunction) -> Callable[..., Any]:
@@ -185,7 +182,9 @@ def _by_columns(
         raise
     except BaseException as error:
         if rows == 1:
-            return pa.nulls(1, arrow), {0: data_error("38000", described(error))}
+            is_wrong = isinstance(error, Wrong)
+            text = str(error) if is_wrong else data_error("38000", described(error))
+            return pa.nulls(1, arrow), {0: text}
         half = rows // 2
         left = _by_columns(function, call, [c.slice(0, half) for c in columns], arrow)
         right = _by_columns(function, call, [c.slice(half) for c in columns], arrow)
@@ -201,10 +200,15 @@ def _by_columns(
 
 
 def _as_column(given: Any, rows: int, arrow: pa.DataType) -> pa.Array | None:
-    """Return what a vectorized function has returned; None if it is no column of so many rows."""
+    """Return what a vectorized function has returned; None if it is no column of so many rows.
+
+    Raises Wrong, or an error of Arrow.
+    """
     if not hasattr(given, "__len__") or len(given) != rows or isinstance(given, str | bytes | dict):
         return None
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     array = given if isinstance(given, pa.Array) else pa.array(given)
-    return array if array.type == arrow else array.cast(arrow)
+    array = array if array.type == arrow else array.cast(arrow)
+    check_texts(array)
+    return array

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from foreshore.errors import data_error
 
+MOST_TEXT = 1000  # characters of a message
 _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -37,6 +38,7 @@ _TIMES = {
     "timestamp": "timestamp",
     "timestamptz": "timestamp with time zone",
 }
+_ZERO = data_error("22021", 'invalid byte sequence for encoding "UTF8": 0x00')
 # Kinds of which Arrow makes and takes the same Python values, checking them.
 _DIRECT = frozenset(("bool", "int2", "int4", "int8", "text", "bytea"))
 _EXACT = {
@@ -60,6 +62,16 @@ class Interval(NamedTuple):
 
 class Wrong(Exception):
     """A value cannot be converted; the text is that of `data_error`."""
+
+
+def described(error: BaseException) -> str:
+    """Return the name of an exception and its text."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name)[:MOST_TEXT].replace("\0", "")
 
 
 # --- arguments --------------------------------------------------------------------------------
@@ -90,9 +102,9 @@ def to_python(array: pa.Array, kind: str) -> list[Any]:
 def _converted(convert: Callable[[Any], Any], datum: Any, kind: str) -> Any:
     try:
         return convert(datum)
-    except (OverflowError, ValueError):
-        name = _TIMES.get(kind, kind)
-        return Wrong(data_error("22008", f"{name} out of range for Python"))
+    except (OverflowError, ValueError, RecursionError):  # json: long integers, deep documents
+        name, state = _TIMES.get(kind, kind), "22008" if kind in _TIMES else "22003"
+        return Wrong(data_error(state, f"{name} out of range for Python"))
 
 
 def _lists(array: pa.Array, kind: str) -> list[Any]:
@@ -106,9 +118,15 @@ def _lists(array: pa.Array, kind: str) -> list[Any]:
     return found
 
 
+def _time_of_day(micros: int) -> datetime.time:
+    if micros >= _DAY_MICROS:
+        raise OverflowError  # 24:00:00
+    return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
+
+
 _TO_PYTHON: dict[str, Callable[[Any], Any]] = {
     "date": lambda days: datetime.date.fromordinal(days + _EPOCH_DAY),
-    "time": lambda micros: (_EPOCH + datetime.timedelta(microseconds=micros)).time(),
+    "time": _time_of_day,
     "timestamp": lambda micros: _EPOCH + datetime.timedelta(microseconds=micros),
     "timestamptz": lambda micros: (_EPOCH + datetime.timedelta(microseconds=micros)).replace(
         tzinfo=datetime.UTC
@@ -147,7 +165,20 @@ def from_python(
         except Wrong as wrong:
             made.append(None)
             errors[place] = str(wrong)
+        except MemoryError:
+            raise
+        except Exception as error:  # of methods of the value, such as __float__
+            made.append(None)
+            errors[place] = data_error("38000", described(error))
     return _column(made, kind, arrow), errors
+
+
+def check_texts(array: pa.Array) -> None:
+    """Raise Wrong if a text of a column, or of its lists, cannot be one."""
+    while pa.types.is_list(array.type):
+        array = array.flatten()
+    if pa.types.is_string(array.type) and _has_zero(array):
+        raise Wrong(_ZERO)
 
 
 def _has_zero(array: pa.Array) -> bool:
@@ -229,7 +260,7 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise _unlike(value, "text")
     if "\0" in value:
-        raise Wrong(data_error("22021", 'invalid byte sequence for encoding "UTF8": 0x00'))
+        raise Wrong(_ZERO)
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -103,6 +103,8 @@ def test_value_sent_as_text_is_written_as_sql_reads_it(
         (INT8, 1 << 63, "22003"),
         (INT4, "1", "42804"),
         (INT4, 1.5, "42804"),
+        (INT4, Decimal("Infinity"), "38000 OverflowError"),
+        (array_of(INT4), (1 // n for n in (1, 0)), "38000 ZeroDivisionError"),
         (FLOAT8, "1", "42804"),
         (FLOAT8, 10**400, "22003"),
         (FLOAT4, 1e39, "22003"),
@@ -139,6 +141,19 @@ def test_numbers_of_other_types_are_taken_where_they_are_exact() -> None:
     delta = datetime.timedelta(days=1, seconds=2)
     (interval,) = from_python([delta], "interval", arrow_type(INTERVAL))[0].to_pylist()
     assert tuple(interval.values()) == Interval(0, 1, 2_000_000)
+
+
+def test_document_that_python_cannot_read_is_error_of_its_row() -> None:
+    found = to_python(pa.array([f"[{'1' * 5000}]", "[1]"]), "json")
+    assert isinstance(found[0], Wrong)
+    assert str(found[0]) == "22003 json out of range for Python"
+    assert found[1] == [1]
+
+
+def test_end_of_day_is_error_of_its_row() -> None:
+    found = to_python(to_array([86_400_000_000, 0], TIME_OF_DAY), "time")
+    assert isinstance(found[0], Wrong)
+    assert found[1] == datetime.time(0)
 
 
 def test_infinite_date_is_error_of_its_row() -> None:
