@@ -24,7 +24,10 @@ _COLUMNS = """
 SELECT t.schemaname::text, t.tablename::text, a.attname::text,
     pg_catalog.format_type(a.atttypid, a.atttypmod),
     a.attnotnull, a.attnum = ANY (k.indkey) AND k.indisprimary,
-    a.atttypid::pg_catalog.int8, a.atttypmod, c.oid::pg_catalog.int8, c.relreplident = 'f',
+    a.atttypid::pg_catalog.int8, a.atttypmod, c.oid::pg_catalog.int8,
+    c.relreplident = 'f' AND (c.relkind <> 'p' OR NOT EXISTS (
+        SELECT 1 FROM pg_catalog.pg_partition_tree(c.oid) l
+        JOIN pg_catalog.pg_class f ON f.oid = l.relid WHERE l.isleaf AND f.relreplident <> 'f')),
     b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace,
     pg_catalog.has_schema_privilege(n.oid, 'USAGE')
     AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'),
@@ -205,7 +208,8 @@ def _obstacle(reference: str, rows: Sequence[_Found], typed: Sequence[_Found]) -
     if not rows[0].has_old_rows:
         return (
             f'table "{reference}" does not replicate the old rows of updates and deletes',
-            f"Run ALTER TABLE {reference} REPLICA IDENTITY FULL upstream.",
+            f"Run ALTER TABLE {reference} REPLICA IDENTITY FULL upstream, also for its partitions"
+            " if it has some.",
         )
     for each in typed:
         if not each.is_built_in:

@@ -1,18 +1,24 @@
 """What a relation relies on is lost upstream: the table ceases, or all is read again."""
 
 import asyncio
+import os
 
+import psycopg
 import pytest
 
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.sources.publisher import options_of
 from tests.adapter.sources.test_postgres_source import (
     SOURCE,
+    TABLES,
     Upstream,
     equal,
     until,
 )
 from tests.adapter.sources.test_postgres_source import env as env
 from tests.adapter.sources.test_postgres_source import upstream as upstream
+from tests.harness import initialised_postgres
+from tests.kill.test_postgres_source import Upstream as PostgresServer
 
 CEASED = "SELECT output, error FROM s_errors"
 
@@ -123,3 +129,76 @@ async def test_what_does_not_publish_all_is_refused(
     upstream.execute("ALTER PUBLICATION p SET (publish = 'insert, update')")
     said = await env.query("a", SOURCE)
     assert "does not publish all changes" in said, said
+
+
+async def test_several_tables_are_truncated_at_once(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    with upstream.transaction():
+        upstream.execute("INSERT INTO up.b VALUES (50, 5)")
+        upstream.execute("TRUNCATE up.a, up.b")
+        upstream.execute("INSERT INTO up.a VALUES (51, 5)")
+    await equal(env, upstream)
+    await until(env, "SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b)", "1|0")
+
+
+async def test_partitions_are_read_as_their_root(env: TestEnvironment, upstream: Upstream) -> None:
+    upstream.execute("CREATE TABLE up.r (id int PRIMARY KEY, v int) PARTITION BY LIST (id)")
+    for part in (1, 2):
+        upstream.execute(
+            f"CREATE TABLE up.r{part} PARTITION OF up.r FOR VALUES IN ({part})".encode()
+        )
+    upstream.execute("ALTER TABLE up.r REPLICA IDENTITY FULL")
+    upstream.execute("INSERT INTO up.r VALUES (1, 1), (2, 2)")
+    upstream.execute("ALTER PUBLICATION p SET TABLE up.r")
+    upstream.execute("ALTER PUBLICATION p SET (publish_via_partition_root)")
+    said = await env.query("a", SOURCE)
+    assert "does not replicate the old rows" in said, said
+    for part in (1, 2):
+        upstream.execute(f"ALTER TABLE up.r{part} REPLICA IDENTITY FULL".encode())
+    await env.ran("a", SOURCE)
+    await until(env, "SELECT id, v FROM r ORDER BY id", "1|1\n2|2")
+    upstream.execute("UPDATE up.r SET v = 5 WHERE id = 2")
+    upstream.execute("DELETE FROM up.r WHERE id = 1")
+    await until(env, "SELECT id, v FROM r ORDER BY id", "2|5")
+    await until(env, "SELECT v FROM r WHERE id = 2", "5")
+
+
+@pytest.mark.full
+async def test_a_promoted_standby_is_read_again(own_env: TestEnvironment) -> None:
+    env = own_env
+    with initialised_postgres() as folder:
+        server = PostgresServer(folder)
+        await asyncio.to_thread(server.start)
+        try:
+            with psycopg.connect(server.url, autocommit=True) as upstream:
+                upstream.execute(TABLES)
+                upstream.execute("ALTER SYSTEM SET max_prepared_transactions = 5")
+            await asyncio.to_thread(server.crash)
+            await asyncio.to_thread(server.start)
+            await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({options_of(server.url)})")
+            await env.ran("a", SOURCE)
+            with psycopg.connect(server.url, autocommit=True) as upstream:
+                await equal(env, upstream)
+                upstream.execute("BEGIN")
+                upstream.execute("INSERT INTO up.b VALUES (60, 6)")
+                upstream.execute("PREPARE TRANSACTION 'one'")
+                upstream.execute("INSERT INTO up.b VALUES (61, 6)")
+                await equal(env, upstream)
+                upstream.execute("COMMIT PREPARED 'one'")
+                await equal(env, upstream)
+            await asyncio.to_thread(server.crash)
+            signal = folder / "data" / "standby.signal"
+            signal.touch()
+            owner = (folder / "data").stat()
+            os.chown(signal, owner.st_uid, owner.st_gid)
+            await asyncio.to_thread(server.start)
+            with psycopg.connect(server.url, autocommit=True) as upstream:
+                await asyncio.to_thread(upstream.execute, "SELECT pg_promote()")
+                upstream.execute("DELETE FROM up.b WHERE id = 3")
+                await equal(env, upstream)
+                await until(env, "SELECT \"offset\" FROM s_progress WHERE part = 'timeline'", "2")
+        finally:
+            await asyncio.to_thread(server.crash)
