@@ -200,6 +200,8 @@ class Coordinator:
 
     async def _committed_column(self, id: GlobalId, column: int) -> AsyncGenerator[pa.Table, None]:
         """Yield one column of the committed rows of a table that never loses any, in parts."""
+        if id not in self.capabilities:
+            return  # it was dropped
         read, _ = self.capabilities[id]
         with self.storage.snapshot(read, self.oracle.read_ts()) as snapshot:
             async with aclosing(snapshot.column_parts(column)) as parts:

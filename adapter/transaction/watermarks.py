@@ -76,9 +76,10 @@ class Watermarks:
                     logger.warning(
                         "a watermark was not read: %s", error.message, extra={"table": id}
                     )
-        finally:
+        except asyncio.CancelledError:  # the environment closes
             for reading in self._reading.values():
                 reading.cancel()
+            raise
 
     async def _read(self, id: GlobalId) -> None:
         watermark = self.of(id)
@@ -118,7 +119,7 @@ class Watermarks:
             if watermark is None or not parts:
                 continue
             if id not in self._greatest:
-                raise InternalError(f"the watermark of {id} is not known")
+                return InternalError(f"the watermark of {id} is not known")
             now = self.now(id)
             least = None if now is None else _least(parts, watermark.column)
             if now is not None and least is not None and least < now:

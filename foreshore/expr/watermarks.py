@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.functions.fields import unit_of
 from foreshore.expr.functions.registry import resolve
 from foreshore.expr.ir import (
     Aggregate,
@@ -192,8 +193,8 @@ def bounds_of(scalar: Scalar, columns: Bounded) -> Bounds | None:
                 case "date_bin", (Literal(value=stride), value, Literal()) if stride is not None:
                     return _binned(bounds_of(value, columns), stride[0], _micros(stride))
                 case "date_trunc" | "date_trunc_total", (Literal(value=str(unit)), value):
-                    if unit.lower() in _UNITS:
-                        return _binned(bounds_of(value, columns), *_UNITS[unit.lower()])
+                    if (name := unit_of(unit)) in _UNITS:
+                        return _binned(bounds_of(value, columns), *_UNITS[name])
                 case "cast", (value,) if of == "timestamp,date)":
                     return _binned(bounds_of(value, columns), 0, _DAY)
                 case "cast", (value,) if of == "date,timestamp)":

@@ -91,6 +91,22 @@ async def test_view_without_watermark_in_its_groups_is_refused(env: TestEnvironm
         assert "HINT: Group by window_end of TUMBLE or HOP" in found
 
 
+async def test_temporary_table_has_a_watermark(env: TestEnvironment) -> None:
+    await env.ran("s", TABLE.replace("CREATE", "CREATE TEMPORARY"), row(100))
+    assert "ERROR 23514" in await env.query("s", row(94))
+    await env.ran("s", row(95))
+
+
+@pytest.mark.parametrize("key", ["date_trunc('MINS', at)", "date_bin('1 min', at, '2000-01-01')"])
+async def test_beginning_of_window_is_final_at_its_end(env: TestEnvironment, key: str) -> None:
+    emit = "CREATE MATERIALIZED VIEW v WITH (EMIT ON WINDOW CLOSE) AS SELECT"
+    await env.ran("s", TABLE, f"{emit} {key} AS begin, count(*) FROM t GROUP BY 1")
+    await env.ran("s", row(10), row(64))
+    assert await env.query("s", "SELECT * FROM v") == "SELECT 0"
+    await env.ran("s", row(65))
+    assert await env.query("s", "SELECT * FROM v") == "2020-01-01 00:00:00|1\nSELECT 1"
+
+
 async def test_wrong_watermark_is_refused(env: TestEnvironment) -> None:
     for part, state in {
         "WATERMARK FOR k AS k": "42804",
