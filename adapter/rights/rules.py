@@ -72,7 +72,7 @@ def _source(check: Checker, plan: plans.CreateSource) -> None:
     if isinstance(plan.spec, PythonSource | MemoSource):
         raise InsufficientPrivilege("must be superuser to create a source from Python")
     if is_place_of_source(plan.spec):
-        _need_files(check, "pg_read_server_files", "from")
+        _need_files(check, "pg_read_server_files", "create a source of files")
     check.create_on_cluster(plan.cluster)
 
 
@@ -109,7 +109,7 @@ def _sink(check: Checker, plan: plans.CreateSink) -> None:
     if isinstance(target, WebhookTarget) and target.private:
         raise InsufficientPrivilege("must be superuser to create a sink to a private address")
     if is_place(plan.spec.target):
-        _need_files(check, "pg_write_server_files", "to")
+        _need_files(check, "pg_write_server_files", "create a sink to files")
     check.create_on_cluster(plan.cluster)
 
 
@@ -443,21 +443,22 @@ def _explain(check: Checker, plan: plans.Explain) -> None:
         _query(check, plan)
 
 
+_BY_CLIENT = "Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone."
+
+
 def _write_files(check: Checker, plan: plans.CopyToFiles) -> None:
     _query(check, plan)
-    _need_files(check, "pg_write_server_files", "to")
+    _need_files(check, "pg_write_server_files", "COPY to a file", hint=_BY_CLIENT)
 
 
 def _read_files(check: Checker, plan: plans.CopyFromFiles) -> None:
-    _need_files(check, "pg_read_server_files", "from")
+    _need_files(check, "pg_read_server_files", "COPY from a file", hint=_BY_CLIENT)
 
 
-def _need_files(check: Checker, role: str, way: str) -> None:
+def _need_files(check: Checker, role: str, what: str, hint: str | None = None) -> None:
     if not may_act_as(check.state, check.role, role):
         raise InsufficientPrivilege(
-            f"must be superuser or have privileges of the {role} role to COPY {way} a file",
-            hint="Anyone can COPY to stdout or from stdin. psql's \\copy command also works for"
-            " anyone.",
+            f"must be superuser or have privileges of the {role} role to {what}", hint=hint
         )
 
 

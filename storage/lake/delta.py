@@ -15,7 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from foreshore.errors import BadCopyFileFormat, FeatureNotSupported, UndefinedFile
+from foreshore.errors import (
+    BadCopyFileFormat,
+    FeatureNotSupported,
+    ObjectNotInPrerequisiteState,
+    UndefinedFile,
+)
 from foreshore.storage.blob import sync_directory, sync_file
 
 if TYPE_CHECKING:
@@ -83,13 +88,21 @@ def opened(location: "Location") -> Any:
 
 
 def made(location: "Location", schema: pa.Schema) -> Any:
-    """Return the table of a place, made with a schema if it is not there; raises DeltaError."""
+    """Return the table of a place, made with a schema if it is not there.
+
+    Raises DeltaError, and ObjectNotInPrerequisiteState if the place has other files.
+    """
     uri, options = address_of(location)
     deltalake = package()
     if deltalake.DeltaTable.is_deltatable(uri, storage_options=options):
         found = deltalake.DeltaTable(uri, storage_options=options)
         check_mapping(found)
         return found
+    if location.files():
+        raise ObjectNotInPrerequisiteState(
+            f'"{location.url}" has files and is no Delta table',
+            hint="Name a directory that is empty, or not there.",
+        )
     return deltalake.DeltaTable.create(
         uri, deltalake.Schema.from_arrow(schema), storage_options=options
     )

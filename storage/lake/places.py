@@ -95,6 +95,7 @@ class CopyPlaces:
     allowed: Sequence[str] = ()
     data_dir: Path | None = None
     blobs: dict[str, Blob] = field(default_factory=dict, compare=False)
+    user: str = field(default="COPY", compare=False)  # that errors name
 
     def as_options(self) -> dict[str, str]:
         """Return the places as texts, for another process; `from_options` is the inverse."""
@@ -105,7 +106,8 @@ class CopyPlaces:
     def from_options(cls, options: Mapping[str, str]) -> "CopyPlaces":
         """Return the places that `as_options` gave."""
         data_dir = options["data_dir"]
-        return cls(tuple(json.loads(options["allowed"])), Path(data_dir) if data_dir else None)
+        allowed = tuple(json.loads(options["allowed"]))
+        return cls(allowed, Path(data_dir) if data_dir else None, user="a source or sink")
 
     def find(self, url: str, *, is_pattern: bool = True) -> Location:
         """Return the place that a URL names; `is_pattern`: it may be a pattern of files.
@@ -122,7 +124,10 @@ class CopyPlaces:
             )
         path = unquote(parts.path) if parts.scheme else url
         if not path.startswith("/"):
-            raise InvalidName("relative path not allowed for COPY to file")
+            raise InvalidName(
+                f"relative path not allowed for {self.user}"
+                + (" to file" if self.user == "COPY" else "")
+            )
         return self._local(url, path, is_pattern)
 
     def _local(self, url: str, path: str, is_pattern: bool) -> Location:
@@ -182,6 +187,7 @@ def _is_data(key: str) -> bool:
 
 def _refused(url: str) -> InsufficientPrivilege:
     return InsufficientPrivilege(
-        f'COPY may not use "{url}"',
-        hint="The server's option --copy-dir names the directories and buckets that it may use.",
+        f'the place "{url}" is not allowed',
+        hint="The server's option --copy-dir names the directories and buckets that COPY, sources"
+        " and sinks may use.",
     )

@@ -165,9 +165,15 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+_HINTS = {
+    "42501": "Grant the connection's USER there what it lacks: SELECT, INSERT, UPDATE and DELETE on"
+    " the table, USAGE of its schema, and the same on foreshore.frontiers and its schema. The first"
+    " sink needs CREATE on the database, to make them.",
+}
+
+
 def as_ours(error: asyncpg.PostgresError) -> DatabaseError:
     """Return an error of the server as one of ours."""
     said = error.args[0] if error.args else type(error).__name__  # without DETAIL, which has rows
-    return DatabaseError(
-        f"the target says: {said}", sqlstate=error.sqlstate or "XX000", hint=error.hint
-    )
+    hint = error.hint or _HINTS.get(error.sqlstate or "")
+    return DatabaseError(f"the target says: {said}", sqlstate=error.sqlstate or "XX000", hint=hint)

@@ -179,10 +179,11 @@ async def parts(key: int, time: int) -> AsyncIterator[pa.Table]:
     ("statement", "error"),
     [
         ("FROM t INTO DELTA", '22023: DELTA needs the option "url"'),
-        ("FROM t INTO DELTA (URL '/etc/t')", '42501: COPY may not use "/etc/t"'),
+        ("FROM t INTO DELTA (URL '/etc/t')", '42501: the place "/etc/t" is not allowed'),
         ("FROM t INTO DELTA (URL 't')", "42602: relative path"),
         ("FROM t INTO DELTA (URL '{}/t') ENVELOPE DEBEZIUM", "0A000: ENVELOPE DEBEZIUM"),
         ("FROM u INTO DELTA (URL '{}/u') KEY (v) NOT ENFORCED", "0A000: column"),
+        ("FROM t INTO DELTA (URL '{}/files')", '55000: "{}/files" has files and is no Delta'),
         ("FROM t INTO DELTA (URL '{}/other')", '42703: the Delta table has no column "k"'),
         ("FROM w INTO DELTA (URL '{}/other') KEY (x) NOT ENFORCED", '42804: column "x" of the'),
     ],
@@ -192,13 +193,16 @@ async def test_what_cannot_be_done_is_refused(
 ) -> None:
     env = own_env
     deltalake.write_deltalake(str(place / "other"), pa.table({"x": ["a"]}))
+    (place / "files").mkdir()
+    (place / "files" / "1.parquet").write_bytes(b"rows of others")
     await env.ran(
         "a",
         "CREATE TABLE t (k int PRIMARY KEY)",
         "CREATE TABLE u (v time)",
         "CREATE TABLE w (x int)",
     )
-    assert f"ERROR {error}" in await env.query("a", f"CREATE SINK s {statement.format(place)}")
+    found = await env.query("a", f"CREATE SINK s {statement.format(place)}")
+    assert f"ERROR {error.format(place)}" in found
     assert await env.query("a", "SHOW SINKS") == "SELECT 0"
 
 

@@ -184,7 +184,7 @@ async def test_what_ends_in_between_is_completed_or_not_there(
         ("INTO FILES (URL '{}/t')", '22023: FILES needs the option "format"'),
         ("INTO FILES (URL '{}/t', FORMAT avro)", '22023: unrecognized format "avro"'),
         ("INTO FILES (URL '{}/t', FORMAT json, HEADER)", "22023: HEADER and DELIMITER are"),
-        ("INTO FILES (URL '/etc/t', FORMAT json)", '42501: COPY may not use "/etc/t"'),
+        ("INTO FILES (URL '/etc/t', FORMAT json)", '42501: the place "/etc/t" is not allowed'),
         ("INTO FILES (URL '{}/t', FORMAT json) ENVELOPE UPSERT", "0A000: ENVELOPE UPSERT is not"),
     ],
 )

@@ -201,3 +201,43 @@ async def test_what_cannot_be_done_is_refused(
     )
     assert f"ERROR {error}" in await env.query("a", f"CREATE SINK s {statement}")
     assert await env.query("a", "SHOW SINKS") == "SELECT 0"
+
+
+async def until_stalled(env: TestEnvironment, reason: str) -> None:
+    """Wait until the sink is stalled for a reason."""
+    while True:
+        if f"stalled|{reason}" in await env.query("a", STATUS):
+            return
+        await asyncio.sleep(0.05)
+
+
+async def test_right_that_is_revoked_stalls_the_sink_until_it_is_granted(
+    own_env: TestEnvironment, target: Target
+) -> None:
+    env = own_env
+    target.run("DROP ROLE IF EXISTS few")
+    target.run("CREATE ROLE few LOGIN; CREATE TABLE out.t (k int PRIMARY KEY)")
+    target.run("GRANT USAGE ON SCHEMA out TO few; GRANT ALL ON out.t TO few")
+    options = target.options.rpartition("USER")[0] + "USER 'few'"
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({options})")
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    create = "CREATE SINK s FROM t INTO POSTGRES CONNECTION pg (TABLE 'out.t')"
+    refused = await env.query("a", create)
+    assert "ERROR 42501: the target says: permission denied for database" in refused
+    assert "HINT: Grant the connection's USER there what it lacks" in refused
+    database = urlparse(target.url).path[1:] or "postgres"
+    target.run(f'GRANT CREATE ON DATABASE "{database}" TO few')
+    try:
+        await env.ran("a", create)
+        await until_equal(env, target, "t", "out.t")
+        target.run("REVOKE INSERT ON out.t FROM few")
+        await env.ran("a", "INSERT INTO t VALUES (2)")
+        await until_stalled(env, "the target says: permission denied for table t")
+        target.run("GRANT INSERT ON out.t TO few")
+        await until_equal(env, target, "t", "out.t")
+        await env.ran("a", "DROP SINK s")
+        await until(lambda: not target.run("SELECT * FROM foreshore.frontiers"))
+    finally:
+        target.run("DROP SCHEMA out CASCADE; DROP SCHEMA IF EXISTS foreshore CASCADE")
+        target.run(f'DROP OWNED BY few CASCADE; REVOKE ALL ON DATABASE "{database}" FROM few')
+        target.run("DROP ROLE few")

@@ -96,8 +96,8 @@ async def test_sink_that_is_away_holds_its_history_beside_another(
     is_away = False
     await env.ran("a", "WAIT FOR SINKS s, away")
     assert values(tmp_path, "s") == values(tmp_path, "away") == list(range(1, 8))
-    assert set(errors(env)) <= {"the target is away", f'COPY may not use "{tmp_path}/s"',
-                                f'COPY may not use "{tmp_path}/away"'}  # fmt: skip
+    assert set(errors(env)) <= {"the target is away", f'the place "{tmp_path}/s" is not allowed',
+                                f'the place "{tmp_path}/away" is not allowed'}  # fmt: skip
 
 
 @pytest.mark.parametrize(
