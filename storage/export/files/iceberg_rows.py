@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from foreshore.errors import UndefinedColumn
 from foreshore.storage.export.files.latest import MEMORY
 from foreshore.types import INT4, INT8, SqlType
 
@@ -35,7 +36,13 @@ def added_rows(rows: Iterator[pa.RecordBatch], gone: str) -> Iterator[pa.RecordB
 
 
 def in_table(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows in the columns of a table; those that they do not have are NULL."""
+    """Return rows in the columns of a table; those that they do not have are NULL.
+
+    Raises UndefinedColumn if the table lacks a column of the rows.
+    """
+    for name in rows.schema.names:
+        if name not in schema.names:
+            raise UndefinedColumn(f'the Iceberg table has no column "{name}" any more')
     arrays = [
         rows.column(field.name).cast(field.type)
         if field.name in rows.schema.names

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import IntegerType, StringType
 
 from foreshore.iceberg_tables import CatalogTable
 from foreshore.sinks.places import IcebergTarget
@@ -217,6 +218,25 @@ async def test_a_catalog_that_is_away_stalls_a_sink_until_it_is_back(
     await reaches(env, status, "stalled|t")
     catalog.tables.rename_table("n.gone", "n.t")
     await until_rows(catalog, "n.t", (1,), (2,), (3,))
+
+
+async def test_a_column_that_another_program_drops_stalls_a_sink_until_it_is_back(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    await env.ran(
+        "a", "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')"
+    )
+    await env.ran("a", f"CREATE SINK s FROM t {into('t')}", "WAIT FOR SINKS s")
+    with catalog.tables.load_table("n.t").update_schema(True) as update:
+        update.delete_column("v")
+        update.add_column("more", IntegerType())
+    await env.ran("a", "INSERT INTO t VALUES (2, 'b')")
+    status = "SELECT status, error LIKE '%no column \"v\"%' FROM mz_internal.mz_sink_statuses"
+    await reaches(env, status, "stalled|t")
+    with catalog.tables.load_table("n.t").update_schema() as update:
+        update.add_column("v", StringType())
+    await until_rows(catalog, "n.t", (1, None, None), (2, None, "b"))
 
 
 async def test_the_frontier_outlives_snapshots_that_expire(
