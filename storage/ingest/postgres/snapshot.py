@@ -126,7 +126,8 @@ class Snapshot:
         A table that ALTER TABLE has written anew looks empty to snapshots from before.
         """
         name = sql.Identifier(*split_reference(table.reference))
-        self._connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(name))
+        # LOCK TABLE would want the right to read all columns.
+        self._connection.execute(sql.SQL("SELECT FROM ONLY {} LIMIT 0").format(name))
         moved = (name.as_string(self._connection), table.details.oid)
         if self._connection.execute(_MOVED, moved).fetchone() != (False,):
             raise RowsMoved(f'table "{table.reference}" was altered while it was read')

@@ -166,6 +166,20 @@ async def test_partitions_are_read_as_their_root(env: TestEnvironment, upstream:
     await until(env, "SELECT v FROM r WHERE id = 2", "5")
 
 
+async def test_the_right_to_read_columns_is_enough(
+    own_env: TestEnvironment, upstream: Upstream, publisher_url: str
+) -> None:
+    env = own_env
+    upstream.execute("DROP ROLE IF EXISTS narrow")
+    upstream.execute("CREATE ROLE narrow LOGIN REPLICATION")
+    upstream.execute("GRANT USAGE ON SCHEMA up TO narrow")
+    upstream.execute("GRANT SELECT (id, v) ON up.b TO narrow")
+    narrow = options_of(publisher_url).replace("USER 'postgres'", "USER 'narrow'")
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({narrow})")
+    await env.ran("a", SOURCE.replace("FOR ALL TABLES", "FOR TABLES (b)"))
+    await until(env, "SELECT count(*) FROM b", "20")
+
+
 @pytest.mark.full
 async def test_a_promoted_standby_is_read_again(own_env: TestEnvironment) -> None:
     env = own_env
