@@ -119,7 +119,7 @@ class Reader:
     ("scale", "kills"),
     [
         pytest.param(1, 3, marks=pytest.mark.full),
-        pytest.param(10, 10, marks=pytest.mark.slow),
+        pytest.param(10, 10, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
     ],
 )
 def test_all_is_equal_after_kills_of_both_servers(tmp_path: Path, scale: int, kills: int) -> None:
