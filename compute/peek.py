@@ -106,6 +106,8 @@ def answer_from_index(peek: IndexPeek, index: LocalIndex, *, small: bool = False
     With `small`, raises TooManyRows unless the work is small enough for the event loop.
     """
     index.check(peek.as_of)
+    if small and calls_python(peek.relation):
+        raise TooManyRows
     most = FEW_ROWS if small else None
     if peek.span is not None:
         rows = _rows_in_span(peek, peek.span, index.rows, most)

@@ -23,6 +23,7 @@ from foreshore.expr.ir import Column, Get, OrderKey, Relation, Scalar, single_in
 from foreshore.expr.keys import Key, KeyRange
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId, is_builtin, is_user
+from foreshore.python_functions.relations import calls_python
 from foreshore.sql.optimize.key_range import key_range
 from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKey, TableKeys
 from foreshore.sql.optimize.lookup import literal_lookup
@@ -67,6 +68,11 @@ class IndexRead:
     relation: Relation
     whole: Relation
     range: KeyRange | None = None
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether all rows are read."""
+        return self.keys is None and self.range is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +228,8 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         path = Bulk(query.relation)
     else:
         path = find_index(query, indexes, by_keys=by_keys) or Bulk(query.relation)
+        if isinstance(path, IndexRead) and path.reads_all and calls_python(query.relation):
+            path = Bulk(query.relation)  # in a process that a cancellation ends
         if by_keys and not calls:
             given = read - sources | {each.id for each in query.changes}
             few = restricted(query.relation, lambda id: GIVEN_ROWS if id in given else keys(id))

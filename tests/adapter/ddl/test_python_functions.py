@@ -44,6 +44,22 @@ async def test_function_in_queries_and_writes(own_env: TestEnvironment) -> None:
     )
 
 
+async def test_function_of_indexed_rows(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("a", AREA, *MANY, "CREATE VIEW v AS SELECT id, a + 1 AS b FROM t")
+    await env.ran("a", "CREATE INDEX ON v (b)")
+    for begin, end in (("SELECT 1", "SELECT 1"), ("BEGIN", "COMMIT")):
+        await env.ran("a", begin)
+        for sql, found in (
+            ("SELECT area(b, 2) FROM v WHERE b = 3", "6"),
+            ("SELECT area(b, 2) FROM v WHERE b = area(1, 3)::int", "6"),
+            ("SELECT id FROM v WHERE area(b, 2) = 6", "2"),
+            ("SELECT sum(area(b, 2)) FROM v", "40"),
+        ):
+            assert (await env.query("a", sql)).startswith(f"{found}\nSELECT 1"), sql
+        await env.ran("a", end)
+
+
 async def test_row_that_raises_is_error_as_long_as_it_is_there(own_env: TestEnvironment) -> None:
     env = own_env
     failed = "ERROR 38000: ZeroDivisionError: integer division or modulo by zero"
