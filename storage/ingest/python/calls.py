@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -59,27 +59,19 @@ class Calls:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _once(self, rows: pa.Table) -> pa.Table:
-        spec, results = self._spec, self._results
-        if spec.batch is None:
+        if self._spec.batch is None:
             (row,) = as_dictionaries(rows, self._inputs)
-            answer = await self._call(row)
-            if len(results.names) == 1:
-                answer = {results.names[0]: answer}
-            elif not isinstance(answer, dict):
-                raise InvalidParameterValue(
-                    f"the function must return a dictionary with {', '.join(results.names)}"
-                )
-            return self._stored([answer], 1)
+            return self._stored([await self._call(row)], 1)
         given = await asyncio.to_thread(for_function, rows, self._inputs)
         answer = await self._call(given)
         return await asyncio.to_thread(self._stored, answer, rows.num_rows)
 
     def _stored(self, answer: Any, count: int) -> pa.Table:
+        """Return `count` results as they are stored: of one column values, else by names."""
         names = self._results.names
-        if len(names) == 1 and (
-            isinstance(answer, pa.Array | pa.ChunkedArray)
-            or (isinstance(answer, list) and not (answer and isinstance(answer[0], dict)))
-        ):
+        if isinstance(answer, list):
+            answer = [self._named(each) for each in answer]
+        elif len(names) == 1 and isinstance(answer, pa.Array | pa.ChunkedArray):
             answer = pa.table({names[0]: answer})
         table = as_arrow(answer, self._results)
         if table.num_rows != count:
@@ -87,6 +79,17 @@ class Calls:
                 f"the function has returned {table.num_rows} results for {count} rows"
             )
         return stored(table, self._results)
+
+    def _named(self, result: Any) -> Mapping[str, Any]:
+        """Return the result for one row by columns."""
+        names = self._results.names
+        if len(names) == 1:
+            return {names[0]: result}
+        if not isinstance(result, Mapping) or not result.keys() >= {*names}:
+            raise InvalidParameterValue(
+                f"the function must return a dictionary with {', '.join(names)}"
+            )
+        return result
 
     async def _call(self, argument: Any) -> Any:
         arguments = self._spec.arguments

@@ -7,8 +7,8 @@ from hashlib import blake2b
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.storage.lake.columns import json_texts
-from foreshore.types import RelationDesc
+from foreshore.storage.lake.columns import json_texts, texts
+from foreshore.types import TEXT, RelationDesc, SqlType
 
 KEY_BYTES = 16
 
@@ -26,9 +26,24 @@ def row_texts(rows: pa.Table, desc: RelationDesc) -> pa.ChunkedArray:
     for batch in rows.combine_chunks().to_batches():
         pieces: list[pa.Array | str] = []
         for place, column in enumerate(desc.columns):
-            pieces += ["," if place else "[", json_texts(batch.column(place), column.type)]
+            pieces += ["," if place else "[", _value_texts(batch.column(place), column.type)]
         found.append(pc.binary_join_element_wise(*pieces, "]", ""))
     return pa.chunked_array(found, pa.string())
+
+
+def _value_texts(column: pa.Array, type: SqlType) -> pa.Array:
+    """Return values as JSON, of which no two are alike.
+
+    Documents have a space before them, so that `null` is another one than NULL. A value that has
+    no JSON, such as an infinite time, is a string.
+    """
+    found = json_texts(column, type)
+    if type.name in ("json", "jsonb"):
+        return pc.if_else(column.is_valid(), pc.binary_join_element_wise("", found, " "), found)
+    lost = pc.and_(column.is_valid(), pc.equal(found, "null"))
+    if not pc.any(lost).as_py():
+        return found
+    return pc.if_else(lost, json_texts(texts(column, type), TEXT), found)
 
 
 def row_keys(rows: pa.Table, desc: RelationDesc) -> list[bytes]:
