@@ -69,6 +69,11 @@ def errors() -> Iterator[None]:
         yield
     except DatabaseError:
         raise
+    except ModuleNotFoundError as error:
+        raise FeatureNotSupported(
+            f'the Python package "{error.name}" is not installed',
+            hint="Catalogs of AWS need pip install boto3.",
+        ) from None
     except refused as error:
         raise _error("the Iceberg catalog refuses the credential", error, "28000") from error
     except of.NoSuchTableError as error:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.types import IntegerType, StringType
 
 from foreshore.iceberg_tables import CatalogTable
 from foreshore.sinks.places import IcebergTarget
@@ -223,6 +222,8 @@ async def test_a_catalog_that_is_away_stalls_a_sink_until_it_is_back(
 async def test_a_column_that_another_program_drops_stalls_a_sink_until_it_is_back(
     own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
 ) -> None:
+    from pyiceberg.types import IntegerType, StringType
+
     env = await connected(own_env, catalog, tmp_path)
     await env.ran(
         "a", "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')"
