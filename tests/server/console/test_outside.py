@@ -110,6 +110,12 @@ def test_connections_are_validated_and_name_their_users(
     shown.page.get_by_role("table", name="Connections").get_by_role("link", name="pg").click()
     shown.sees("PASSWORD = SECRET foreshore.public.hidden")
     assert "unseen-4711" not in shown.page.content()
+    with server.connect() as connection:
+        connection.execute("CREATE CONNECTION bastion TO SSH TUNNEL (HOST 'b', USER 'u')")
+        keys = connection.execute("SELECT public_key_1 FROM mz_ssh_tunnel_connections").fetchone()
+    assert keys is not None
+    shown.go("objects/foreshore.public.bastion")
+    shown.sees(str(keys[0]))
     assert shown.errors == []
 
 

@@ -2,14 +2,14 @@
 // the systems can be reached. The values of secrets are nowhere in the console: nobody can read them.
 
 import { html, useState } from "../../vendor/htm/preact.js";
-import { statement } from "../api.js";
+import { rows, statement } from "../api.js";
 import { catalog } from "../catalog.js";
 import * as format from "../format.js";
 import { metrics } from "../metrics.js";
-import { useShared } from "../poll.js";
+import { usePoll, useShared } from "../poll.js";
 import { link, objectLink } from "../router.js";
 import { quoteNames } from "../sql_text.js";
-import { Card, Empty, Failure, Icon, Loading, Page, State, Table } from "../ui.js";
+import { Card, CopyButton, Empty, Failure, Icon, Loading, Page, State, Table } from "../ui.js";
 
 export function Connections() {
   const { data, error } = useShared(catalog);
@@ -77,4 +77,14 @@ export function Validate({ object }) {
     <span role="status">${done.ms !== undefined && html`<${State} state="ready" /> <small class="dim">reached in ${format.duration(done.ms)}</small>`}</span>
     <${Failure} error=${done.error} />
   </div>`;
+}
+
+/** The public keys of a connection to an SSH server, for its authorized_keys. */
+export function PublicKeys({ object }) {
+  const { data, error } = usePoll(() => rows("SELECT public_key_1, public_key_2 FROM mz_ssh_tunnel_connections WHERE id = $1", [object.id]), 10000, object.id);
+  if (error && !data) return html`<${Failure} error=${error} />`;
+  if (!data?.length) return null;
+  return html`<${Card} title="Public keys, for authorized_keys of the SSH server">
+    <div class="sql-text"><pre tabindex="0">${`${data[0].public_key_1}\n${data[0].public_key_2}`}</pre><${CopyButton} text=${`${data[0].public_key_1}\n${data[0].public_key_2}\n`} /></div>
+  </${Card}>`;
 }

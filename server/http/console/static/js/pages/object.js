@@ -11,7 +11,7 @@ import { link, objectLink } from "../router.js";
 import { quoteName, quoteNames } from "../sql_text.js";
 import { Badge, Card, Failure, Field, Icon, Loading, Page, Sql, State, Table, Tabs, Tile } from "../ui.js";
 import { Activity } from "./activity.js";
-import { Validate } from "./connections.js";
+import { PublicKeys, Validate } from "./connections.js";
 import { Contents } from "./contents.js";
 import { Dataflow } from "./dataflow.js";
 import { Workflow } from "./objects.js";
@@ -53,6 +53,7 @@ export function ObjectPage({ object, data, route }) {
     <${Figures} object=${object} keepers=${keepers} found=${found} />
     <${Tabs} tabs=${tabs} active=${tab} />
     ${object.type === "connection" && html`<${Validate} object=${object} />`}
+    ${object.reaches === "ssh-tunnel" && html`<${PublicKeys} object=${object} />`}
     ${tab === "activity" && html`<${Activity} object=${object} route=${route} />`}
     ${tab === "contents" && html`<${Contents} object=${object} data=${data} name=${nameOf(object)} />`}
     ${tab === "columns" && html`<${Columns} object=${object} />`}
