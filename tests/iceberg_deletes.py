@@ -48,7 +48,7 @@ def _commit(table: Any, rows: pa.Table, equality_ids: tuple[int, ...]) -> None:
     )
     from pyiceberg.typedef import Record
 
-    class Deletes(ManifestWriterV2):
+    class Deletes(ManifestWriterV2):  # type: ignore[misc]
         def content(self) -> ManifestContent:
             return ManifestContent.DELETES
 

@@ -55,12 +55,12 @@ def of_duckdb(rows: int) -> None:
     made = f"SELECT i AS a, i * 0.5::double AS b FROM range({rows}) r(i)"
     connection.execute(f"CREATE TABLE t AS {made}")
     types: Any = ["BIGINT", "DOUBLE"]
-    connection.create_function("by_row", lambda a, b: a * b + 1.0, types, "DOUBLE")  # type: ignore[arg-type]
+    connection.create_function("by_row", lambda a, b: a * b + 1.0, types, "DOUBLE")
 
     def by_column(a: pa.Array, b: pa.Array) -> pa.Array:
         return pc.add(pc.multiply(pc.cast(a, pa.float64()), b), 1.0)
 
-    connection.create_function("by_column", by_column, types, "DOUBLE", type="arrow")  # type: ignore[arg-type]
+    connection.create_function("by_column", by_column, types, "DOUBLE", type="arrow")
     for name, call in CALLS.items():
         query = f"SELECT sum({call}) FROM t"
 

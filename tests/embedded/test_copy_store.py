@@ -92,7 +92,7 @@ def test_copy_is_the_sum_of_its_changes(tmp_path: Path, in_file: bool) -> None:
 
 
 def test_rows_that_are_not_there_are_an_error_and_change_nothing(tmp_path: Path) -> None:
-    row = (1, "x", 0.5, [], 0)
+    row: tuple[Any, ...] = (1, "x", 0.5, [], 0)
     store = CopyStore(tmp_path / "c", "copy", "q")
     store.stage(changes([(5, 1, row)]))
     store.apply(5, contents=True)

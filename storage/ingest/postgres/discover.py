@@ -17,7 +17,8 @@ from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
-from foreshore.storage.ingest.postgres.layout import Details, split_reference
+from foreshore.storage.ingest.postgres.details import Details
+from foreshore.storage.ingest.postgres.layout import split_reference
 from foreshore.storage.ingest.postgres.shapes import Shape, shapes, stamp_of
 
 _COLUMNS = """
