@@ -42,6 +42,7 @@ def main() -> None:
     descriptor, lifeline, memory = map(int, sys.argv[1:])
     _end_with(lifeline)
     requests = socket.socket(fileno=descriptor)
+    os.register_at_fork(after_in_child=requests.close)  # a process of users answers nothing
     with at_most_more(memory), suppress(EOFError, OSError):
         _serve(requests)
     os._exit(0)  # threads of users do not keep it
@@ -71,14 +72,18 @@ def _serve(requests: socket.socket) -> None:
             loaded[number] = _Function(function, pa.ipc.read_schema(pa.py_buffer(result)))
             continue
         assert kind == CALL, kind
+        number = 0
         try:
-            answer = _answer(loaded, data)
+            with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+                batch, metadata = reader.read_next_batch(), reader.schema.metadata
+            number = int(metadata[b"call"])
+            answer = _answer(loaded[int(metadata[b"function"])], batch, number)
         except Fault as fault:
-            told = (fault.sqlstate, fault.message, fault.hint)
+            told = (number, fault.sqlstate, fault.message, fault.hint)
             send(requests, FAULT, msgspec.json.encode(told))
         except MemoryError:
             del data
-            told = ("53200", "out of memory", None)
+            told = (number, "53200", "out of memory", None)
             send(requests, FAULT, msgspec.json.encode(told))
             os._exit(ENDED_BY_MEMORY)
         else:
@@ -100,17 +105,16 @@ class _Function:
         return self._loaded.outcome(arrays, self._result)
 
 
-def _answer(loaded: dict[int, _Function], data: bytearray) -> pa.Buffer:
-    """Return the values and errors of a batch of arguments."""
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        batch = reader.read_next_batch()
-        number = int(reader.schema.metadata[b"function"])
-    values, errors = loaded[number].outcome(batch.columns)
+def _answer(function: _Function, batch: pa.RecordBatch, number: int) -> pa.Buffer:
+    """Return the values and errors of a batch of arguments, with the number of the call."""
+    values, errors = function.outcome(batch.columns)
     if errors:
         texts = pa.array([errors.get(i) for i in range(len(values))], pa.string())
     else:
         texts = pa.nulls(len(values), pa.string())
-    answer = pa.RecordBatch.from_arrays([values, texts], ["value", "error"])
+    answer = pa.RecordBatch.from_arrays(
+        [values, texts], ["value", "error"], metadata={"call": str(number)}
+    )
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, answer.schema) as writer:
         writer.write_batch(answer)

@@ -21,7 +21,16 @@ import pyarrow as pa
 from foreshore.errors import DatabaseError, OutOfMemory, Unavailable
 from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.limits import Limits, limits
-from foreshore.python_functions.wire import CALL, DEFINE, FAULT, Late, receive, send
+from foreshore.python_functions.wire import (
+    CALL,
+    DEFINE,
+    FAULT,
+    ROWS,
+    Late,
+    OutOfStep,
+    receive,
+    send,
+)
 
 MODULE = "foreshore.python_functions.host"
 START_SECONDS = 30.0
@@ -30,6 +39,7 @@ SLICE_BYTES = 16 << 20
 FIRST_SLICE = 16  # rows of the first call of a function
 SLICE_SECONDS = 1.0  # that a call should take at most,
 SHARE = 8  # and at most this part of the time that it may take
+MORE_BYTES = 64 << 20  # of an answer than a host may take
 MOST_DEFINED = 256  # functions that a host has loaded
 # What hosts get of the environment: nothing that may be a secret.
 _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
@@ -75,6 +85,7 @@ class Host:
             other.close()
             os.close(read)
         self._defined: dict[str, int] = {}
+        self._calls = 0
         self._is_new, self._closed = True, False
 
     @property
@@ -101,16 +112,25 @@ class Host:
             schema = pa.schema([("result", result)]).serialize().to_pybytes()
             told = msgspec.json.encode((number, function, schema))
             send(self._socket, DEFINE, told, deadline=deadline)
-        metadata = {"function": str(self._defined[key])}
+        self._calls += 1
+        metadata = {"function": str(self._defined[key]), "call": str(self._calls)}
         out = pa.BufferOutputStream()
         with pa.ipc.new_stream(out, batch.schema.with_metadata(metadata)) as writer:
             writer.write_batch(batch.replace_schema_metadata(metadata))
         send(self._socket, CALL, out.getvalue(), deadline=deadline)
-        kind, answer = receive(self._socket, deadline)
+        kind, answer = receive(self._socket, deadline, self._limit.memory + MORE_BYTES)
         if kind == FAULT:
-            raise _fault(function, *msgspec.json.decode(answer))
+            call, *told = msgspec.json.decode(answer)
+            if call not in (0, self._calls):
+                raise OutOfStep
+            raise _fault(function, *told)
+        if kind != ROWS:
+            raise OutOfStep
         with pa.ipc.open_stream(pa.py_buffer(answer)) as reader:
-            values, errors = reader.read_next_batch().columns
+            found = reader.read_next_batch()
+            if reader.schema.metadata != {b"call": str(self._calls).encode()}:
+                raise OutOfStep
+        values, errors = found.columns
         return values, errors
 
     def end(self) -> int:
@@ -216,6 +236,11 @@ class Hosts:
                     f'Python function "{name}" took longer than {self._limit.seconds:g} s for a'
                     " batch of rows",
                     hint="The server's option --python-function-timeout sets the limit.",
+                )
+            case OutOfStep():
+                return ExternalRoutineException(
+                    f'the process of Python function "{name}" has sent what is no answer',
+                    hint="A function must leave the descriptors of its process alone.",
                 )
             case EOFError() | OSError():
                 how = f"signal {-code}" if code < 0 else f"code {code}"

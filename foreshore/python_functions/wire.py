@@ -18,6 +18,10 @@ class Late(Exception):
     """The deadline has passed."""
 
 
+class OutOfStep(OSError):
+    """What was received is no answer to what was sent."""
+
+
 def send(to: socket.socket, kind: bytes, *pieces: object, deadline: float | None = None) -> None:
     """Send a message; raises OSError, or Late."""
     views = [memoryview(each).cast("B") for each in pieces]  # type: ignore[arg-type]
@@ -35,9 +39,16 @@ def _send(to: socket.socket, view: memoryview, deadline: float | None) -> None:
             raise Late from None
 
 
-def receive(source: socket.socket, deadline: float | None = None) -> tuple[bytes, bytearray]:
-    """Return the kind and the bytes of the next message; raises EOFError, OSError, or Late."""
+def receive(
+    source: socket.socket, deadline: float | None = None, most: int | None = None
+) -> tuple[bytes, bytearray]:
+    """Return the kind and the bytes of the next message, which are `most` at most.
+
+    Raises EOFError, OSError, or Late.
+    """
     kind, length = LENGTH.unpack(_take(source, LENGTH.size, deadline))
+    if most is not None and length > most:
+        raise OutOfStep
     return kind, _take(source, length, deadline)
 
 

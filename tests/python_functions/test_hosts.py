@@ -197,3 +197,38 @@ def _is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+FORKS = "import os\ndef f(a):\n  if os.fork() == 0: return -1\n  return a"
+
+
+def test_process_that_a_function_forks_answers_nothing(hosts: Hosts) -> None:
+    for _ in range(3):
+        assert _outcome(hosts, FORKS, ROWS[1:3], volatility="volatile")[0] == [1, 2]
+        assert _outcome(hosts, "def f(a): return a + 1")[0] == list(range(1, 11))
+
+
+def test_bytes_that_are_no_answer_end_the_call(hosts: Hosts) -> None:
+    source = (
+        "import os, stat\ndef f(a):\n"
+        "  for fd in range(3, 40):\n"
+        "    try:\n"
+        "      if stat.S_ISSOCK(os.fstat(fd).st_mode): os.write(fd, b'R' + b'x' * 99)\n"
+        "    except OSError: pass\n"
+        "  return a"
+    )
+    with pytest.raises(ExternalRoutineException, match='"f" has sent what is no answer'):
+        _outcome(hosts, source, volatility="volatile")
+    assert _outcome(hosts, "def f(a): return a + 1")[0] == list(range(1, 11))
+
+
+def test_answer_to_another_call_is_no_answer(hosts: Hosts) -> None:
+    source = (
+        "import __main__\nsend = __main__.send\n"
+        "def twice(to, kind, *pieces):\n  send(to, kind, *pieces)\n  send(to, kind, *pieces)\n"
+        "__main__.send = twice\ndef f(a): return a"
+    )
+    assert _outcome(hosts, source, volatility="volatile")[0] == ROWS.to_pylist()
+    with pytest.raises(ExternalRoutineException, match='"f" has sent what is no answer'):
+        _outcome(hosts, "def f(a): return a + 2", volatility="volatile")
+    assert _outcome(hosts, "def f(a): return a + 1")[0] == list(range(1, 11))
