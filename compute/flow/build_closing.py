@@ -131,6 +131,9 @@ def _places(node: ir.Relation) -> dict[int, Place]:
 def _marks(bounds: Bounds, numbers: dict[ir.Get | None, int]) -> Marks:
     """Return the numbers of watermarks, with how far before each values are closed."""
     return tuple(
-        (numbers[each.get], -each.micros - each.months * _MONTH - each.inclusive)
+        (
+            numbers[each.get],
+            -each.first - each.months * _MONTH - each.micros - each.inclusive,
+        )
         for each in sorted(bounds, key=lambda each: numbers[each.get])
     )

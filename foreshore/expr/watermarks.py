@@ -47,6 +47,7 @@ from foreshore.expr.ir import (
     Window,
 )
 from foreshore.expr.split import columns_used
+from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INTERVAL
 
 _DAY = 86_400_000_000
@@ -68,22 +69,30 @@ _UNITS = {  # of date_trunc, in months and microseconds
 class Bound:
     """Rows with a value v follow from rows of `get` whose times are before v and an offset.
 
-    With `inclusive`, times may be equal to that.
+    The offset is `first`, then `months`, then `micros`: the end of a month is found from its
+    beginning only. With `inclusive`, times may be equal to that.
     """
 
     get: Get
+    first: int = 0  # in microseconds, 0 without months
     months: int = 0
     micros: int = 0
     inclusive: bool = False
 
-    def moved(self, months: int, micros: int) -> "Bound":
+    def moved(self, micros: int) -> "Bound":
         """Return the bound of values that are earlier by so much."""
-        return replace(self, months=self.months + months, micros=self.micros + micros)
+        if self.months:
+            return replace(self, first=self.first + micros)
+        return replace(self, micros=self.micros + micros)
+
+    def moved_by_months(self, months: int) -> "Bound | None":
+        """Return the bound of values that are earlier by so much, None if there is no such form."""
+        return None if self.first else replace(self, months=self.months + months)
 
     @property
     def is_end(self) -> bool:
         """Whether the value itself is when it becomes final."""
-        return not (self.months or self.micros or self.inclusive)
+        return not (self.first or self.months or self.micros or self.inclusive)
 
 
 Bounds = frozenset[Bound]  # all hold; none: the rows never change
@@ -204,15 +213,19 @@ def bounds_of(scalar: Scalar, columns: Bounded) -> Bounds | None:
                     bounds = bounds_of(value, columns)
                     if bounds is not None and type == INTERVAL and not months:
                         moved = sign * (days * _DAY + micros)
-                        return frozenset(each.moved(0, moved) for each in bounds)
+                        return frozenset(each.moved(moved) for each in bounds)
     return None
 
 
 def _binned(bounds: Bounds | None, months: int, micros: int) -> Bounds | None:
     """Return the bounds of the beginnings of bins of such a length."""
-    if bounds is None:
-        return None
-    return frozenset(replace(each.moved(months, micros), inclusive=False) for each in bounds)
+    found = set()
+    for each in bounds or ():
+        moved = each.moved_by_months(months) if months else each.moved(micros)
+        if moved is None:
+            return None
+        found.add(replace(moved, inclusive=False))
+    return None if bounds is None else frozenset(found)
 
 
 def _micros(interval: tuple[int, int, int]) -> int:
@@ -261,7 +274,7 @@ def final_rows(relation: Relation) -> Relation | None:
     place = next(iter((*ends, *usable)))
     columns = columns_of(relation)
     width, value = len(columns), Column(place, columns[place].type, columns[place].nullable)
-    bounds = sorted(usable[place], key=lambda each: (each.get.id, each.months, each.micros))
+    bounds = sorted(usable[place], key=_order)
     finals = [_final(value, each) for each in bounds]
     added = tuple(dict.fromkeys(each for each in finals if each != value))
     rows = Map(relation, added) if added else relation
@@ -276,8 +289,14 @@ def final_rows(relation: Relation) -> Relation | None:
     return Project(closed, tuple(range(width)))
 
 
+def _order(bound: Bound) -> tuple[GlobalId, int, int, int]:
+    return bound.get.id, bound.first, bound.months, bound.micros
+
+
 def _final(value: Scalar, bound: Bound) -> Scalar:
     """Return the time that a watermark has to pass for rows with a value to be final."""
+    if bound.first:
+        value = _called("+", value, Literal((0, 0, bound.first), INTERVAL))
     if bound.months or bound.micros or type_of(value).name == "date":
         return _called("+", value, Literal((bound.months, 0, bound.micros), INTERVAL))
     return value

@@ -74,6 +74,23 @@ async def test_watermark_follows_changes_of_its_table(env: TestEnvironment) -> N
     assert "ERROR 55000" in await env.query("s", "DELETE FROM t")
 
 
+async def test_month_is_closed_at_its_end_though_times_are_moved(env: TestEnvironment) -> None:
+    emit = "CREATE MATERIALIZED VIEW {} WITH (EMIT ON WINDOW CLOSE) AS SELECT {}, count(*) FROM t"
+    after = "date_trunc('month', at) + INTERVAL '30 days'"
+    before = "date_trunc('month', at - INTERVAL '1 day')"
+    await env.ran("s", TABLE)
+    await env.ran("s", f"{emit.format('after', after)} GROUP BY 1")
+    await env.ran("s", f"{emit.format('before', before)} GROUP BY 1")
+    for at in ("01-30", "01-31", "02-01 00:00:04.999999"):
+        await env.ran("s", f"INSERT INTO t VALUES ('2021-{at}', 1)")
+        assert await env.query("s", "SELECT * FROM after") == "SELECT 0"
+    await env.ran("s", "INSERT INTO t VALUES ('2021-02-01 00:00:05', 1)")
+    assert await env.query("s", "SELECT * FROM after") == "2021-01-31 00:00:00|2\nSELECT 1"
+    assert await env.query("s", "SELECT * FROM before") == "SELECT 0"
+    await env.ran("s", "INSERT INTO t VALUES ('2021-02-02 00:00:05', 1)")
+    assert await env.query("s", "SELECT * FROM before") == "2021-01-01 00:00:00|4\nSELECT 1"
+
+
 async def test_view_without_watermark_in_its_groups_is_refused(env: TestEnvironment) -> None:
     await env.ran("s", TABLE, "CREATE TABLE plain (at timestamp, k int)")
     emit = "CREATE MATERIALIZED VIEW v WITH (EMIT ON WINDOW CLOSE) AS SELECT"
