@@ -1,7 +1,8 @@
 """Functions and classes of Python modules that an administrator has allowed, and their rows."""
 
 import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,23 @@ def function_of(named: str) -> Callable[..., Any]:
     if not callable(found):
         raise InvalidParameterValue(f'"{named}" is no function')
     return found
+
+
+def check_arguments(
+    named: str, function: Callable[..., Any], given: int, arguments: Mapping[str, Any], hint: str
+) -> None:
+    """Raise InvalidParameterValue if a function takes no `given` values before named arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # what is written in C may have none
+        return
+    try:
+        signature.bind(*(None,) * given, **arguments)
+    except TypeError as error:
+        kind = "class" if inspect.isclass(function) else "function"
+        raise InvalidParameterValue(
+            f'{kind} "{named}" does not take these arguments: {error}', hint=hint
+        ) from error
 
 
 def for_function(table: pa.Table, desc: RelationDesc) -> pa.Table:

@@ -10,7 +10,7 @@ from foreshore.sinks.python import PythonTarget
 from foreshore.storage.export.exporter import Exporter
 from foreshore.storage.export.messages import Export
 from foreshore.storage.export.python.exporter import PythonExporter
-from foreshore.storage.external.python import function_of
+from foreshore.storage.external.python import check_arguments, function_of
 
 METHODS = ("frontier", "write", "commit")
 
@@ -33,10 +33,10 @@ class PythonSinkKind:
 
 
 def _check(target: PythonTarget, function: Callable[..., Any]) -> None:
-    given: tuple[None, ...] = (None, None)
+    given = 2
     hint = "A function gets the changes, which part they are, and the arguments by their names."
     if inspect.isclass(function):
-        given = ()
+        given = 0
         hint = "A class gets the arguments by their names."
         for method in METHODS:
             if not callable(getattr(function, method, None)):
@@ -44,16 +44,7 @@ def _check(target: PythonTarget, function: Callable[..., Any]) -> None:
                     f'class "{target.function}" has no method {method}()',
                     hint=f"It must have {', '.join(METHODS)}.",
                 )
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # what is written in C may have none
-        return
-    try:
-        signature.bind(*given, **target.arguments)
-    except TypeError as error:
-        raise InvalidParameterValue(
-            f'"{target.function}" does not take these arguments: {error}', hint=hint
-        ) from error
+    check_arguments(target.function, function, given, target.arguments, hint)
 
 
 KIND = PythonSinkKind()

@@ -1,33 +1,17 @@
 """Functions of Python modules as a kind of external system."""
 
 import asyncio
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from foreshore.errors import InvalidParameterValue
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.python import PythonSource
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.external.python import function_of
+from foreshore.storage.external.python import check_arguments, function_of
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.python.connector import PythonConnector
 
-
-def _check_arguments(spec: PythonSource, function: Callable[..., Any]) -> None:
-    """Raise InvalidParameterValue if a function cannot be called as a source calls it."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # what is written in C may have none
-        return
-    try:
-        signature.bind(None, **spec.arguments)
-    except TypeError as error:
-        raise InvalidParameterValue(
-            f'function "{spec.function}" does not take these arguments: {error}',
-            hint="It gets the position, and the arguments of the source by their names.",
-        ) from error
+_ARGUMENTS = "It gets the position, and the arguments of the source by their names."
 
 
 class PythonKind:
@@ -41,7 +25,8 @@ class PythonKind:
 
     async def discover(self, spec: PythonSource, accesses: Accesses) -> Discovered:
         """Return the declared columns, if there is the function and it takes the arguments."""
-        _check_arguments(spec, await asyncio.to_thread(function_of, spec.function))
+        function = await asyncio.to_thread(function_of, spec.function)
+        check_arguments(spec.function, function, 1, spec.arguments, _ARGUMENTS)
         return Discovered(spec, {OWN_ROWS: Output(spec.columns)})
 
     async def dispose(self, spec: PythonSource, position: Position, accesses: Accesses) -> None:

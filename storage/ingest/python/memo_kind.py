@@ -9,10 +9,15 @@ from foreshore.errors import InvalidParameterValue
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.python import MemoSource
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.external.python import function_of
+from foreshore.storage.external.python import check_arguments, function_of
 from foreshore.storage.ingest.connector import Connector, Position
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.python.memo_connector import MemoConnector
+
+_ARGUMENTS = (
+    "It gets a row as a dictionary, or with BATCH an Arrow table, and the arguments of the source"
+    " by their names."
+)
 
 
 def _check(spec: MemoSource, function: Callable[..., Any]) -> None:
@@ -21,18 +26,7 @@ def _check(spec: MemoSource, function: Callable[..., Any]) -> None:
         raise InvalidParameterValue(
             f'function "{spec.function}" is a generator', hint="Leave out OVER."
         )
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # what is written in C may have none
-        return
-    try:
-        signature.bind(None, **spec.arguments)
-    except TypeError as error:
-        raise InvalidParameterValue(
-            f'function "{spec.function}" does not take these arguments: {error}',
-            hint="It gets a row as a dictionary, or with BATCH an Arrow table, and the arguments"
-            " of the source by their names.",
-        ) from error
+    check_arguments(spec.function, function, 1, spec.arguments, _ARGUMENTS)
 
 
 class MemoKind:
