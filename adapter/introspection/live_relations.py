@@ -35,6 +35,7 @@ from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.rights.roles import visible_settings
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
+from foreshore.adapter.write.violations import Viewer
 from foreshore.catalog.builtin.relation import Frontier, Row
 from foreshore.catalog.item import Item, Replica
 from foreshore.catalog.rights import may_act_as, owns
@@ -169,17 +170,21 @@ def _audits(context: StatementContext) -> Iterator[Row]:
 
 
 def _watermarks(context: StatementContext) -> Iterator[Row]:
-    """Yield the watermarks of relations as of the last commit; NULL before the first time."""
-    coordinator = context.coordinator
+    """Yield the watermarks of relations as of the last commit; NULL before the first time.
+
+    They are NULL too for who may not read the column.
+    """
+    coordinator, viewer = context.coordinator, Viewer(role=context.role)
     for item in context.planner.state.all(Item):
         watermark = coordinator.watermarks.of(item.id) if item.type == "table" else None
         if watermark is not None:
             desc = coordinator.catalog.planned[item.id].desc
+            shown = viewer.sees(context.planner.state, item, (watermark.column,))
             yield {
                 "object_id": item.id,
                 "column_name": desc.names[watermark.column],
                 "delay": (0, 0, watermark.delay),
-                "watermark": coordinator.watermarks.now(item.id),
+                "watermark": coordinator.watermarks.now(item.id) if shown else None,
             }
 
 

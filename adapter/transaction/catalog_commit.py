@@ -160,6 +160,7 @@ class CatalogCommits:
                 for id, found in indexes.items():
                     coordinator.keys.replace(id, found)
                 for id in shards:
+                    coordinator.watermarks.forget(id)
                     coordinator.group.remove(id)
                     del coordinator.capabilities[id]
                     self._start(coordinator.storage.drop(id))  # which may wait for disk space

@@ -15,7 +15,7 @@ from foreshore.adapter.transaction.watermarks import Watermarks
 from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.adapter.write.foreign_keys import referred_at_commit
 from foreshore.adapter.write.stage import has_foreign_keys
-from foreshore.adapter.write.violations import key_exists, not_present
+from foreshore.adapter.write.violations import below_watermark, key_exists, not_present
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.naming import NameKey
 from foreshore.catalog.subscription_positions import DurablePositions
@@ -149,8 +149,10 @@ class ConstraintGuard:
         if write.moves and (error := self.subscriptions.refused(write.moves)) is not None:
             return error
         marked = self._watermarked(write)
-        if marked and (error := self.watermarks.refused(marked)) is not None:
-            return error
+        if marked and (late := self.watermarks.late_row(marked)) is not None:
+            known = planned.get(late.table)
+            desc = None if known is None else known.desc
+            return below_watermark(self.catalog.state, desc, late, write.viewer)
         for referred in write.refers:
             if (error := self._missing(referred, write, earlier)) is not None:
                 return error

@@ -13,23 +13,33 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.calendar import TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY
 from foreshore.catalog.catalog import Planned
-from foreshore.errors import CheckViolation, DatabaseError, InternalError
+from foreshore.errors import DatabaseError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.table_rows import Row, TableRows
-from foreshore.text import format_text
-from foreshore.types import TIMESTAMP, Watermark
+from foreshore.types import Watermark
 
 logger = logging.getLogger(__name__)
 
 _INFINITE = (TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY)
 
 Parts = Sequence[pa.Table | TableRows]
+
+
+@dataclass(frozen=True, slots=True)
+class LateRow:
+    """A row that is below the watermark of its table; both times are in microseconds since 1970."""
+
+    table: GlobalId
+    column: int
+    time: int
+    watermark: int
 
 
 class Watermarks:
@@ -112,8 +122,8 @@ class Watermarks:
 
     # --- group commit
 
-    def refused(self, rows: Mapping[GlobalId, Parts]) -> DatabaseError | None:
-        """Return the error of a write with late rows, None if there are none."""
+    def late_row(self, rows: Mapping[GlobalId, Parts]) -> LateRow | None:
+        """Return a late row of what is to be written, None if there are none."""
         for id, parts in rows.items():
             watermark = self.of(id)
             if watermark is None or not parts:
@@ -123,7 +133,7 @@ class Watermarks:
             now = self.now(id)
             least = None if now is None else _least(parts, watermark.column)
             if now is not None and least is not None and least < now:
-                return late_error(self._planned().get(id), watermark, least, now)
+                return LateRow(id, watermark.column, least, now)
         return None
 
     def apply(self, rows: Mapping[GlobalId, Parts]) -> None:
@@ -148,21 +158,6 @@ class Watermarks:
         if not pc.any(late).as_py():
             return rows, None
         return rows.filter(pc.invert(late)), rows.filter(late)
-
-
-def late_error(
-    planned: Planned | None, watermark: Watermark, time: int, now: int
-) -> CheckViolation:
-    """Return the error of a row that is below the watermark of its table."""
-    name = "" if planned is None else f' of column "{planned.desc.names[watermark.column]}"'
-    type = TIMESTAMP if planned is None else planned.desc.columns[watermark.column].type
-    return CheckViolation(
-        f"new row is below the watermark{name}",
-        detail=f"Its time is {format_text(time, type)}, and the watermark is"
-        f" {format_text(now, type)}.",
-        hint="Results of closed windows do not change. With a greater delay of the watermark they"
-        " are open for longer.",
-    )
 
 
 def greatest_time(parts: Parts, column: int) -> int | None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from foreshore.adapter.transaction.watermarks import LateRow
 from foreshore.catalog.item import Item, Role
 from foreshore.catalog.rights import holds_on_columns
 from foreshore.catalog.row_security import is_subject
@@ -206,6 +207,27 @@ def key_exists(
         f'duplicate key value violates unique constraint "{name}"',
         detail=f"{_key(duplicate, desc, viewer.zone)} already exists." if seen else None,
         about=_about(state, table, "constraint", name),
+    )
+
+
+def below_watermark(
+    state: State, desc: RelationDesc | None, late: LateRow, viewer: Viewer
+) -> CheckViolation:
+    """Return the error of a late row; without `desc` it is of a table that is created with it."""
+    message, detail = "new row is below the watermark", None
+    if desc is not None:
+        message += f' of column "{desc.names[late.column]}"'
+        if viewer.sees(state, state.item(late.table), (late.column,)):
+            time, now = (
+                _shown(each, desc.columns[late.column].type, viewer.zone)
+                for each in (late.time, late.watermark)
+            )
+            detail = f"Its time is {time}, and the watermark is {now}."
+    return CheckViolation(
+        message,
+        detail=detail,
+        hint="Results of closed windows do not change. With a greater delay of the watermark they"
+        " are open for longer.",
     )
 
 

@@ -74,6 +74,21 @@ async def test_watermark_follows_changes_of_its_table(env: TestEnvironment) -> N
     assert "ERROR 55000" in await env.query("s", "DELETE FROM t")
 
 
+async def test_watermark_is_for_those_who_may_read_its_column(env: TestEnvironment) -> None:
+    table = TABLE.replace("timestamp", "timestamptz")
+    rights = "GRANT INSERT, SELECT (k) ON t TO writer"
+    await env.ran("s", "SET TimeZone = 'Asia/Tokyo'", table, row(100), "CREATE ROLE writer", rights)
+    times = "Its time is 2020-01-01 00:00:10+09, and the watermark is 2020-01-01 00:01:35+09."
+    assert f"DETAIL: {times}" in await env.query("s", row(10))
+    read = "SELECT delay, watermark FROM mz_internal.mz_watermarks"
+    assert await env.query("s", read) == "00:00:05|2019-12-31 15:01:35+00\nSELECT 1"
+    await env.ran("s", "SET ROLE writer", row(101))
+    refused = await env.query("s", row(10))
+    assert refused.startswith('ERROR 23514: new row is below the watermark of column "at"\nHINT')
+    assert await env.query("s", read) == "00:00:05|NULL\nSELECT 1"
+    await env.ran("s", "RESET ROLE", "RESET TimeZone", "DROP TABLE t", "DROP ROLE writer")
+
+
 async def test_month_is_closed_at_its_end_though_times_are_moved(env: TestEnvironment) -> None:
     emit = "CREATE MATERIALIZED VIEW {} WITH (EMIT ON WINDOW CLOSE) AS SELECT {}, count(*) FROM t"
     after = "date_trunc('month', at) + INTERVAL '30 days'"
