@@ -28,6 +28,7 @@ class IcebergCatalog:
         self.away = False
         self.lost = 0  # answers to commits that get lost, after the commit
         self.refused = 0  # commits that fail without one
+        self.repeated = 0  # commits that are asked for again, as a client does without an answer
         self.answers_lost = 0  # so far
         self.commits = 0  # that were asked for
         self._lock = threading.Lock()
@@ -112,6 +113,9 @@ class IcebergCatalog:
         request = CommitTableRequest.model_validate(document)
         table = self.tables.load_table(name)
         self.tables.commit_table(table, request.requirements, request.updates)
+        if self.repeated:
+            self.repeated -= 1
+            return self._committed(name, body)
         if self.lost:
             self.lost -= 1
             self.answers_lost += 1

@@ -1,17 +1,21 @@
 """Writes the changes of an interval to an Iceberg table, in one commit with the frontier.
 
 The frontier is a property of the commit's snapshot, `foreshore.frontier.<sink>`, and of the table,
-where it outlives snapshots that expire. A commit needs the snapshot that it was made on to be the
-newest one still. So of two exporters that write from one frontier one fails; and so does a commit
-that was thought lost, and arrives after the next one.
+where it outlives snapshots that expire. A table that was replaced or rolled back keeps the property
+without the rows: so it does not count while its snapshot is there, and the newest does not follow.
 
-    conflict        nothing was committed: look again, and commit on the new snapshot
+A commit needs the snapshot that it was made on to be the newest one still. So of two exporters that
+write from one frontier one fails; and so does a commit that was thought lost, and arrives after the
+next one.
+
+    conflict        nothing was committed, unless a client has repeated a commit whose answer got
+                    lost: look for the frontier, before the package removes the commit's files
     no answer       it may have been committed, or may be yet: look for the frontier
 """
 
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -55,6 +59,7 @@ class IcebergExporter:
         self._of = export.spec.target.of
         self._catalog: Any = None
         self._property = f"foreshore.frontier.{export.name}"
+        self._reached: Timestamp | None = None  # the frontier that the table must have
 
     async def resume(self) -> Timestamp | None:
         """Reach the catalog, and return the frontier."""
@@ -77,7 +82,8 @@ class IcebergExporter:
 
     def _resume(self) -> Timestamp | None:
         self._catalog = catalog_of(self._of, self._export.accesses)
-        return self._frontier(self._table())
+        self._reached = self._frontier(self._table())
+        return self._reached
 
     def _table(self) -> Any:
         """Return the newest version of the table."""
@@ -91,29 +97,37 @@ class IcebergExporter:
         return table
 
     def _frontier(self, table: Any) -> Timestamp | None:
-        """Return the frontier of the newest snapshot that has one, or else that of the table."""
+        """Return the frontier of the newest snapshot, or of the one before it that has one.
+
+        If that has expired, it is the one of the table.
+        """
         snapshot = table.current_snapshot()
+        if snapshot is None:
+            return None
         while snapshot is not None:
-            summary = snapshot.summary
-            said = None if summary is None else summary.additional_properties.get(self._property)
-            if said is not None:
-                return int(said)
+            if (said := self._said(snapshot)) is not None:
+                return said
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else table.snapshot_by_id(parent)
-        said = table.metadata.properties.get(self._property)
+        last = table.metadata.properties.get(self._property)
+        if last is None or int(last) in map(self._said, table.snapshots()):
+            return None
+        return int(last)
+
+    def _said(self, snapshot: Any) -> Timestamp | None:
+        """Return the frontier that a snapshot has."""
+        if snapshot.summary is None:
+            return None
+        said = snapshot.summary.additional_properties.get(self._property)
         return None if said is None else int(said)
 
     def _commit(self, file: Path | None, lower: Timestamp, upper: Timestamp) -> None:
         """Commit an interval, whose updates are in a file; raises if it is not certain."""
         from pyiceberg.exceptions import CommitFailedException
 
-        for attempt in range(ATTEMPTS):
+        for _ in range(ATTEMPTS):
             table = self._table()
-            frontier = self._frontier(table)
-            if attempt and frontier == upper:
-                return
-            if frontier not in (None, lower):
-                raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+            self._check_frontier(table, lower)
             with errors():
                 change = _Change(table, self._export)
                 try:
@@ -122,19 +136,33 @@ class IcebergExporter:
                     change.abandon()
                     raise
                 try:
-                    change.commit(self._property, upper)
+                    change.commit(self._property, upper, lambda: self._has_come_to(upper))
                 except CommitFailedException:
                     change.abandon()  # a conflict: nothing was committed
                     continue
                 except Exception:
-                    if self._frontier(self._table()) == upper:
-                        return
-                    raise
+                    if not self._has_come_to(upper):
+                        raise
+                self._reached = upper
                 return
         raise DatabaseError(
             f"other writers changed the Iceberg table during {ATTEMPTS} attempts to commit",
             sqlstate="40001",
         )
+
+    def _has_come_to(self, upper: Timestamp) -> bool:
+        return self._frontier(self._table()) == upper
+
+    def _check_frontier(self, table: Any, lower: Timestamp) -> None:
+        """Raise unless a table is as it was left here, but for the rows of other programs."""
+        frontier = self._frontier(table)
+        if frontier is None and self._reached is not None:
+            raise ObjectNotInPrerequisiteState(
+                "the Iceberg table has lost how far the sink has come",
+                detail="It was made anew, or rolled back to before the sink began.",
+            )
+        if frontier != self._reached or frontier not in (None, lower):
+            raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
 
 
 class _Change:
@@ -161,8 +189,23 @@ class _Change:
             kept = (self._kept(task, keys) for task in touched)
             self._write(chain(added_rows(rows, GONE), chain.from_iterable(kept)))
 
-    def commit(self, property: str, upper: Timestamp) -> None:
-        """Commit the files with the frontier; raises CommitFailedException if it conflicts."""
+    def commit(self, property: str, upper: Timestamp, is_made: Callable[[], bool]) -> None:
+        """Commit the files with the frontier; raises CommitFailedException if it conflicts.
+
+        Where the package says so, `is_made` says whether the commit was made after all.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        ask = self._table._do_commit
+
+        def asked(updates: Any, requirements: Any) -> None:
+            try:
+                ask(updates=updates, requirements=requirements)
+            except CommitFailedException:
+                if not is_made():
+                    raise
+
+        self._table._do_commit = asked
         transaction = self._table.transaction()
         said = {property: str(upper)}
         transaction.set_properties(said)

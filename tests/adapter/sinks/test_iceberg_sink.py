@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.iceberg_tables import CatalogTable
 from foreshore.sinks.places import IcebergTarget
 from foreshore.sinks.spec import SinkSpec
@@ -261,33 +262,60 @@ def _replace_and_expire(catalog: IcebergCatalog) -> None:
     table.maintenance.expire_snapshots().by_ids(old).commit()
 
 
+async def test_a_table_that_is_made_anew_gets_no_rest_of_the_changes(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    await env.ran("a", "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK s FROM t {into('t')}", "WAIT FOR SINKS s")
+    catalog.tables.drop_table("n.t")
+    catalog.tables.create_table("n.t", pa.schema({"id": pa.int32()}))
+    await env.ran("a", "INSERT INTO t VALUES (2)")
+    status = "SELECT status, error LIKE '%lost how far%' FROM mz_internal.mz_sink_statuses"
+    await reaches(env, status, "stalled|t")
+    env.export.last.kill()
+    await reaches(env, status, "stalled|t")
+    assert catalog.rows("n.t") == []
+
+
+class Exporters:
+    """Makes exporters of one sink, in MODE APPEND."""
+
+    def __init__(self, catalog: IcebergCatalog, tmp_path: Path) -> None:
+        credential = f"{CLIENT}:{SECRET}"
+        options = {"catalog type": "rest", "url": catalog.url, "credential": credential}
+        places = CopyPlaces((str(tmp_path / "lake"),), None).as_options()
+        self._accesses = {"c": Access("iceberg catalog", options), PLACES: Access("files", places)}
+        self._catalog = catalog
+
+    def create_table(self, **properties: str) -> None:
+        columns = {"id": pa.int32(), "_mz_diff": pa.int32(), "_mz_timestamp": pa.int64()}
+        given = {"format-version": "2", **properties}
+        self._catalog.tables.create_table("n.t", pa.schema(columns), properties=given)
+
+    def make(self) -> IcebergExporter:
+        spec = SinkSpec(IcebergTarget(CatalogTable("c", "n", "t", None, True)), "append")
+        desc = RelationDesc(("id",), (ColumnType(INT4),))
+        return IcebergExporter(Export("sink", spec, desc, self._accesses))
+
+
+async def parts(id: int) -> AsyncIterator[pa.Table]:
+    """Yield a row."""
+    yield pa.table(
+        {
+            "id": pa.array([id], pa.int32()),
+            "__time": pa.array([5], pa.int64()),
+            "__diff": pa.array([1], pa.int64()),
+        }
+    )
+
+
 async def test_of_two_exporters_from_one_frontier_one_fails(
     catalog: IcebergCatalog, tmp_path: Path
 ) -> None:
-    def exporter() -> IcebergExporter:
-        options = {
-            "catalog type": "rest",
-            "url": catalog.url,
-            "credential": f"{CLIENT}:{SECRET}",
-        }
-        places = CopyPlaces((str(tmp_path / "lake"),), None).as_options()
-        accesses = {"c": Access("iceberg catalog", options), PLACES: Access("files", places)}
-        spec = SinkSpec(IcebergTarget(CatalogTable("c", "n", "t", None, True)), "append")
-        desc = RelationDesc(("id",), (ColumnType(INT4),))
-        return IcebergExporter(Export("sink", spec, desc, accesses))
-
-    async def parts(id: int) -> AsyncIterator[pa.Table]:
-        yield pa.table(
-            {
-                "id": pa.array([id], pa.int32()),
-                "__time": pa.array([5], pa.int64()),
-                "__diff": pa.array([1], pa.int64()),
-            }
-        )
-
-    columns = {"id": pa.int32(), "_mz_diff": pa.int32(), "_mz_timestamp": pa.int64()}
-    catalog.tables.create_table("n.t", pa.schema(columns), properties={"format-version": "2"})
-    first, second = exporter(), exporter()
+    exporters = Exporters(catalog, tmp_path)
+    exporters.create_table()
+    first, second = exporters.make(), exporters.make()
     assert await first.resume() is None
     assert await second.resume() is None
     done = await asyncio.gather(
@@ -295,4 +323,42 @@ async def test_of_two_exporters_from_one_frontier_one_fails(
     )
     assert sorted(isinstance(each, Exception) for each in done) == [False, True], done
     assert len(catalog.rows("n.t")) == 1
-    assert await exporter().resume() == (9 if isinstance(done[0], Exception) else 7)
+    assert await exporters.make().resume() == (9 if isinstance(done[0], Exception) else 7)
+
+
+async def test_a_table_that_was_replaced_or_rolled_back_has_no_frontier(
+    catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    exporters = Exporters(catalog, tmp_path)
+    exporters.create_table()
+    table = catalog.tables.load_table("n.t")
+    rows = pa.table({name: [0] for name in table.schema().column_names})
+    table.append(rows.cast(table.schema().as_arrow()))
+    begin = table.current_snapshot().snapshot_id
+    exporter = exporters.make()
+    assert await exporter.resume() is None
+    await exporter.write(parts(1), 0, 7)
+    table.refresh()
+    table.manage_snapshots().set_current_snapshot(begin).commit()
+    assert table.properties["foreshore.frontier.sink"] == "7"
+    with pytest.raises(ObjectNotInPrerequisiteState, match="lost how far"):
+        await exporter.write(parts(2), 7, 9)
+    assert await exporters.make().resume() is None
+    catalog.tables.drop_table("n.t")
+    exporters.create_table(**{"foreshore.frontier.sink": "7"})
+    assert await exporters.make().resume() is None
+
+
+async def test_a_conflict_that_is_our_own_commit_keeps_its_files(
+    catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    exporters = Exporters(catalog, tmp_path)
+    exporters.create_table()
+    exporter = exporters.make()
+    await exporter.resume()
+    catalog.repeated = 1
+    await exporter.write(parts(1), 0, 7)
+    assert catalog.repeated == 0
+    assert [row[0] for row in catalog.rows("n.t")] == [1]
+    await exporter.write(parts(2), 7, 9)
+    assert [row[0] for row in catalog.rows("n.t")] == [1, 2]
