@@ -30,6 +30,7 @@ from foreshore.expr.functions.function import Rendering, ScalarFunction, Signatu
 from foreshore.expr.functions.registry import may_fail, scalar_function, signature
 from foreshore.expr.functions.temporal import DATE_HIGHEST, DATE_LOWEST, HIGHEST, LOWEST
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, OrderKey, Scalar
+from foreshore.expr.traversal import walk_scalars
 from foreshore.number_text import OID_NAMES
 from foreshore.numbers import number, parts_of
 from foreshore.python_functions.definition import is_python
@@ -84,6 +85,12 @@ class ArrowFunction:
         if not self.errors:
             return values
         return pa.nulls(len(values), pa.string()) if errors is None else errors
+
+
+def _ask_hosts(scalars: Sequence[Scalar]) -> bool:
+    """Whether functions in Python are called, whose hosts may fail."""
+    parts = (part for scalar in scalars for part in walk_scalars(scalar))
+    return any(isinstance(part, Call) and is_python(part.function) for part in parts)
 
 
 def _contiguous(array: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array:
@@ -344,7 +351,8 @@ class Dialect(ABC):
         if is_constant_list(call):
             return self._in_list(call, columns)
         args = [self.scalar(arg, columns) for arg in call.args]
-        value = self.apply(function, types, args, sure=not may_fail(call))
+        by_kernel = _ask_hosts(call.args) and may_fail(call)
+        value = self.apply(function, types, args, sure=not may_fail(call), by_kernel=by_kernel)
         if function.strict or not any(map(fallible, call.args)):
             return value
         failed = " OR ".join(
@@ -369,10 +377,19 @@ class Dialect(ABC):
         return f"({self.scalar(value, columns)} {'IN' if of_any else 'NOT IN'} ({items}))"
 
     def apply(
-        self, function: ScalarFunction, types: Signature, args: Sequence[str], *, sure: bool = False
+        self,
+        function: ScalarFunction,
+        types: Signature,
+        args: Sequence[str],
+        *,
+        sure: bool = False,
+        by_kernel: bool = False,
     ) -> str:
-        """Return SQL for a function of arguments that are SQL already; `sure` calls do not fail."""
-        rendering = self.rendering(function, sure=sure)
+        """Return SQL for a function of arguments that are SQL already; `sure` calls do not fail.
+
+        `by_kernel`: an engine's TRY would take the failure of a host in an argument for NULL.
+        """
+        rendering = None if by_kernel else self.rendering(function, sure=sure)
         if rendering is not None:
             sql = rendering(self, types, args)
             if sql is not None:
@@ -441,11 +458,14 @@ class Dialect(ABC):
         function, types = scalar_function(call.function), signature(call)
         if may_fail(call):
             args = [self.scalar(arg, columns) for arg in call.args]
-            errors.append(self._own_error(function, types, args))
+            by_kernel = _ask_hosts(call.args)
+            errors.append(self._own_error(function, types, args, by_kernel=by_kernel))
         return self._first(errors)
 
-    def _own_error(self, function: ScalarFunction, types: Signature, args: Sequence[str]) -> str:
-        if function.error_sql is not None:
+    def _own_error(
+        self, function: ScalarFunction, types: Signature, args: Sequence[str], *, by_kernel: bool
+    ) -> str:
+        if function.error_sql is not None and not by_kernel:
             sql = function.error_sql(self, types, args)
             if sql is not None:
                 return f"({sql})"
@@ -457,10 +477,10 @@ class Dialect(ABC):
         if not function.strict:
             if not is_python(function.key):
                 return failing
-            value = self.apply(function, types, args)  # it is not called twice for each row
+            value = self.apply(function, types, args, by_kernel=by_kernel)  # not twice for each row
             return f"(CASE WHEN ({value}) IS NULL THEN {failing} END)"
         given = "".join(f"({arg}) IS NOT NULL AND " for arg in args)
-        value = self.apply(function, types, args)
+        value = self.apply(function, types, args, by_kernel=by_kernel)
         return f"(CASE WHEN {given}({value}) IS NULL THEN {failing} END)"
 
     @staticmethod

@@ -5,8 +5,9 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import DataError, FeatureNotSupported
 from foreshore.expr.functions.function import ScalarFunction, Signature
 from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.hosts import hosts
@@ -18,12 +19,19 @@ NAME = "python function"  # of each of them, by which `expr/cost.py` knows that 
 
 @lru_cache(1024)
 def python_scalar(key: str) -> ScalarFunction:
-    """Return the function with a key."""
+    """Return the function with a key.
+
+    An engine looks for errors by calls of their own. So those of a function that is not IMMUTABLE
+    end the statement, where they would be NULLs if it failed only the second time.
+    """
     function = function_of(key)
 
     def kernel(types: Signature, *arrays: pa.Array) -> Any:
         _check(function)
-        return hosts().outcome(key, arrays, arrow_type(types.result))
+        values, errors = hosts().outcome(key, arrays, arrow_type(types.result))
+        if errors is not None and function.volatility != "immutable":
+            raise DataError.parse(pc.min(errors).as_py())  # another call may answer otherwise
+        return values, errors
 
     return ScalarFunction(
         key=key,

@@ -1,5 +1,7 @@
 """Calls of functions in Python in plans: how often they are made, and what cannot be passed."""
 
+from pathlib import Path
+
 import pytest
 
 from foreshore.python_functions.limits import ALLOWED
@@ -42,3 +44,50 @@ async def test_row_with_value_that_python_lacks_is_error_of_it_alone(env: TestEn
     )
     await env.ran("a", "DELETE FROM documents WHERE id = 2")
     assert await env.query("a", "SELECT * FROM kinds") == "1|list\nSELECT 1"
+
+
+FLAKY = """CREATE FUNCTION flaky(a int) RETURNS int LANGUAGE python {} AS $$
+calls = 0
+def flaky(a):
+    global calls
+    calls += 1
+    if calls % 15 == 0:
+        raise OSError("away")
+    return a
+$$"""
+
+
+@pytest.mark.parametrize("volatility", ["VOLATILE", "STABLE"])
+async def test_function_that_fails_now_and_then_never_gives_null(
+    own_env: TestEnvironment, volatility: str
+) -> None:
+    env, failed = own_env, "ERROR 38000: OSError: away"
+    await env.ran("a", FLAKY.format(volatility), "CREATE TABLE t (a int)")
+    await env.ran("a", "INSERT INTO t SELECT generate_series(1, 10)")
+    found = {await env.query("a", "SELECT count(x) FROM (SELECT flaky(a) x FROM t)") for _ in "123"}
+    assert failed in found <= {failed, "10\nSELECT 1"}
+    assert await env.query("a", "SELECT sum(flaky(a) + 1) FROM t WHERE a < 3") in (
+        "5\nSELECT 1",
+        failed,
+    )
+
+
+@pytest.mark.parametrize("calls", range(3, 8))
+async def test_host_that_ends_below_arithmetic_ends_the_query(
+    own_env: TestEnvironment, tmp_path: Path, calls: int
+) -> None:
+    """The host ends at one of the calls that a query makes, and when the engine tries it again."""
+    env = own_env
+    source = (
+        "import os\ndef ending(a):\n"
+        f"    with open('{tmp_path}/calls', 'a+') as file:\n"
+        "        file.write('x')\n"
+        f"        if file.tell() in ({calls}, {calls + 1}): os._exit(7)\n"
+        "    return a"
+    )
+    await env.ran("a", "CREATE TABLE endings (a int)", "INSERT INTO endings VALUES (1)")
+    create = f"CREATE FUNCTION ending(a int) RETURNS int LANGUAGE python STABLE AS $${source}$$"
+    await env.ran("a", create)
+    found = await env.query("a", "SELECT ending(a) + 1 FROM endings")
+    if found != "2\nSELECT 1":  # fewer calls were made
+        assert found.startswith('ERROR 38000: the process of Python function "ending" has'), found
