@@ -73,7 +73,8 @@ def build_closing(builder: "Builder", closed: Closed) -> int:
 
 def _freed(builder: "Builder", closed: Closed) -> Iterator[Freed]:
     """Yield the groups that close with these watermarks."""
-    numbers = {watermarked(mark): i for i, mark in enumerate(closed.watermarks)}
+    marked = enumerate(map(watermarked, closed.watermarks))
+    numbers = {each[0]: (i, each[1]) for i, each in marked if each is not None}
     bounded = bounded_columns(closed.rows)
     for node in dict.fromkeys(walk_relations(closed.rows)):
         known = {
@@ -128,12 +129,14 @@ def _places(node: ir.Relation) -> dict[int, Place]:
     }
 
 
-def _marks(bounds: Bounds, numbers: dict[ir.Get | None, int]) -> Marks:
-    """Return the numbers of watermarks, with how far before each values are closed."""
-    return tuple(
-        (
-            numbers[each.get],
-            -each.first - each.months * _MONTH - each.micros - each.inclusive,
-        )
-        for each in sorted(bounds, key=lambda each: numbers[each.get])
-    )
+def _marks(bounds: Bounds, numbers: dict[ir.Get, tuple[int, int]]) -> Marks:
+    """Return the numbers of watermarks, with how far before each values are closed.
+
+    `numbers` also has by how much each is earlier than that of its relation.
+    """
+    found = []
+    for each in sorted(bounds, key=lambda each: numbers[each.get]):
+        number, earlier = numbers[each.get]
+        offset = each.first + each.months * _MONTH + each.micros + each.inclusive
+        found.append((number, earlier - offset))
+    return tuple(found)

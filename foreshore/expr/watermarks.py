@@ -245,8 +245,11 @@ def _is_forward(step: Scalar) -> bool:
 # --- the final rows ------------------------------------------------------------------------
 
 
-def watermark_relation(get: Get) -> Relation:
-    """Return the watermark of a relation, as one row; NULL before the first time."""
+def watermark_relation(get: Get, earlier: int = 0) -> Relation:
+    """Return the watermark of a relation, as one row; NULL before the first time.
+
+    The time is `earlier` by so many microseconds.
+    """
     watermark = get.watermark
     assert watermark is not None, get
     column = columns_of(get)[watermark.column]
@@ -254,9 +257,9 @@ def watermark_relation(get: Get) -> Relation:
     finite = Call(f"isfinite({column.type.name})", (Column(0, column.type, column.nullable),), BOOL)
     greatest = Aggregate("max", (Column(0, column.type, column.nullable),), column.type)
     found: Relation = Reduce(Filter(times, (finite,)), (), (greatest,))
-    if not watermark.delay:
+    if not watermark.delay + earlier:
         return found
-    delay = Literal((0, 0, watermark.delay), INTERVAL)
+    delay = Literal((0, 0, watermark.delay + earlier), INTERVAL)
     late = _called("-", Column(0, column.type), delay)
     return Project(Map(found, (late,)), (1,))
 
@@ -276,17 +279,28 @@ def final_rows(relation: Relation) -> Relation | None:
     width, value = len(columns), Column(place, columns[place].type, columns[place].nullable)
     bounds = sorted(usable[place], key=_order)
     finals = [_final(value, each) for each in bounds]
+    marks = [watermark_relation(each.get) for each in bounds]
+    inclusive = [each.inclusive for each in bounds]
+    if _are_shifted(bounds) and value.type.name != "date":
+        # One time is compared with all watermarks, so that rows can wait in its order.
+        finals, inclusive = [value] * len(bounds), [False] * len(bounds)
+        marks = [watermark_relation(each.get, each.micros + each.inclusive) for each in bounds]
     added = tuple(dict.fromkeys(each for each in finals if each != value))
     rows = Map(relation, added) if added else relation
     predicates = []
-    for number, (bound, final) in enumerate(zip(bounds, finals, strict=True)):
+    for number, final in enumerate(finals):
         type = type_of(final)
         at = value if final == value else Column(width + added.index(final), type)
         mark = Column(width + len(added) + number, type)
-        predicates.append(_called("<" if bound.inclusive else "<=", at, mark))
-    marks = (watermark_relation(each.get) for each in bounds)
+        predicates.append(_called("<" if inclusive[number] else "<=", at, mark))
     closed = Filter(Join((rows, *marks)), tuple(predicates))
     return Project(closed, tuple(range(width)))
+
+
+def _are_shifted(bounds: Sequence[Bound]) -> bool:
+    """Whether bounds are all in microseconds, and not all the same."""
+    offsets = {(each.micros, each.inclusive) for each in bounds}
+    return len(offsets) > 1 and not any(each.months for each in bounds)
 
 
 def _order(bound: Bound) -> tuple[GlobalId, int, int, int]:
@@ -355,14 +369,22 @@ def closing_of(relation: Relation) -> Closing | None:
     return Closing(rows, column, tuple(marks), functions == {"le"})
 
 
-def watermarked(mark: Relation) -> Get | None:
-    """Return the relation of which this is the watermark, None if it is something else."""
+def watermarked(mark: Relation) -> tuple[Get, int] | None:
+    """Return the relation of which this is the watermark, and by how much it is earlier.
+
+    None if it is something else.
+    """
     reduce = _maximum(mark)
     if reduce is None:
         return None
+    delay = 0
+    match mark:
+        case Project(input=Map(scalars=(Call(args=(_, Literal(value=(0, 0, int(delay))))),))):
+            pass
     match reduce.input:
-        case Filter(input=Project(input=Get() as get)):
-            return get if get.watermark is not None and watermark_relation(get) == mark else None
+        case Filter(input=Project(input=Get(watermark=watermark) as get)) if watermark is not None:
+            earlier = delay - watermark.delay
+            return (get, earlier) if watermark_relation(get, earlier) == mark else None
     return None
 
 

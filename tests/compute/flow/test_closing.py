@@ -92,6 +92,8 @@ HOPS = FlatMap(
 )
 OF_TWO = Call("eq", (column(1), Literal(2, INT4)), BOOL)
 PER_B = Reduce(ends(B), (END,), (count_all(), LATEST))
+BEGUN = Reduce(A, (begin(column(0)),), (count_all(),))
+LONG = Reduce(B, (begin(column(0), 2 * LENGTH),), (count_all(),))
 PLANS: dict[str, Relation] = {
     "count": COUNTED,
     "all aggregates": Reduce(ends(A), (column(1), END), (LATEST, DISTINCT, LIST, count_all())),
@@ -127,6 +129,10 @@ PLANS: dict[str, Relation] = {
         ),
         (3, 1, 6),
     ),
+    "join of other lengths": Project(
+        Join((BEGUN, LONG), ((Column(0, TIMESTAMP), Column(2, TIMESTAMP)),)), (0, 1, 3)
+    ),
+    "union of rows and windows": Union((COUNTED, Project(Map(B, (Literal(0, INT8),)), (0, 3)))),
     "union": Union((COUNTED, Project(PER_B, (0, 1)))),
     "outer": Let(
         0,
@@ -263,3 +269,12 @@ def test_state_of_closed_windows_is_freed(bulk: DuckDbEngine, name: str) -> None
     with pytest.raises(InternalError, match="closed window"):
         dataflow.step(60, 61, dict.fromkeys(ids, stream(1000, 60)))
     dataflow.close()
+
+
+@pytest.mark.parametrize("name", ["join of other lengths", "union of rows and windows"])
+def test_rows_wait_in_one_order_for_watermarks_at_other_distances(name: str) -> None:
+    final = final_rows(PLANS[name])
+    assert final is not None
+    described = describe_operators(final)
+    assert "Closing on operators" in described
+    assert "Forgets closed groups of operator" in described
