@@ -150,6 +150,8 @@ class ConstraintGuard:
             return error
         marked = self._watermarked(write)
         if marked and (late := self.watermarks.late_row(marked)) is not None:
+            if isinstance(late, DatabaseError):
+                return late
             known = planned.get(late.table)
             desc = None if known is None else known.desc
             return below_watermark(self.catalog.state, desc, late, write.viewer)

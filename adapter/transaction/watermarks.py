@@ -122,8 +122,11 @@ class Watermarks:
 
     # --- group commit
 
-    def late_row(self, rows: Mapping[GlobalId, Parts]) -> LateRow | None:
-        """Return a late row of what is to be written, None if there are none."""
+    def late_row(self, rows: Mapping[GlobalId, Parts]) -> LateRow | InternalError | None:
+        """Return a late row of what is to be written, None if there are none.
+
+        It is an error if a watermark is not known: so a single write fails, and not the group.
+        """
         for id, parts in rows.items():
             watermark = self.of(id)
             if watermark is None or not parts:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from foreshore.errors import (
+    DataError,
     DatatypeMismatch,
     DependentObjectsStillExist,
     FeatureNotSupported,
@@ -18,6 +19,7 @@ from foreshore.types import INTERVAL, ColumnType, Watermark, format_type
 
 _TIMES = ("timestamp", "timestamptz")
 _DAY = 86_400_000_000
+_MOST = (1 << 31) * 3_600_000_000 - 1  # of an interval written in hours
 
 
 def bound_watermark(
@@ -49,6 +51,9 @@ def watermark_delay(definition: ast.WatermarkDefinition) -> int:
     total = days * _DAY + micros
     if months:
         raise FeatureNotSupported("the delay of a watermark cannot have months or years")
+    if total > _MOST:
+        text = definition.delay
+        raise DataError(f'interval field value out of range: "{text}"', sqlstate="22015")
     if total < 0:
         raise InvalidParameterValue("the delay of a watermark must not be negative")
     return total

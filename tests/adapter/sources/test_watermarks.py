@@ -89,6 +89,14 @@ async def test_watermark_is_for_those_who_may_read_its_column(env: TestEnvironme
     await env.ran("s", "RESET ROLE", "RESET TimeZone", "DROP TABLE t", "DROP ROLE writer")
 
 
+async def test_write_fails_alone_if_its_watermark_is_not_known(env: TestEnvironment) -> None:
+    await env.ran("s", TABLE, "BEGIN", row(100))
+    env.environment.coordinator.watermarks._greatest.clear()
+    assert (await env.query("s", "COMMIT")).startswith("ERROR XX000: the watermark of ")
+    await env.ran("s", row(100))
+    assert "ERROR 23514" in await env.query("s", row(94))
+
+
 async def test_month_is_closed_at_its_end_though_times_are_moved(env: TestEnvironment) -> None:
     emit = "CREATE MATERIALIZED VIEW {} WITH (EMIT ON WINDOW CLOSE) AS SELECT {}, count(*) FROM t"
     after = "date_trunc('month', at) + INTERVAL '30 days'"
@@ -146,6 +154,7 @@ async def test_wrong_watermark_is_refused(env: TestEnvironment) -> None:
         "WATERMARK FOR at AS k": "42601",
         "WATERMARK FOR at AS at - INTERVAL '1 month'": "0A000",
         "WATERMARK FOR at AS at - INTERVAL '-1 s'": "22023",
+        "WATERMARK FOR at AS at - INTERVAL '89478486 days'": "22015",
         "WATERMARK FOR at AS at, WATERMARK FOR at AS at": "42601",
     }.items():
         found = await env.query("s", f"CREATE TABLE x (at timestamp, k int, {part})")
