@@ -6,7 +6,6 @@ object of a class says where it has come to, and commits the changes and the fro
 
 import asyncio
 import inspect
-import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +19,6 @@ from foreshore.storage.export.messages import Export
 from foreshore.storage.export.python.thread import CallThread
 from foreshore.storage.external.python import for_function, function_of
 from foreshore.update import Timestamp
-
-logger = logging.getLogger(__name__)
 
 TIME, DIFF = "mz_timestamp", "mz_diff"
 

@@ -6,11 +6,14 @@ too long cannot be ended from outside: until it ends, the sink makes no other on
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from foreshore.errors import ConnectionFailure, DatabaseError, InvalidParameterValue
+
+logger = logging.getLogger(__name__)
 
 ERROR_CHARACTERS = 2000
 
@@ -59,8 +62,13 @@ class CallThread:
     def end(self, last: Callable[[], Any] | None) -> None:
         """Make a last call when the others have ended, and wait for none."""
         if last is not None:
-            self._thread.submit(last)
+            self._thread.submit(last).add_done_callback(self._note_end)
         self._thread.shutdown(wait=False)
+
+    def _note_end(self, last: Future[Any]) -> None:
+        """Log why a last call has failed, as nobody waits for it."""
+        if (error := last.exception()) is not None:
+            logger.warning("a sink was not closed: %r", error, extra={"sink": self._name})
 
 
 _UNDER_WAY: dict[str, Future[Any]] = {}  # calls by their sinks, also of exporters before
