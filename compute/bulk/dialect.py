@@ -14,14 +14,16 @@ NULL, so an engine may evaluate branches that are not taken.
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore.compute.bulk.kernel_errors import carrying
+from foreshore.errors import DataError
 from foreshore.expr.columns import type_of
 from foreshore.expr.constant_lists import is_constant_list
 from foreshore.expr.evaluate import constant, fallible
@@ -63,12 +65,16 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class ArrowFunction:
-    """A kernel as an engine function for one signature; it returns values or errors."""
+    """A kernel as an engine function for one signature; it returns values or errors.
+
+    One that `raises` ends the statement by an error of a row.
+    """
 
     name: str
     key: str
     types: Signature
     errors: bool
+    raises: bool = False
 
     @property
     def result(self) -> SqlType:
@@ -82,6 +88,8 @@ class ArrowFunction:
         ]
         with carrying():
             values, errors = apply(scalar_function(self.key), self.types, columns)
+            if self.raises and errors is not None:
+                raise DataError.parse(pc.min(errors).as_py())
         if not self.errors:
             return values
         return pa.nulls(len(values), pa.string()) if errors is None else errors
@@ -89,8 +97,20 @@ class ArrowFunction:
 
 def _ask_hosts(scalars: Sequence[Scalar]) -> bool:
     """Whether functions in Python are called, whose hosts may fail."""
+    return any(is_python(key) for key in _called(scalars))
+
+
+def _vary(scalars: Sequence[Scalar]) -> bool:
+    """Whether functions in Python are called whose values may be others at the next call."""
+    return any(
+        is_python(key) and scalar_function(key).volatility != "immutable"
+        for key in _called(scalars)
+    )
+
+
+def _called(scalars: Sequence[Scalar]) -> Iterator[str]:
     parts = (part for scalar in scalars for part in walk_scalars(scalar))
-    return any(isinstance(part, Call) and is_python(part.function) for part in parts)
+    return (part.function for part in parts if isinstance(part, Call))
 
 
 def _contiguous(array: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array:
@@ -351,6 +371,8 @@ class Dialect(ABC):
         if is_constant_list(call):
             return self._in_list(call, columns)
         args = [self.scalar(arg, columns) for arg in call.args]
+        if may_fail(call) and _vary(call.args):
+            return self.arrow_call(function.key, types, args, raises=True)
         by_kernel = _ask_hosts(call.args) and may_fail(call)
         value = self.apply(function, types, args, sure=not may_fail(call), by_kernel=by_kernel)
         if function.strict or not any(map(fallible, call.args)):
@@ -397,13 +419,19 @@ class Dialect(ABC):
         return self.arrow_call(function.key, types, args, errors=False)
 
     def arrow_call(
-        self, key: str, types: Signature, args: Sequence[str], *, errors: bool = False
+        self,
+        key: str,
+        types: Signature,
+        args: Sequence[str],
+        *,
+        errors: bool = False,
+        raises: bool = False,
     ) -> str:
         """Return a call of the Arrow function over a kernel, and add that to `used`."""
         digest = hashlib.blake2b(repr((key, types)).encode(), digest_size=6).hexdigest()
         stem = re.sub(r"[^a-z0-9]+", "_", key.split("(")[0].lower()).strip("_") or "op"
-        name = f"fs_{stem}_{digest}{'_error' if errors else ''}"
-        self.used[name] = ArrowFunction(name, key, types, errors)
+        name = f"fs_{stem}_{digest}{'_error' if errors else '_raise' if raises else ''}"
+        self.used[name] = ArrowFunction(name, key, types, errors, raises)
         return f"{name}({', '.join(args)})"
 
     def raw(self, datum: int, type: SqlType) -> str:
@@ -456,7 +484,7 @@ class Dialect(ABC):
     def _call_error(self, call: Call, columns: Sequence[str]) -> str:
         errors = [self.error(arg, columns) for arg in call.args if fallible(arg)]
         function, types = scalar_function(call.function), signature(call)
-        if may_fail(call):
+        if may_fail(call) and not _vary([call]):  # else its value ends the statement
             args = [self.scalar(arg, columns) for arg in call.args]
             by_kernel = _ask_hosts(call.args)
             errors.append(self._own_error(function, types, args, by_kernel=by_kernel))
@@ -483,8 +511,9 @@ class Dialect(ABC):
         value = self.apply(function, types, args, by_kernel=by_kernel)
         return f"(CASE WHEN {given}({value}) IS NULL THEN {failing} END)"
 
-    @staticmethod
-    def _first(errors: Sequence[str]) -> str:
+    def _first(self, errors: Sequence[str]) -> str:
+        if not errors:
+            return self.literal(None, TEXT)
         return errors[0] if len(errors) == 1 else f"COALESCE({', '.join(errors)})"
 
 

@@ -15,7 +15,6 @@ from foreshore.compute.bulk.dialect import ArrowFunction, Dialect, is_infinity, 
 from foreshore.expr.functions.comparison import DAY, PLAIN
 from foreshore.expr.functions.function import Rendering, ScalarFunction
 from foreshore.expr.functions.registry import scalar_function
-from foreshore.python_functions.definition import is_python
 from foreshore.types import SqlType
 
 
@@ -145,18 +144,12 @@ def register_duckdb(connection: Any, functions: Sequence[ArrowFunction]) -> None
                 duckdb.sqltype(DuckDbDialect.type_name(function.result)),
                 type="arrow",
                 null_handling="special",
-                side_effects=_has_side_effects(function.key),
+                side_effects=scalar_function(function.key).volatility == "volatile",
             )
         except duckdb.NotImplementedException as error:  # another cursor was faster
             if "already created" not in str(error):
                 raise
         _known(connection).add(function.name)
-
-
-def _has_side_effects(key: str) -> bool:
-    """Whether calls of a function must not be computed in advance, or together."""
-    volatility = scalar_function(key).volatility
-    return volatility == "volatile" or (is_python(key) and volatility != "immutable")
 
 
 def _known(connection: Any) -> set[str]:

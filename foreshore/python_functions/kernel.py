@@ -21,8 +21,8 @@ NAME = "python function"  # of each of them, by which `expr/cost.py` knows that 
 def python_scalar(key: str) -> ScalarFunction:
     """Return the function with a key.
 
-    An engine looks for errors by calls of their own. So those of a function that is not IMMUTABLE
-    end the statement, where they would be NULLs if it failed only the second time.
+    An engine looks for errors by calls of their own. A function that is not IMMUTABLE would give
+    NULL if it failed only the second time. So its errors end the statement, and are not looked for.
     """
     function = function_of(key)
 

@@ -91,3 +91,34 @@ async def test_host_that_ends_below_arithmetic_ends_the_query(
     found = await env.query("a", "SELECT ending(a) + 1 FROM endings")
     if found != "2\nSELECT 1":  # fewer calls were made
         assert found.startswith('ERROR 38000: the process of Python function "ending" has'), found
+
+
+async def test_value_of_volatile_function_that_fails_above_never_gives_null(
+    own_env: TestEnvironment,
+) -> None:
+    env, failed = own_env, "ERROR 22012: division by zero"
+    source = "calls = 0\ndef turn(a):\n    global calls\n    calls += 1\n    return calls % 3"
+    await env.ran("a", "CREATE TABLE t (a int)", "INSERT INTO t VALUES (1)")
+    create = f"CREATE FUNCTION turn(a int) RETURNS int LANGUAGE python VOLATILE AS $${source}$$"
+    await env.ran("a", create)
+    found = [await env.query("a", "SELECT 2 / turn(a) FROM t") for _ in range(6)]
+    assert found == ["2\nSELECT 1", "1\nSELECT 1", failed] * 2
+
+
+async def test_function_that_is_not_immutable_is_called_once_for_a_row(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, calls = own_env, tmp_path / "calls"
+    source = f"def noted(a):\n    with open('{calls}', 'a') as file: file.write('x')\n    return a"
+    await env.ran("a", "CREATE TABLE t (a int)", "INSERT INTO t SELECT generate_series(1, 10)")
+    create = f"CREATE FUNCTION noted(a int) RETURNS int LANGUAGE python VOLATILE AS $${source}$$"
+    await env.ran("a", create)
+    for expression, count in (
+        ("noted(a)", 10),
+        ("noted(noted(noted(a)))", 30),
+        ("noted(a) + 1", 10),
+    ):
+        calls.unlink(missing_ok=True)
+        found = await env.query("a", f"SELECT count(x) FROM (SELECT {expression} AS x FROM t)")
+        assert found == "10\nSELECT 1"
+        assert len(calls.read_text()) == count, expression
