@@ -152,8 +152,8 @@ class ConstraintGuard:
         if marked and (late := self.watermarks.late_row(marked)) is not None:
             if isinstance(late, DatabaseError):
                 return late
-            known = planned.get(late.table)
-            desc = None if known is None else known.desc
+            table = planned.get(late.table)
+            desc = None if table is None else table.desc
             return below_watermark(self.catalog.state, desc, late, write.viewer)
         for referred in write.refers:
             if (error := self._missing(referred, write, earlier)) is not None:
