@@ -48,7 +48,7 @@ class Loaded:
         another try would have fewer rows checked, and none in the end.
         """
         if self._fault is not None:
-            raise self._fault
+            raise self._fault.with_traceback(None)  # which would keep all rows before
         found = self._evaluated(self._call, arrays, arrow)
         if self._function.volatility == "immutable":
             self._check(arrays, found, arrow)

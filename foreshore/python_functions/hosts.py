@@ -206,7 +206,8 @@ class Hosts:
         batch = pa.RecordBatch.from_arrays(list(arrays), [str(i) for i in range(len(arrays))])
         most = max(1, min(SLICE, rows * SLICE_BYTES // max(batch.nbytes, 1)))
         host = self._take()
-        parts, at = [], 0
+        parts: list[tuple[pa.Array, pa.Array]] = []
+        at = 0
         try:
             while at < rows:
                 part = batch.slice(at, min(most, self._pace.rows(key)))
