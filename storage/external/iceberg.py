@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from foreshore.errors import (
     DatabaseError,
+    DatetimeFieldOverflow,
     FeatureNotSupported,
     InsufficientPrivilege,
     InvalidParameterValue,
@@ -85,6 +86,12 @@ def errors() -> Iterator[None]:
     except OSError as error:  # of requests, and of stores
         raise _error(
             "the Iceberg catalog or its store cannot be reached", error, "08006"
+        ) from error
+    except OverflowError as error:  # of dates, whose bounds the package makes Python's
+        raise DatetimeFieldOverflow(
+            "a date or timestamp is out of range for Iceberg tables",
+            detail="They have the years 1 to 9999, and no infinity.",
+            hint="Cast the column to text.",
         ) from error
     except (ValueError, NotImplementedError, of.ValidationError, of.SignError) as error:
         raise _error("the Iceberg table", error, "58030") from error

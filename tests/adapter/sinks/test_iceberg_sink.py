@@ -241,6 +241,21 @@ async def test_a_column_that_another_program_drops_stalls_a_sink_until_it_is_bac
     await until_rows(catalog, "n.t", (1, None, None), (2, None, "b"))
 
 
+async def test_dates_beyond_those_of_iceberg_stall_a_sink(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    await env.ran("a", "CREATE TABLE t (id int PRIMARY KEY, d date, u timestamptz)")
+    await env.ran("a", f"CREATE SINK s FROM t {into('t')}", "WAIT FOR SINKS s")
+    status = "SELECT status, error LIKE '%Cast the column%' FROM mz_internal.mz_sink_statuses"
+    for number, column in enumerate("du"):
+        await env.ran("a", f"INSERT INTO t (id, {column}) VALUES ({number}, 'infinity')")
+        await reaches(env, status, "stalled|t")
+        await env.ran("a", f"UPDATE t SET {column} = '2026-01-01' WHERE id = {number}")
+        await reaches(env, STATUS, "running")
+    assert [row[0] for row in catalog.rows("n.t")] == [0, 1]
+
+
 async def test_the_frontier_outlives_snapshots_that_expire(
     own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
 ) -> None:
