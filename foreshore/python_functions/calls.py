@@ -105,7 +105,7 @@ class Loaded:
 
 def _defined(function: PythonFunction) -> Callable[..., Any]:
     """Return what the module of a function defines; raises Fault if it cannot be run."""
-    name = f'<function "{function.name}">'
+    name = _file_of(function)
     module: dict[str, Any] = {"__name__": f"foreshore_function_{function.name}"}
     try:
         exec(compile(function.source, name, "exec", dont_inherit=True), module)
@@ -114,10 +114,26 @@ def _defined(function: PythonFunction) -> Callable[..., Any]:
     except MemoryError:
         raise
     except BaseException as error:
-        raise Fault("38000", f'function "{function.name}": {described(error)}') from None
+        raise Fault("38000", _failure(function, error)) from None
     if not callable(call):
         raise Fault("38000", f'function "{function.name}": it is no function')
     return call
+
+
+def _file_of(function: PythonFunction) -> str:
+    """Return what its code objects have as the name of their file."""
+    return f'<function "{function.name}">'
+
+
+def _failure(function: PythonFunction, error: BaseException) -> str:
+    """Return an exception that a function has raised, with the innermost line of its source."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _file_of(function):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    place = "" if line is None else f", line {line}"
+    return f'function "{function.name}"{place}: {described(error)}'
 
 
 def _aggregate(of: Any) -> Callable[[Any], Any]:
@@ -155,7 +171,7 @@ def _by_rows(
         except MemoryError:
             raise
         except BaseException as error:  # SystemExit, too: nothing ends but the call
-            failed[place] = data_error("38000", described(error))
+            failed[place] = data_error("38000", _failure(function, error))
             values.append(None)
     array, errors = from_python(values, function.result, arrow)
     return array, {**errors, **failed}
@@ -183,7 +199,7 @@ def _by_columns(
     except BaseException as error:
         if rows == 1:
             is_wrong = isinstance(error, Wrong)
-            text = str(error) if is_wrong else data_error("38000", described(error))
+            text = str(error) if is_wrong else data_error("38000", _failure(function, error))
             return pa.nulls(1, arrow), {0: text}
         half = rows // 2
         left = _by_columns(function, call, [c.slice(0, half) for c in columns], arrow)
@@ -193,10 +209,17 @@ def _by_columns(
     if values is None:
         raise Fault(
             "38000",
-            f'function "{function.name}" did not return a column of {rows} values',
+            f'function "{function.name}" did not return a column of {rows} values'
+            f" but {_kind_of(given)}",
             "A vectorized function returns an array with a value for each row.",
         )
     return values, {}
+
+
+def _kind_of(given: Any) -> str:
+    """Return what was given in place of a column."""
+    count = f" of {len(given)} values" if hasattr(given, "__len__") else ""
+    return f"{type(given).__name__}{count}"
 
 
 def _as_column(given: Any, rows: int, arrow: pa.DataType) -> pa.Array | None:

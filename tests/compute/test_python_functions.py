@@ -56,7 +56,9 @@ def _mix(a: int | None, b: int | None) -> int | None:
     if a is None or b == 2:
         return None
     if a == 1:
-        raise Failure("38000 ZeroDivisionError: integer division or modulo by zero")
+        raise Failure(
+            '38000 function "mix", line 1: ZeroDivisionError: integer division or modulo by zero'
+        )
     return 12 // (a - 1) + (b or 0)
 
 

@@ -36,14 +36,16 @@ def _outcome(hosts: Hosts, source: str, array: pa.Array = ROWS, **options: Any) 
 
 
 def test_row_that_raises_is_error_of_that_row(hosts: Hosts) -> None:
-    values, errors = _outcome(hosts, "def f(a): return 12 // (a - 3)", ROWS[2:5])
+    helper = "def g(a):\n    return 12 // a\ndef f(a): return g(a - 3)"
+    values, errors = _outcome(hosts, helper, ROWS[2:5])
     assert values == [-12, None, 12]
-    assert errors == [None, "38000 ZeroDivisionError: integer division or modulo by zero", None]
+    raised = "ZeroDivisionError: integer division or modulo by zero"
+    assert errors == [None, f'38000 function "f", line 2: {raised}', None]
 
 
 def test_system_exit_is_error_of_its_row(hosts: Hosts) -> None:
     _, errors = _outcome(hosts, "import sys\ndef f(a): sys.exit(a)", ROWS[:1])
-    assert errors == ["38000 SystemExit: 0"]
+    assert errors == ['38000 function "f", line 2: SystemExit: 0']
 
 
 def test_strict_function_is_not_called_with_null(hosts: Hosts) -> None:
@@ -79,7 +81,8 @@ def test_slow_function_is_called_for_few_rows_at_a_time() -> None:
 
 
 def test_vectorized_function_of_wrong_length_fails(hosts: Hosts) -> None:
-    with pytest.raises(ExternalRoutineException, match="did not return a column of 10 values"):
+    told = "did not return a column of 10 values but list of 1 values"
+    with pytest.raises(ExternalRoutineException, match=told):
         _outcome(hosts, "def f(a): return [sum(a.to_pylist())]", vectorized=True)
 
 
