@@ -31,6 +31,8 @@ def test_rows_of_append_only_tables_never_leave(tmp_path: Path) -> None:
             assert "55000" in answer, answer
             assert "append-only table" in answer
             await env.query("s", "ROLLBACK")
+        await env.ran("s", "CREATE TABLE w (at timestamp, WATERMARK FOR at AS at)")
+        assert "or a watermark" in await env.query("s", "DELETE FROM w")
         assert await env.query("s", "INSERT INTO t VALUES (1, 1) ON CONFLICT DO NOTHING")
         assert await env.query("s", READ) == "1|1|3\n2|5|5\nSELECT 2"
         await env.ran("s", "ALTER TABLE t ADD COLUMN w int DEFAULT 7")
