@@ -590,8 +590,7 @@ def append_only_error(table: str) -> ObjectNotInPrerequisiteState:
     """Return the error of a change that would take rows away from an append-only table."""
     return ObjectNotInPrerequisiteState(
         f'cannot update or delete rows of append-only table "{table}"',
-        hint="It was created WITH (APPEND ONLY) or a watermark: no row ever leaves it, so views"
-        " over it keep less.",
+        hint="It was created WITH (APPEND ONLY) or a watermark: no row leaves, views keep less.",
     )
 
 
