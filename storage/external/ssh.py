@@ -11,6 +11,7 @@ from typing import Any
 import asyncssh
 
 from foreshore.errors import ConnectionFailure, InvalidParameterValue
+from foreshore.storage.blob import sync_file
 from foreshore.storage.external.access import Tunnel
 
 Error = asyncssh.Error
@@ -59,6 +60,7 @@ def _keep(tunnel: Tunnel, shown: str) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f"{path.name}.{os.getpid()}")
     whole.write_text(shown)
+    sync_file(whole)
     try:
         os.link(whole, path)  # whole, or not at all
     except FileExistsError:
