@@ -36,6 +36,7 @@ class DeltaExporter:
         self._export = export
         self._location = location
         self._table: Any = None
+        self._reached: Timestamp | None = None  # the frontier that the table must have
         self._local: Path | None = None  # its directory, unless it is in a bucket
 
     async def resume(self) -> Timestamp | None:
@@ -60,7 +61,8 @@ class DeltaExporter:
         self._local = None if location.root is None else location.path
         with errors():
             self._table = delta.opened(location)
-            return self._frontier()
+            self._reached = self._frontier()
+            return self._reached
 
     def _frontier(self) -> Timestamp | None:
         found: int | None = self._table.transaction_version(self._export.name)
@@ -70,7 +72,13 @@ class DeltaExporter:
         with errors():
             self._table.update_incremental()
             before = self._table.version()
-            if self._frontier() not in (None, lower):
+            frontier = self._frontier()
+            if frontier is None and self._reached is not None:
+                raise ObjectNotInPrerequisiteState(
+                    "the Delta table has lost how far the sink has come",
+                    detail="It was made anew.",
+                )
+            if frontier != self._reached or frontier not in (None, lower):
                 raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
             deltalake = delta.package()
             transaction = deltalake.Transaction(self._export.name, upper, None)
@@ -84,6 +92,7 @@ class DeltaExporter:
             else:
                 self._upsert(file, properties)
             self._table.update_incremental()
+            self._reached = upper
             if self._local is not None:
                 delta.sync_versions(self._local, before + 1, self._table.version())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sinks.waiting import STATUS
+from tests.adapter.sources.test_files import reaches
 from tests.harness import object_store
 
 
@@ -69,6 +71,21 @@ async def test_each_change_arrives_once_over_kills_and_restarts(
             break
         await asyncio.sleep(0.05)
     assert (await env.query("a", STATUS)).startswith("running|NULL")
+
+
+async def test_a_table_that_is_made_anew_gets_no_rest_of_the_changes(
+    own_env: TestEnvironment, place: Path
+) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t')", "WAIT FOR SINKS s")
+    shutil.rmtree(place / "t")
+    for number in range(8):  # more versions than the sink has seen
+        rows = pa.table({"k": pa.array([10 + number], pa.int32())})
+        deltalake.write_deltalake(str(place / "t"), rows, mode="append")
+    await env.ran("a", "INSERT INTO t VALUES (2)")
+    await reaches(env, "SELECT status FROM mz_internal.mz_sink_statuses", "stalled")
+    assert rows_of(place / "t") == [(10 + number,) for number in range(8)]
 
 
 async def test_changes_are_appended_with_their_times(own_env: TestEnvironment, place: Path) -> None:
