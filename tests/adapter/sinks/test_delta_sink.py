@@ -78,7 +78,8 @@ async def test_a_table_that_is_made_anew_gets_no_rest_of_the_changes(
 ) -> None:
     env = own_env
     await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t')", "WAIT FOR SINKS s")
+    into = f"INTO DELTA (URL '{place}/t') MODE APPEND"
+    await env.ran("a", f"CREATE SINK s FROM t {into}", "WAIT FOR SINKS s")
     shutil.rmtree(place / "t")
     for number in range(8):  # more versions than the sink has seen
         rows = pa.table({"k": pa.array([10 + number], pa.int32())})
