@@ -82,7 +82,7 @@ def test_copy_is_right_at_each_time_through_disconnects(
     path = tmp_path / "copy.duckdb" if in_file else None
     updates = cuts = 0
     with foreshore.replica(url, SLICE.format(table), path=path, on_event=events.append) as copy:
-        for _ in range(60):
+        for _ in range(40):
             updates += change(db, table, chance)
             if chance.random() < 0.3:
                 proxy.cut()
@@ -123,7 +123,7 @@ def test_copy_goes_on_after_kills_and_its_file_has_one_owner(
     chance, path = random.Random(3), tmp_path / "copy.duckdb"
     url, query = f"postgresql://foreshore@127.0.0.1:{port}/foreshore", SLICE.format(table)
     last = 0
-    for turn in range(6):
+    for turn in range(4):
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, url, query, str(path)], stdout=subprocess.PIPE, text=True
         )

@@ -11,7 +11,7 @@ from tests.harness import Server
 from tests.iceberg_catalog import CLIENT, SECRET, IcebergCatalog, serving
 from tests.kill.test_sinks import load, sum_of
 
-KILLS = 6
+KILLS = 3
 LOST_EVERY = 5  # commits whose answer is lost
 
 pytestmark = pytest.mark.full

@@ -13,7 +13,7 @@ import pytest
 
 from tests.harness import Server
 
-KILLS = 6
+KILLS = 4
 ROWS = 40  # of an INSERT
 
 pytestmark = pytest.mark.full
