@@ -61,7 +61,7 @@ $$"""
 async def test_function_that_fails_now_and_then_never_gives_null(
     own_env: TestEnvironment, volatility: str
 ) -> None:
-    env, failed = own_env, "ERROR 38000: OSError: away"
+    env, failed = own_env, 'ERROR 38000: function "flaky", line 7: OSError: away'
     await env.ran("a", FLAKY.format(volatility), "CREATE TABLE t (a int)")
     await env.ran("a", "INSERT INTO t SELECT generate_series(1, 10)")
     found = {await env.query("a", "SELECT count(x) FROM (SELECT flaky(a) x FROM t)") for _ in "123"}
