@@ -12,7 +12,7 @@ from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import CONNECT_SECONDS, open_session, place_of
 from foreshore.storage.external.postgres_failures import unreachable
 from foreshore.storage.external.tls import certificates
-from foreshore.storage.external.tunnels import HOST, reached
+from foreshore.storage.external.tunnels import HOST, opened_port
 
 _CERTIFICATES = ("ssl certificate authority", "ssl certificate")
 
@@ -34,7 +34,7 @@ async def connect(access: Access) -> asyncpg.Connection:
     host, port = place_of(options)
     through = None
     if access.tunnel is not None:
-        through = await reached(access.tunnel, host, port)
+        through = await opened_port(access.tunnel, host, port)
         tls = named(tls, host)
         host, port = HOST, through.number
     try:

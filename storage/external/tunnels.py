@@ -145,7 +145,7 @@ def port_to(tunnel: Tunnel, host: str, port: int) -> Port:
     return waited_for(tunnel, THREAD.port(tunnel, host, port))
 
 
-async def reached(tunnel: Tunnel, host: str, port: int) -> Port:
+async def opened_port(tunnel: Tunnel, host: str, port: int) -> Port:
     """Return a port that leads through a tunnel; raises ConnectionFailure."""
     try:
         async with asyncio.timeout(LONGEST_SECONDS):

@@ -167,6 +167,7 @@ def test_plans_are_exact_at_every_time_on_spark(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalSteps, "hydrates", lambda *of: False)
         patch.setattr(LocalSteps, "takes", lambda *of: False)
+        stop_spark()  # one that runs may have been started without Python functions
         engine = SparkEngine(SparkOptions(tmp_path, "local[2]", 1024))
         for name in PLANS:
             _check(engine, name, 1)
