@@ -29,7 +29,7 @@ MOST_CHANGES = 1_000
 
 
 class ReplicaSample(msgspec.Struct, frozen=True, gc=False):
-    """What a replica took at a time in milliseconds; `cpu` is in billionths of a core."""
+    """The usage of a replica at a time in milliseconds; `cpu` is in billionths of a core."""
 
     at: int
     replica: str
@@ -47,7 +47,7 @@ class ReplicaChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class FlowSample(msgspec.Struct, frozen=True, gc=False):
-    """What a source or sink had moved by a time, in milliseconds, since the server started."""
+    """Counters of a source or sink, from the start of the server to a time in milliseconds."""
 
     at: int
     id: str

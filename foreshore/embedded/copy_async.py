@@ -280,7 +280,7 @@ class AsyncCopy:
 
 
 class _Arrived:
-    """What has arrived of a stream and is not applied."""
+    """The part of a stream that has arrived and is not applied yet."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []

@@ -1,4 +1,4 @@
-"""What processes of this machine take: processor time and memory, with those that they started."""
+"""The processor time and memory of processes and their descendants on this machine."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a plan says of a Python function: a key that holds all that is needed to call it.
+"""Python functions in plans: each call has a key with all that is needed to call it.
 
 The key of a call is `python:NAME(JSON)`. So replicas, processes of queries and Spark's workers can
 run a plan without a catalog, and a function with another body has another key.

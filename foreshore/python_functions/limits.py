@@ -18,7 +18,7 @@ DEFAULT_MEGABYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one host may take: seconds for a batch, and bytes beyond what it begins with."""
+    """The limits of one host: seconds for a batch, and bytes beyond those it starts with."""
 
     seconds: float = DEFAULT_SECONDS
     memory: int = DEFAULT_MEGABYTES << 20

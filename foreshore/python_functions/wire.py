@@ -19,7 +19,7 @@ class Late(Exception):
 
 
 class OutOfStep(OSError):
-    """What was received is no answer to what was sent."""
+    """The message received does not answer the one sent."""
 
 
 def send(to: socket.socket, kind: bytes, *pieces: object, deadline: float | None = None) -> None:

@@ -23,7 +23,7 @@ class PythonSource(msgspec.Struct, frozen=True, tag="python"):
 
 
 class MemoSource(msgspec.Struct, frozen=True, tag="memo"):
-    """What a function returns for each distinct row of a relation, which is kept.
+    """The results of a function for each distinct row of a relation, which are kept.
 
     The function gets a row as a dictionary, or `batch` rows at most as an Arrow table. Its results
     are `columns`. A row for which it fails has NULL in these and the error in `error_column`;

@@ -86,7 +86,7 @@ class SinkStatus(Status):
 
 
 class _Step(IntEnum):
-    """What a sink does, in this order."""
+    """The steps of a sink, in their order."""
 
     RESUMES = 0  # its process asks the target how far it has come
     BEGINS = 1

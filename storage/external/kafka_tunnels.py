@@ -18,7 +18,15 @@ from foreshore.errors import DatabaseError
 from foreshore.storage.external.access import Access, Tunnel
 from foreshore.storage.external.kafka_frames import READ, changed
 from foreshore.storage.external.tls import certificates
-from foreshore.storage.external.tunnels import CHUNK, HOST, MOST_PORTS, THREAD, ended, waited_for
+from foreshore.storage.external.tunnels import (
+    CHUNK,
+    HOST,
+    MOST_PORTS,
+    THREAD,
+    LoopbackPort,
+    ended,
+    waited_for,
+)
 
 PORT = 9092
 MOST_FRAME = 64 << 20  # bytes of an answer that is changed
@@ -60,23 +68,12 @@ def places(brokers: str) -> list[tuple[str, int]]:
     return found
 
 
-class _Port:
+class _Port(LoopbackPort):
     """A port that leads to a broker."""
 
     def __init__(self, tunnel: Tunnel, options: _Options | None, host: str, port: int) -> None:
-        self.number = 0
+        super().__init__()
         self._tunnel, self._options, self._host, self._port = tunnel, options, host, port
-        self._server: asyncio.Server | None = None
-
-    async def open(self) -> None:
-        """Listen."""
-        self._server = await asyncio.start_server(self._serve, HOST, 0)
-        self.number = self._server.sockets[0].getsockname()[1]
-
-    def close(self) -> None:
-        """Listen no longer; clients that are connected go on."""
-        if self._server is not None:
-            self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         failures, beyond = _PORTS.failures, None

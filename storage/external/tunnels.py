@@ -10,6 +10,7 @@ open through it ends then, so a source or sink sees its own connection fail and 
 import asyncio
 import concurrent.futures
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Coroutine
 from importlib import import_module
@@ -26,13 +27,11 @@ LONGEST_SECONDS = 25.0  # for an SSH connection, in its several steps
 T = TypeVar("T")
 
 
-class Port:
-    """A port of the loopback that leads to a place beyond a tunnel."""
+class LoopbackPort(ABC):
+    """A port of the loopback for clients of this machine; its `number` is 0 until it is open."""
 
-    def __init__(self, tunnel: Tunnel, host: str, port: int) -> None:
+    def __init__(self) -> None:
         self.number = 0
-        self.failure: str | None = None  # of the last client, why the place was not reached
-        self._tunnel, self._place = tunnel, (host, port)
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
@@ -44,6 +43,19 @@ class Port:
         """Listen no longer; clients that are connected go on."""
         if self._server is not None:
             self._server.close()
+
+    @abstractmethod
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a client."""
+
+
+class Port(LoopbackPort):
+    """A port that leads to a place beyond a tunnel."""
+
+    def __init__(self, tunnel: Tunnel, host: str, port: int) -> None:
+        super().__init__()
+        self.failure: str | None = None  # of the last client, why the place was not reached
+        self._tunnel, self._place = tunnel, (host, port)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

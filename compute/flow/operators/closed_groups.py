@@ -1,5 +1,6 @@
 """Operators whose state is by groups, and which can forget those that do not change again."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -22,15 +23,15 @@ class Kept(Protocol):
         ...
 
 
-class ClosedGroups:
+class ClosedGroups(ABC):
     """The base of operators that forget closed groups."""
 
     _left = 0  # rows of state after the last `forget`
 
     @property
+    @abstractmethod
     def by_group(self) -> tuple[Kept, ...]:
         """Return what is kept by groups."""
-        raise NotImplementedError
 
     def forget(self, place: Place, through: int) -> None:
         """Forget groups whose value at `place` of the key is at most `through`.
