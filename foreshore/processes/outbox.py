@@ -15,7 +15,7 @@ from threading import Lock
 
 import pyarrow as pa
 
-LARGE = 32 << 20  # bytes of the tables of a message, beyond which they go through files
+LARGE = 8 << 20  # bytes of the tables of a message, beyond which they go through files
 LEAST = 1 << 20  # bytes of a table in a file of its own
 
 
