@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from tests.adapter.harness import TestEnvironment
-from tests.adapter.sources.test_postgres_source import SOURCE, Upstream, rows_of
-from tests.adapter.sources.test_postgres_source import env as env
-from tests.adapter.sources.test_postgres_source import upstream as upstream
+from tests.adapter.sources.replicated import SOURCE, Upstream, rows_of
+from tests.adapter.sources.replicated import env as env
+from tests.adapter.sources.replicated import upstream as upstream
 
 APPLYING = SOURCE.replace("'p'", "'p', SCHEMA CHANGES = APPLY")
 CEASED = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 'b'"

@@ -15,7 +15,7 @@ from foreshore.storage.ingest.postgres import stream
 from foreshore.storage.ingest.spool import Spool
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.publisher import drop_slots, options_of
-from tests.adapter.sources.test_postgres_source import (
+from tests.adapter.sources.replicated import (
     SOURCE,
     STATUS,
     TABLES,

@@ -8,15 +8,15 @@ import pytest
 
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.publisher import options_of
-from tests.adapter.sources.test_postgres_source import (
+from tests.adapter.sources.replicated import (
     SOURCE,
     TABLES,
     Upstream,
     equal,
     until,
 )
-from tests.adapter.sources.test_postgres_source import env as env
-from tests.adapter.sources.test_postgres_source import upstream as upstream
+from tests.adapter.sources.replicated import env as env
+from tests.adapter.sources.replicated import upstream as upstream
 from tests.harness import initialised_postgres
 from tests.kill.test_postgres_source import Upstream as PostgresServer
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.publisher import drop_slots
-from tests.adapter.sources.test_postgres_source import until
+from tests.adapter.sources.replicated import until
 from tests.harness import free_port, initialised_postgres, running_postgres
 from tests.server.certificates import Authority, Issued
 
