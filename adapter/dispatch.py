@@ -45,7 +45,6 @@ from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sinks.create import check_target, create_sink
-from foreshore.adapter.sinks.wait import wait_for_sinks
 from foreshore.adapter.sources import tables as source_tables
 from foreshore.adapter.sources.changes.refresh import refresh_source_tables
 from foreshore.adapter.sources.connections import (
@@ -55,10 +54,11 @@ from foreshore.adapter.sources.connections import (
     validate_new,
 )
 from foreshore.adapter.sources.create import create_source
-from foreshore.adapter.sources.recency import is_wanted, wait_for_sources
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.transaction import notifications
+from foreshore.adapter.waits.recency import is_wanted, wait_for_sources
+from foreshore.adapter.waits.sinks import wait_for_sinks
 from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.copy import copied, copy_from, copy_to
 from foreshore.adapter.write.foreign_keys import set_constraints

@@ -247,6 +247,16 @@ class Ingestion:
                 extra={"source": description.id},
             )
 
+    async def caught_up(self, id: GlobalId) -> None:
+        """Wait until all is durable here that the external system of a source has now.
+
+        Raises FeatureNotSupported if the source cannot say.
+        """
+        while not await self.controller.caught_up(id):
+            async with self._following:  # it may be run anew, as its connection was altered
+                if self.controller.description(id) is None:
+                    return
+
     # --- commits -------------------------------------------------------------------------------
 
     async def _commit(self, progressed: Progressed) -> None:

@@ -30,6 +30,7 @@ from foreshore.storage.export.messages import (
     StartSink,
     StopSink,
     Taken,
+    TryNow,
 )
 from foreshore.storage.external.processes import ClusterProcesses
 from foreshore.storage.external.retries import waits
@@ -106,6 +107,7 @@ class _Sink:
     pauses: Iterator[float] = field(default_factory=waits)  # before the next starts after a failure
     step: _Step = _Step.RESUMES
     failed: _Step | None = None  # the step in which it has stalled
+    next_start: asyncio.TimerHandle | None = None  # after a failure here
 
 
 class ExportController:
@@ -150,6 +152,17 @@ class ExportController:
     def statuses(self) -> dict[GlobalId, SinkStatus]:
         """Return what each sink is doing."""
         return {id: sink.status for id, sink in self._processes.jobs().items()}
+
+    def try_now(self, id: GlobalId) -> None:
+        """Have a sink tried at once that pauses after a failure, as somebody waits for it."""
+        sink = self._processes.get(id)
+        if sink is None or sink.status.state != "stalled":
+            return
+        if sink.next_start is not None:
+            sink.next_start.cancel()
+            self._start_again(sink)
+        elif (connection := self._processes.connection(id)) is not None:
+            connection.send(TryNow(id))
 
     # --- the process ---------------------------------------------------------------------------
 
@@ -269,11 +282,14 @@ class ExportController:
     def _stall(self, sink: _Sink, error: str) -> None:
         """Note a failure here; the sink is started again after a pause that grows."""
         self._set_stalled(sink, error)
+        if sink.next_start is not None:
+            sink.next_start.cancel()
+        loop = asyncio.get_running_loop()
+        sink.next_start = loop.call_later(next(sink.pauses), self._start_again, sink)
+
+    def _start_again(self, sink: _Sink) -> None:
+        sink.next_start = None
         id = sink.description.id
-
-        def start_again() -> None:
-            connection = self._processes.connection(id)
-            if connection is not None and self._processes.get(id) is sink:
-                self.connected(sink, connection)
-
-        asyncio.get_running_loop().call_later(next(sink.pauses), start_again)
+        connection = self._processes.connection(id)
+        if connection is not None and self._processes.get(id) is sink:
+            self.connected(sink, connection)

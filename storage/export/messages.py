@@ -41,6 +41,12 @@ class StopSink(Message, frozen=True):
     id: GlobalId
 
 
+class TryNow(Message, frozen=True):
+    """Try a sink at once that pauses after a failure, as somebody waits for it."""
+
+    id: GlobalId
+
+
 class Changes(Message, frozen=True):
     """A part of the updates with lower <= time < upper, as a table with `__time` and `__diff`.
 
@@ -102,5 +108,5 @@ class SinkState(Message, frozen=True):
 
 Request: TypeAlias = CheckSink | DisposeSink
 Answer: TypeAlias = Done | Refused
-Command: TypeAlias = Hello | StartSink | StopSink | Changes | Request
+Command: TypeAlias = Hello | StartSink | StopSink | TryNow | Changes | Request
 Response: TypeAlias = Resumes | Taken | Exported | SinkState

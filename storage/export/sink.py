@@ -22,7 +22,7 @@ from foreshore.storage.export.messages import (
     Taken,
 )
 from foreshore.storage.external.process import Send
-from foreshore.storage.external.retries import error_text, waits
+from foreshore.storage.external.retries import Pauses, error_text
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ class Sink:
         self._send = send
         self._run_number = 0
         self._written = False  # whether anything was, since it was resumed
+        self._pauses = Pauses()
         self._arrived: asyncio.Queue[tuple[Changes, Tables]] = asyncio.Queue()
         self.task = asyncio.get_running_loop().create_task(self._run())
 
@@ -47,8 +48,11 @@ class Sink:
         if changes.run == self._run_number:
             self._arrived.put_nowait((changes, tables))
 
+    def hurry(self) -> None:
+        """Try again at once, if this is a pause after a failure."""
+        self._pauses.cut_short()
+
     async def _run(self) -> None:
-        pauses = waits()
         while True:
             self._run_number = next(_RUNS)
             self._arrived = asyncio.Queue()
@@ -62,8 +66,8 @@ class Sink:
                 logger.exception("a sink has failed", extra={"sink": self._id})
                 self._send(SinkState(self._id, "stalled", f"internal error: {error}"))
             if self._written:
-                pauses = waits()
-            await asyncio.sleep(next(pauses))
+                self._pauses.begin_anew()
+            await self._pauses.pause()
 
     async def _write(self) -> None:
         """Write what arrives, until something fails."""

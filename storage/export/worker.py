@@ -17,6 +17,7 @@ from foreshore.storage.export.messages import (
     Request,
     StartSink,
     StopSink,
+    TryNow,
 )
 from foreshore.storage.export.sink import Sink
 from foreshore.storage.external.answers import Answering, Done
@@ -41,6 +42,9 @@ class Worker:
                 self._sinks[id] = Sink(command, self._kind(export.spec.target), send)
             case StopSink(id=id):
                 self._stop(id)
+            case TryNow(id=id):
+                if id in self._sinks:
+                    self._sinks[id].hurry()
             case Changes(id=id):
                 if id in self._sinks:
                     self._sinks[id].received(command, tables)

@@ -1,6 +1,8 @@
 """How a source or sink that fails is tried again, and what one is told of the failure."""
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 from foreshore.errors import DatabaseError
 
@@ -14,6 +16,29 @@ def waits() -> Iterator[float]:
     while True:
         yield seconds
         seconds = min(2 * seconds, LONGEST_WAIT_SECONDS)
+
+
+class Pauses:
+    """The pauses between tries, which grow until `begin_anew`; each may be cut short."""
+
+    def __init__(self) -> None:
+        self._waits = waits()
+        self._is_cut = asyncio.Event()
+
+    def begin_anew(self) -> None:
+        """Let the next pause be the shortest, as something got on."""
+        self._waits = waits()
+
+    async def pause(self) -> None:
+        """Wait for the next try, or until `cut_short`."""
+        self._is_cut.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(next(self._waits)):
+                await self._is_cut.wait()
+
+    def cut_short(self) -> None:
+        """End the pause that there is, if any."""
+        self._is_cut.set()
 
 
 def error_text(error: OSError | DatabaseError) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -46,12 +46,14 @@ from foreshore.storage.ingest.messages import (
     SourceState,
     StartSource,
     StopSource,
+    TryNow,
 )
 from foreshore.storage.ingest.spool import Spool
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
 
 logger = logging.getLogger(__name__)
 
+ASK_SECONDS = 1.0  # until a source that could not say how far its system is, is asked again
 DISK_FULL_SECONDS = 1.0  # between two tries to commit
 
 
@@ -145,6 +147,7 @@ class _Source:
     furthest: dict[int, Furthest | None] = field(default_factory=dict)  # by requests; None: asked
     awaited: set[asyncio.Future[None]] = field(default_factory=set)
     pauses: Iterator[float] = field(default_factory=waits)  # before the next starts after a failure
+    next_start: asyncio.TimerHandle | None = None  # after a failure here
 
     def forget(self) -> None:
         """Drop what has arrived and is not being committed: it is read again."""
@@ -219,19 +222,20 @@ class IngestController:
         for id in self._processes.jobs():
             await self.stop(id)
 
-    async def caught_up(self, id: GlobalId) -> None:
+    async def caught_up(self, id: GlobalId) -> bool:
         """Wait until all is durable here that the external system of a source has now.
 
-        At once if it does not run. Raises FeatureNotSupported if the source cannot say.
+        Returns whether it is; False if the source does not run, or is stopped meanwhile. One that
+        stalls is waited for. Raises FeatureNotSupported if the source cannot say.
         """
         while (source := self._processes.get(id)) is not None:
             connection = source.started_by
             if source.status.state == "finished":
                 if source.committing is None:
-                    return
+                    return True
                 await self._changed(source)
                 continue
-            if connection is None:
+            if connection is None or source.status.state == "stalled":
                 await self._changed(source)
                 continue
             self._requests += 1
@@ -246,10 +250,28 @@ class IngestController:
             if answer is None:
                 continue  # the process has ended meanwhile
             if answer.error is not None:
-                raise FeatureNotSupported(f"real-time recency is not known: {answer.error}")
+                if not answer.can_say:
+                    raise FeatureNotSupported(f"real-time recency is not known: {answer.error}")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ASK_SECONDS):
+                        await self._changed(source)
+                continue
             while not _covers(source.position, answer.position) and not source.ends:
                 await self._changed(source)
+            if not source.ends:
+                return True
+        return False
+
+    def try_now(self, id: GlobalId) -> None:
+        """Have a source tried at once that pauses after a failure, as somebody waits for it."""
+        source = self._processes.get(id)
+        if source is None or source.status.state != "stalled":
             return
+        if source.next_start is not None:
+            source.next_start.cancel()
+            self._start_again(source)
+        elif (connection := source.started_by) is not None:
+            connection.send(TryNow(id))
 
     async def _changed(self, source: _Source) -> None:
         """Wait for a commit, an answer or another state of a source."""
@@ -419,6 +441,7 @@ class IngestController:
 
     def _set_state(self, source: _Source, state: str, error: str | None) -> None:
         self.states.set(source.description.id, source.status, state, error)
+        source.notify()
 
     def _take_report(self, source: _Source, reported: Reported) -> None:
         """Note what a process knows; an output that has ceased has a state of its own."""
@@ -483,12 +506,20 @@ class IngestController:
         source.forget()
         source.started_by, source.run = None, 0
         self._set_state(source, "stalled", error)
+        self._start_later(source)
 
-        def start_again() -> None:
-            if source.started_by is None:
-                self._send_start(source)
+    def _start_later(self, source: _Source) -> None:
+        if source.next_start is not None:
+            source.next_start.cancel()
+        loop = asyncio.get_running_loop()
+        source.next_start = loop.call_later(next(source.pauses), self._start_again, source)
 
-        asyncio.get_running_loop().call_later(next(source.pauses), start_again)
+    def _start_again(self, source: _Source) -> None:
+        source.next_start = None
+        if source.committing is not None:  # where it begins is not known yet
+            self._start_later(source)
+        elif source.started_by is None:
+            self._send_start(source)
 
     async def _commit_patiently(self, source: _Source, progressed: Progressed) -> None:
         """Commit, again and again while the disk is full."""

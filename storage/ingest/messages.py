@@ -94,6 +94,12 @@ class AskFurthest(Message, frozen=True):
     request: int
 
 
+class TryNow(Message, frozen=True):
+    """Try a source at once that pauses after a failure, as somebody waits for it."""
+
+    id: GlobalId
+
+
 class Discover(Message, frozen=True):
     """Find out which outputs a source has."""
 
@@ -206,12 +212,16 @@ class ContentsTaken(Message, frozen=True):
 
 
 class Furthest(Message, frozen=True):
-    """How far an external system was when it was asked, or why that is not known."""
+    """How far an external system was when it was asked, or why that is not known.
+
+    A source of a kind that `can_say` may know it later.
+    """
 
     id: GlobalId
     request: int
     position: dict[str, int]
     error: str | None = None
+    can_say: bool = True
 
 
 class Discovered(Message, frozen=True):
@@ -224,7 +234,15 @@ class Discovered(Message, frozen=True):
 Request: TypeAlias = Discover | Dispose | Validate
 Answer: TypeAlias = Discovered | Done | Refused
 Command: TypeAlias = (
-    Hello | StartSource | StopSource | Committed | PartKept | Contents | AskFurthest | Request
+    Hello
+    | StartSource
+    | StopSource
+    | Committed
+    | PartKept
+    | Contents
+    | AskFurthest
+    | TryNow
+    | Request
 )
 Response: TypeAlias = (
     IngestedPart

@@ -15,7 +15,7 @@ from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.processes.transport import Tables
 from foreshore.storage.external.process import Send
-from foreshore.storage.external.retries import error_text, waits
+from foreshore.storage.external.retries import Pauses, error_text
 from foreshore.storage.ingest.connector import (
     Batch,
     Connector,
@@ -70,6 +70,7 @@ class Source:
         self._rows_sent: dict[str, int] = {}  # by references
         self._asked: dict[int, asyncio.Queue[tuple[Contents, Tables]]] = {}
         self._requests = 0
+        self._pauses = Pauses()
         self._answering: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._run()), loop.create_task(self._report())]
@@ -106,6 +107,10 @@ class Source:
         if (queue := self._asked.get(contents.request)) is not None:
             queue.put_nowait((contents, tables))
 
+    def hurry(self) -> None:
+        """Try again at once, if this is a pause after a failure."""
+        self._pauses.cut_short()
+
     def ask(self, request: int) -> None:
         """Answer how far the external system is."""
         task = asyncio.get_running_loop().create_task(self._answer(request))
@@ -114,7 +119,7 @@ class Source:
 
     async def _answer(self, request: int) -> None:
         position: Position = {}
-        error = None
+        error, can_say = None, True
         if self._connector is None:
             error = "the source has not begun"
         elif isinstance(self._connector, Measurable):
@@ -124,7 +129,8 @@ class Source:
                 error = error_text(failed)
         else:
             error = "sources of its kind cannot say what their external system has"
-        self._send(Furthest(self._id, request, dict(position), error))
+            can_say = False
+        self._send(Furthest(self._id, request, dict(position), error, can_say))
 
     async def contents(self, reference: str) -> AsyncIterator[pa.Table]:
         """Yield the rows of an output's relation, with `__diff`, as of `position`."""
@@ -176,7 +182,6 @@ class Source:
             del self._asked[request]
 
     async def _run(self) -> None:
-        pauses = waits()
         while True:
             before = self.position
             try:
@@ -191,8 +196,8 @@ class Source:
                 self._send(SourceState(self._id, "stalled", f"internal error: {error}"))
             await self._settled()
             if self.position != before:
-                pauses = waits()  # it got on meanwhile
-            await asyncio.sleep(next(pauses))
+                self._pauses.begin_anew()  # it got on meanwhile
+            await self._pauses.pause()
 
     async def _read(self) -> None:
         """Read from the durable position on until there can be nothing more."""

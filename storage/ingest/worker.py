@@ -23,6 +23,7 @@ from foreshore.storage.ingest.messages import (
     Request,
     StartSource,
     StopSource,
+    TryNow,
     Validate,
 )
 from foreshore.storage.ingest.source import Source
@@ -57,6 +58,9 @@ class Worker:
             case AskFurthest(id=id):
                 if id in self._sources:
                     self._sources[id].ask(command.request)
+            case TryNow(id=id):
+                if id in self._sources:
+                    self._sources[id].hurry()
             case Contents(id=id):
                 if id in self._sources:
                     self._sources[id].received(command, tables)

@@ -6,17 +6,20 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sources.recency import wait_for_sources
+from foreshore.adapter.waits.recency import wait_for_sources
+from foreshore.adapter.waits.stalled import attended
 from foreshore.catalog.item import Item
 from foreshore.errors import ActiveSqlTransaction
 from foreshore.sql.plan import WaitForSinks
+from foreshore.update import Timestamp
 
 
 async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Completed:
     """Return when the targets have all changes of what was committed until a time.
 
     That is the given time, or else the present, which all acknowledged writes are before. With
-    `real_time_recency`, what external systems have now is waited for first.
+    `real_time_recency`, what external systems have now is waited for first. A sink that stalls is
+    told by a notice, and tried at once.
     """
     if context.transaction.block or context.transaction.has_effects:
         raise ActiveSqlTransaction(
@@ -35,10 +38,17 @@ async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Compl
         with context.interrupts.running():
             async with asyncio.TaskGroup() as tasks:
                 for sink in sinks:
-                    tasks.create_task(coordinator.exports.wait_for(sink.id, time))
+                    tasks.create_task(_written(context, sink, time))
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return Completed("WAIT")
+
+
+async def _written(context: StatementContext, sink: Item, time: Timestamp) -> None:
+    """Wait until the target of a sink has all changes up to `time`."""
+    exports = context.coordinator.exports
+    async with attended(context, exports.controller, sink.id):
+        await exports.wait_for(sink.id, time)
 
 
 def _sinks(context: StatementContext, plan: WaitForSinks) -> list[Item]:

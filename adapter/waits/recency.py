@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.waits.stalled import attended
 from foreshore.catalog.item import Item
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
@@ -45,13 +46,16 @@ async def wait_for_sources(context: StatementContext, relations: Iterable[Global
 async def _caught_up(context: StatementContext, id: GlobalId) -> None:
     """Wait for what a source has outside now; of one over a relation, for what is in that then."""
     coordinator = context.coordinator
-    relation = coordinator.ingestion.inputs.relation(id)
-    if relation is None:
-        await coordinator.ingestion.controller.caught_up(id)
-        return
-    for below in _sources_below(context, [relation]):
-        await _caught_up(context, below)
-    await coordinator.ingestion.inputs.answered(id, coordinator.oracle.read_ts())
+    ingestion = coordinator.ingestion
+    relation = ingestion.inputs.relation(id)
+    if relation is not None:
+        for below in _sources_below(context, [relation]):
+            await _caught_up(context, below)
+    async with attended(context, ingestion.controller, id):
+        if relation is None:
+            await ingestion.caught_up(id)
+        else:
+            await ingestion.inputs.answered(id, coordinator.oracle.read_ts())
 
 
 def _sources_below(context: StatementContext, relations: Iterable[GlobalId]) -> set[GlobalId]:
