@@ -2,7 +2,8 @@
 
 A row is (collection, id, value). The value is the object as JSON, so any tool that reads the shard
 can read the catalog. The row `("format", "", "1")` names the encoding; `migrate` upgrades an older
-one before anything is decoded. A row stays as an older version wrote it until its object changes.
+one before anything is decoded. Within an encoding, `upgrade` changes values of older versions as
+they are decoded. A row stays as an older version wrote it until its object changes.
 Counters of allotted ids are rows as well. Temporary objects have no rows, because they end with the
 process at the latest.
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 from foreshore.catalog.bootstrap import opened_to_all, public_schemas
 from foreshore.catalog.item import OBJECTS, Item, Object, Schema
 from foreshore.catalog.state import State, empty, is_system, with_allotted, with_objects
+from foreshore.catalog.upgrade import upgraded
 from foreshore.errors import DataCorrupted
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import ReadCapability
@@ -201,7 +203,7 @@ def migrate(rows: set[Row]) -> set[Row]:
 
 def _decoded(collection: str, id: str, value: str, type: type[T]) -> T:
     try:
-        return msgspec.json.decode(value, type=type)
+        return msgspec.json.decode(upgraded(collection, value), type=type)
     except msgspec.MsgspecError as error:
         raise DataCorrupted(
             f"the catalog's row {collection} {id} is not readable: {error}"
