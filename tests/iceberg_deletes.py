@@ -20,15 +20,22 @@ def by_position(table: Any, path: str, *positions: int) -> None:
     _commit(table, pa.table(columns, schema=pa.schema(fields)), ())
 
 
-def by_value(table: Any, column: str, *values: object) -> None:
-    """Delete rows that have one of these values in a column, in a new snapshot."""
+def by_value(table: Any, column: str, *values: object, partition: Any = None) -> None:
+    """Delete rows that have one of these values in a column, in a new snapshot.
+
+    Of a table with partitions, these are the rows of one of them.
+    """
     id = table.schema().find_field(column).field_id
     of = table.schema().as_arrow().field(column)
     field = pa.field(column, of.type, of.nullable, {"PARQUET:field_id": str(id)})
-    _commit(table, pa.table([pa.array(values, of.type)], schema=pa.schema([field])), (id,))
+    _commit(
+        table, pa.table([pa.array(values, of.type)], schema=pa.schema([field])), (id,), partition
+    )
 
 
-def _commit(table: Any, rows: pa.Table, equality_ids: tuple[int, ...]) -> None:
+def _commit(
+    table: Any, rows: pa.Table, equality_ids: tuple[int, ...], partition: Any = None
+) -> None:
     """Commit a snapshot that has the files of the one before, and a file of deletes."""
     from pyiceberg.manifest import (
         DataFile,
@@ -66,8 +73,8 @@ def _commit(table: Any, rows: pa.Table, equality_ids: tuple[int, ...]) -> None:
         pq.write_table(rows, stream)
     made = DataFile.from_args(
         content=content, file_path=file.location, file_format=FileFormat.PARQUET,
-        partition=Record(), record_count=rows.num_rows, file_size_in_bytes=len(file),
-        equality_ids=list(equality_ids) or None, spec_id=0,
+        partition=partition or Record(), record_count=rows.num_rows, file_size_in_bytes=len(file),
+        equality_ids=list(equality_ids) or None, spec_id=table.spec().spec_id,
     )  # fmt: skip
     with Deletes(table.spec(), table.schema(), output("metadata", "avro"), id, "null") as manifest:
         status = ManifestEntryStatus.ADDED

@@ -30,6 +30,8 @@ from foreshore.errors import (
     UndefinedFile,
 )
 from foreshore.storage.blob import sync_directory, sync_file
+from foreshore.storage.lake.iceberg_plan import planned_files
+from foreshore.storage.lake.iceberg_rows import IcebergRows
 from foreshore.update import DIFF, TIME
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
     """
     package()
     from pyiceberg.exceptions import ValidationError
+    from pyiceberg.schema import Schema
 
     last = _last_version(path)
     if last is None:
@@ -80,8 +83,11 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
             raise BadCopyFileFormat(f'the Iceberg table has no column "{missing[0]}"')
         if scan.snapshot() is not None:
             check_places(path, table, scan.snapshot())
-        for batch in scan.select(*names).to_arrow_batch_reader():
-            yield batch.select(list(names))
+        schema = Schema(*(scan.projection().find_field(name) for name in names))
+        with IcebergRows(table) as reader:
+            for planned in planned_files(table, scan.snapshot()):
+                for batch in reader.rows(planned, schema):
+                    yield batch.select(list(names))
     except (ValidationError, pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'Iceberg table "{path.name}": {said}') from None
@@ -95,19 +101,6 @@ def newest(path: Path) -> Any:
     except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'Iceberg table "{path.name}": {said}') from None
-
-
-def task_batches(table: Any, projected: Any, task: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task of a scan with the columns of a schema, as they are read.
-
-    What `ArrowScan.to_record_batches` gives has the whole file in memory first.
-    """
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
-
-    scan = ArrowScan(table.metadata, table.io, projected, AlwaysTrue())
-    deletes = _read_all_delete_files(table.io, [task])
-    yield from scan._record_batches_from_scan_tasks_and_deletes([task], deletes)
 
 
 def _opened(metadata: Path) -> Any:

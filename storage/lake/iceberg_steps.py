@@ -2,14 +2,16 @@
 
 The position has the snapshot that was read last. The number of a version, which grows, is the
 sequence number of its snapshot and one; all snapshots that a table had in version 1 of the format
-have the number 0. Files are told apart by what they hold: a data file together with the files that
-delete rows of it. Columns keep their ids, so one that is renamed stays the same.
+have the number 0. Of a data file that two snapshots have, with other files that delete rows of it,
+the rows come or go that are deleted in one of them only. Columns keep their ids, so one that is
+renamed stays the same.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +23,8 @@ from foreshore.errors import (
     UndefinedFile,
 )
 from foreshore.storage.lake import iceberg
+from foreshore.storage.lake.iceberg_plan import Planned, planned_files
+from foreshore.storage.lake.iceberg_rows import IcebergRows
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.steps import (
     SNAPSHOT,
@@ -29,7 +33,6 @@ from foreshore.storage.lake.steps import (
     Position,
     Step,
     number_of,
-    step,
 )
 
 _WITH_SEQUENCE = 2  # the first version of the format in which snapshots have numbers
@@ -73,11 +76,16 @@ class IcebergTable:
         Raises ObjectNotInPrerequisiteState if the snapshot before the position has expired.
         """
         opened = self._open()
+        with IcebergRows(opened.table) as reader:
+            yield from self._steps(opened, reader, position)
+
+    def _steps(self, opened: Opened, reader: IcebergRows, position: Position) -> Iterator[Step]:
         table = opened.table
+        files = partial(self._files, opened, reader)
         current = table.current_snapshot()
         is_other = position.get(TABLE, _table(table)) != _table(table)
         if VERSION not in position or is_other:
-            found = step({}, self._files(opened, current), _after(table, current))
+            found = _step({}, files(current), _after(table, current))
             yield replace(found, anew=is_other)
             return
         last = _last(table, position)
@@ -89,9 +97,9 @@ class IcebergTable:
         for each in _later(table, last, current):
             after = _after(table, each)
             if not _only_rewrites(last, each):
-                before = self._files(opened, last) if before is None else before
-                now = self._files(opened, each)
-                yield step(before, now, after)
+                before = files(last) if before is None else before
+                now = files(each)
+                yield _step(before, now, after)
                 before = now
             else:
                 before = None
@@ -108,42 +116,60 @@ class IcebergTable:
         return opened
 
     def _files(
-        self, opened: Opened, snapshot: Any
-    ) -> Mapping[tuple[str, tuple[str, ...]], "_DataFile"]:
-        """Return the files of a snapshot, each with those that delete rows of it."""
+        self, opened: Opened, reader: IcebergRows, snapshot: Any
+    ) -> Mapping[str, "_DataFile"]:
+        """Return the files of a snapshot by their paths."""
         if snapshot is None:
             return {}
         with opened.errors():
             opened.check(snapshot)
             scan = opened.table.scan(snapshot_id=snapshot.snapshot_id)
-            tasks = list(scan.plan_files())
-        found = {}
-        for task in tasks:
-            path = task.file.file_path
-            key = (path, tuple(sorted(each.file_path for each in task.delete_files)))
-            found[key] = _DataFile(path, opened, scan.projection(), task, self._ids)
-        return found
+            planned = list(planned_files(opened.table, snapshot))
+        schema = scan.projection()
+        return {each.path: _DataFile(opened, reader, schema, each, self._ids) for each in planned}
+
+
+def _step(
+    before: Mapping[str, "_DataFile"], now: Mapping[str, "_DataFile"], moved: Position
+) -> Step:
+    """Return the step between the files of two snapshots."""
+    gone = [before[path] for path in before.keys() - now.keys()]
+    come = [now[path] for path in now.keys() - before.keys()]
+    for path in before.keys() & now.keys():
+        was, is_there = before[path], now[path]
+        if was.planned.deletes != is_there.planned.deletes:
+            gone.append(replace(was, other=is_there.planned))
+            come.append(replace(is_there, other=was.planned))
+    return Step(tuple(gone), tuple(come), moved)
 
 
 @dataclass(frozen=True, slots=True)
 class _DataFile:
-    path: str
     opened: Opened
+    reader: IcebergRows
     schema: Any  # of its snapshot
-    task: Any
+    planned: Planned
     ids: Mapping[str, int] | None
+    other: Planned | None = None  # only the rows count that are not there with its deletes
+
+    @property
+    def path(self) -> str:
+        """Return its name."""
+        return self.planned.path
 
     def rows(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows with columns `names`, without those that are deleted."""
         projected = self._projected(names)
-        batches = iceberg.task_batches(self.opened.table, projected, self.task)
+        if self.other is None:
+            batches = self.reader.rows(self.planned, projected)
+        else:
+            batches = self.reader.fewer(self.planned, self.other, projected)
         while True:
             with self.opened.errors():
                 batch = next(batches, None)
             if batch is None:
                 return
-            arrays = [batch.column(field.name) for field in projected.fields]
-            yield pa.RecordBatch.from_arrays(arrays, list(names))
+            yield pa.RecordBatch.from_arrays(batch.columns, list(names))
 
     def _projected(self, names: Sequence[str]) -> Any:
         """Return the schema of the columns, in order."""

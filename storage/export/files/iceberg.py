@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.errors import (
@@ -42,7 +41,8 @@ from foreshore.storage.export.files.latest import latest_rows
 from foreshore.storage.export.files.spool import spooled
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.iceberg import catalog_of, check_properties, errors
-from foreshore.storage.lake.iceberg import task_batches
+from foreshore.storage.lake.iceberg_plan import Planned, planned_files
+from foreshore.storage.lake.iceberg_rows import IcebergRows
 from foreshore.update import Timestamp
 
 ATTEMPTS = 5  # of a commit that conflicts with those of other writers
@@ -182,11 +182,15 @@ class _Change:
             self._write(appended_rows(file))
             return
         key = self._export.spec.key
-        with latest_rows(file, key, GONE) as rows, changed_keys(file, key) as keys:
-            tasks = self._table.scan(row_filter=keys.filter()).plan_files()
-            touched = [task for task in tasks if self._has(task, keys)]
-            self._removed += [task.file for task in touched]
-            kept = (self._kept(task, keys) for task in touched)
+        with (
+            latest_rows(file, key, GONE) as rows,
+            changed_keys(file, key) as keys,
+            IcebergRows(self._table) as reader,
+        ):
+            found = planned_files(self._table, self._table.current_snapshot(), keys.filter())
+            touched = [each for each in found if self._has(reader, each, keys)]
+            self._removed += [each.file for each in touched]
+            kept = (self._kept(reader, each, keys) for each in touched)
             self._write(chain(added_rows(rows, GONE), chain.from_iterable(kept)))
 
     def commit(self, property: str, upper: Timestamp, is_made: Callable[[], bool]) -> None:
@@ -223,15 +227,15 @@ class _Change:
             with suppress(OSError):  # they take room, and nothing names them
                 self._table.io.delete(each.file_path)
 
-    def _has(self, task: Any, keys: Keys) -> bool:
+    def _has(self, reader: IcebergRows, planned: Planned, keys: Keys) -> bool:
         """Whether a file has rows of these keys."""
         schema = self._table.schema().select(*self._export.spec.key)
-        return any(keys.mask(each).true_count for each in task_batches(self._table, schema, task))
+        return any(keys.mask(each).any() for each in reader.rows(planned, schema))
 
-    def _kept(self, task: Any, keys: Keys) -> Iterator[pa.RecordBatch]:
+    def _kept(self, reader: IcebergRows, planned: Planned, keys: Keys) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that have none of these keys."""
-        for batch in task_batches(self._table, self._table.schema(), task):
-            yield batch.filter(pc.invert(keys.mask(batch)))
+        for batch in reader.rows(planned, self._table.schema()):
+            yield batch.filter(pa.array(~keys.mask(batch)))
 
     def _write(self, rows: Iterator[pa.RecordBatch]) -> None:
         """Write rows to files, each when its rows have come.

@@ -1,7 +1,7 @@
 """The rows that an interval adds to an Iceberg table, and the keys of those that it replaces."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.errors import UndefinedColumn
-from foreshore.storage.export.files.latest import MEMORY
+from foreshore.storage.lake.keys import KeySet, key_database
 from foreshore.types import INT4, INT8, SqlType
 
 ROWS_AT_ONCE = 1 << 16
@@ -58,21 +58,11 @@ class Keys:
     def __init__(self, connection: duckdb.DuckDBPyConnection, key: Sequence[str]) -> None:
         self._connection = connection
         self._key = key
+        self._set = KeySet(connection, "changed")
 
-    def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+    def mask(self, rows: pa.RecordBatch) -> np.ndarray:
         """Return which rows have one of the keys."""
-        numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
-        names = [f"k{place}" for place in range(len(self._key))]
-        columns = [rows.column(name) for name in self._key]
-        looked_up = pa.table([*columns, numbers], names=[*names, "row"])
-        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM c.{name}" for name in names)
-        query = f"SELECT r.row FROM looked_up r SEMI JOIN changed c ON {same}"
-        self._connection.register("looked_up", looked_up)
-        found = self._connection.sql(query).to_arrow_table().column("row").to_numpy()
-        self._connection.unregister("looked_up")
-        mask = np.zeros(rows.num_rows, bool)
-        mask[found] = True
-        return pa.array(mask)
+        return self._set.mask([rows.column(name) for name in self._key])
 
     def filter(self) -> Any:
         """Return a condition that all rows with one of the keys meet, to leave out files."""
@@ -99,8 +89,7 @@ class Keys:
 @contextmanager
 def changed_keys(file: Path, key: Sequence[str]) -> Iterator[Keys]:
     """Yield the keys of the updates in a Parquet file."""
-    config = {"memory_limit": MEMORY, "temp_directory": str(file.parent), "threads": 2}
-    with closing(duckdb.connect(":memory:", config=config)) as connection:
+    with key_database(str(file.parent)) as connection:
         columns = ", ".join(f"{_quoted(name)} AS k{place}" for place, name in enumerate(key))
         source = f"read_parquet('{str(file).replace(chr(39), 2 * chr(39))}')"
         connection.execute(f"CREATE TABLE changed AS SELECT DISTINCT {columns} FROM {source}")

@@ -1,5 +1,6 @@
 """CREATE SOURCE ... FROM ICEBERG CATALOG CONNECTION: the snapshots of a table, in order."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from tests.iceberg_catalog import CLIENT, SECRET, IcebergCatalog, serving
 from tests.iceberg_deletes import by_position, by_value
 
 pytest.importorskip("pyiceberg")
-IDS = "SELECT id, p FROM s ORDER BY 1"
+
+IDS = "SELECT id, p FROM s ORDER BY 1, 2"
 
 
 @pytest.fixture
@@ -170,7 +172,10 @@ def test_what_a_catalog_says_neither_uses_the_servers_keys_nor_imports_code(
         files.new_input("hdfs://host/file")
 
 
-async def test_deletes_by_position_are_applied_and_those_by_value_stall(
+LETTERS = "SELECT string_agg(p, '' ORDER BY id) FROM"
+
+
+async def test_deletes_by_position_and_by_value_are_applied(
     own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
 ) -> None:
     env = await connected(own_env, catalog, tmp_path)
@@ -181,20 +186,69 @@ async def test_deletes_by_position_are_applied_and_those_by_value_stall(
     table = catalog.tables.load_table("n.t")
     files = {task.file.record_count: task.file.file_path for task in table.scan().plan_files()}
     by_position(table, files[6], 1, 4)
-    await reaches(env, "SELECT string_agg(p, '' ORDER BY id) FROM s", "acdfg")
+    await reaches(env, f"{LETTERS} s", "acdfg")
     by_position(catalog.tables.load_table("n.t"), files[6], 0)
     by_position(catalog.tables.load_table("n.t"), files[1], 0)
-    await reaches(env, "SELECT string_agg(p, '' ORDER BY id) FROM s", "cdf")
+    await reaches(env, f"{LETTERS} s", "cdf")
     catalog.tables.load_table("n.t").append(pa.table({"id": [7], "p": ["h"]}))
-    await reaches(env, "SELECT string_agg(p, '' ORDER BY id) FROM s", "cdfh")
+    await reaches(env, f"{LETTERS} s", "cdfh")
     await env.ran("a", f"CREATE SOURCE whole {reading('t')}")
-    await reaches(env, "SELECT string_agg(p, '' ORDER BY id) FROM whole", "cdfh")
-    by_value(catalog.tables.load_table("n.t"), "id", 2)
-    status = "SELECT DISTINCT status, error LIKE '%equality deletes%'"
-    await reaches(
-        env, f"{status} FROM mz_internal.mz_source_statuses WHERE name = 's'", "stalled|t"
-    )
-    assert await env.query("a", "SELECT count(*) FROM s") == "4\nSELECT 1"
+    await reaches(env, f"{LETTERS} whole", "cdfh")
+    by_value(catalog.tables.load_table("n.t"), "id", 2, 7, 100)
+    await reaches(env, f"{LETTERS} s", "df")
+    catalog.tables.load_table("n.t").append(pa.table({"id": [2], "p": ["C"]}))  # is not deleted
+    await reaches(env, f"{LETTERS} s", "Cdf")
+    env.ingest.last.kill()
+    by_value(catalog.tables.load_table("n.t"), "p", "C", None)
+    await reaches(env, f"{LETTERS} s", "df")
+    await env.ran("a", f"CREATE SOURCE later {reading('t')}")
+    await reaches(env, f"{LETTERS} later", "df")
+    assert await env.query("a", "SELECT count(*) FROM s_errors") == "0\nSELECT 1"
+
+
+async def test_upserts_by_deletes_of_values_are_followed(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    drawn, held = random.Random(3), dict[int | None, str]()
+    empty = pa.table({"id": pa.array([], pa.int64()), "p": pa.array([], pa.string())})
+    made(catalog, "t", empty)
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    for number in range(
+        12
+    ):  # as Flink writes: the keys of a commit are deleted, then its rows come
+        keys = [drawn.choice([None, *range(8)]) for _ in range(3)]
+        by_value(catalog.tables.load_table("n.t"), "id", *keys)
+        held = {key: value for key, value in held.items() if key not in keys}
+        new = {key: f"v{number}" for key in keys if drawn.random() < 0.8}
+        held |= new
+        rows = {"id": list(new), "p": list(new.values())}
+        catalog.tables.load_table("n.t").append(pa.table(rows, schema=empty.schema))
+        if number % 4 == 3:
+            wanted = sorted(held.items(), key=lambda row: (row[0] is None, row[0]))
+            shown = (f"{'NULL' if key is None else key}|{value}" for key, value in wanted)
+            await reaches(env, IDS, *shown)
+
+
+async def test_deletes_by_value_apply_to_their_partition(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    from pyiceberg.typedef import Record
+
+    env = await connected(own_env, catalog, tmp_path)
+    rows = pa.table({"id": [1, 2, 1, 2], "p": ["a", "a", "b", "b"]})
+    table = catalog.tables.create_table("n.t", rows.schema)
+    with table.update_spec() as update:
+        update.add_identity("p")
+    table.append(rows)
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await reaches(env, IDS, "1|a", "1|b", "2|a", "2|b")
+    by_value(catalog.tables.load_table("n.t"), "id", 1, partition=Record("a"))
+    await reaches(env, IDS, "1|b", "2|a", "2|b")
+    with catalog.tables.load_table("n.t").update_spec() as update:
+        update.remove_field("p")
+    by_value(catalog.tables.load_table("n.t"), "id", 2)  # without partitions: in all of them
+    await reaches(env, IDS, "1|b")
 
 
 async def test_rows_of_partitions_are_followed(
