@@ -224,6 +224,10 @@ class StatementContext(Struct, frozen=True, eq=False):
         match kind:
             case "now":
                 return self.transaction.started
+            case "statement_timestamp":
+                return self.sessions[self.pid].activity.query_at
+            case "clock_timestamp":
+                return self.coordinator.clock.now() * 1000
             case "mz_now":
                 return time
             case "current_user":

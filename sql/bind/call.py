@@ -74,8 +74,8 @@ _SCHEMAS = frozenset(
 _ENVIRONMENT: dict[str, Environment] = {
     "now": Environment("now", TIMESTAMPTZ),
     "transaction_timestamp": Environment("now", TIMESTAMPTZ),
-    "statement_timestamp": Environment("now", TIMESTAMPTZ),
-    "clock_timestamp": Environment("now", TIMESTAMPTZ),
+    "statement_timestamp": Environment("statement_timestamp", TIMESTAMPTZ),
+    "clock_timestamp": Environment("clock_timestamp", TIMESTAMPTZ),
     "mz_now": Environment("mz_now", MZ_TIMESTAMP),
     "current_user": Environment("current_user", NAME),
     "session_user": Environment("session_user", NAME),

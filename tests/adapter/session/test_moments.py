@@ -1,0 +1,25 @@
+"""now() is when the transaction began, statement_timestamp() when the statement, clock_timestamp() later."""
+
+from tests.adapter.harness import TestEnvironment
+
+MOMENTS = """
+SELECT now() = transaction_timestamp(), statement_timestamp() > now(),
+       clock_timestamp() >= statement_timestamp(), statement_timestamp() = statement_timestamp()
+"""
+
+
+async def test_a_later_statement_of_a_block_has_a_later_moment(env: TestEnvironment) -> None:
+    await env.ran("a", "BEGIN", "CREATE TEMP TABLE moments (at timestamptz)")
+    await env.ran("a", "INSERT INTO moments VALUES (clock_timestamp())")
+    await env.ran("a", "SELECT pg_sleep(0.005)")
+    assert await env.ran("a", MOMENTS) == "t|t|t|t\nSELECT 1\nT"
+    assert await env.ran("a", "SELECT at < clock_timestamp(), at >= now() FROM moments") == (
+        "t|t\nSELECT 1\nT"
+    )
+    await env.ran("a", "ROLLBACK")
+
+
+async def test_both_moments_are_refused_in_maintained_views(env: TestEnvironment) -> None:
+    for function in ("statement_timestamp", "clock_timestamp"):
+        answer = await env.query("a", f"CREATE MATERIALIZED VIEW v AS SELECT {function}() AS at")
+        assert answer.startswith(f"ERROR 0A000: {function} cannot be used in a view")
