@@ -1,4 +1,4 @@
-"""Pages of the documentation have lines of at most 120 columns."""
+"""Pages of the documentation have lines of at most 120 columns, but for tables of the reference."""
 
 from pathlib import Path
 
@@ -12,4 +12,6 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_has_no_line_over_120_columns(page: Path) -> None:
     lines = enumerate(page.read_text().splitlines(), 1)
-    assert [number for number, line in lines if len(line) > COLUMNS] == []
+    free = "|" if page.parent.name == "reference" else "||"
+    long = [n for n, line in lines if len(line) > COLUMNS and not line.startswith(free)]
+    assert long == []
