@@ -126,7 +126,11 @@ async def serve(options: ServeOptions) -> None:
         if stop.is_set():
             return
         if options.python_functions:  # before it starts processes, which get the same settings
-            allow(options.python_function_timeout, options.python_function_memory)
+            allow(
+                options.python_function_timeout,
+                options.python_function_memory,
+                options.python_function_answers,
+            )
         launcher = ProcessLauncher()
         launcher.begin_spare()
         closing.push_async_callback(launcher.end_spare)

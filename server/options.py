@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from foreshore.logs import FORMATS
-from foreshore.python_functions.limits import DEFAULT_MEGABYTES, DEFAULT_SECONDS
+from foreshore.python_functions.limits import DEFAULT_KEPT, DEFAULT_MEGABYTES, DEFAULT_SECONDS
 from foreshore.server.tls import TlsFiles
 
 FC = TypeVar("FC", bound=Callable[..., Any])
@@ -33,6 +33,7 @@ class ServeOptions:
     python_functions: bool
     python_function_timeout: float
     python_function_memory: int
+    python_function_answers: int
     audit_interval: float
     tls_cert: Path | None
     tls_key: Path | None
@@ -204,6 +205,13 @@ _OPTIONS = (
         default=DEFAULT_MEGABYTES,
         metavar="MB",
         help="What a process of functions in Python may take.",
+    ),
+    option(
+        "python-function-answers",
+        type=click.IntRange(0),
+        default=DEFAULT_KEPT,
+        metavar="MB",
+        help="What each process keeps of the answers of IMMUTABLE functions in Python.",
     ),
     option(
         "audit-interval",

@@ -1,8 +1,8 @@
 """Calls of a Python function in its host: for each row, or for the columns of a batch.
 
-A function that raises for a row is an error of that row. The first `CHECKED` rows of a function
-that is declared IMMUTABLE, and later a sample, are evaluated a second time, in another order and by
-a second copy of its module: if an answer differs, a maintained view could not take a row back.
+A function that raises for a row is an error of that row. The first rows of a function that is
+declared IMMUTABLE, and later a sample, are evaluated a second time, in another order and by another
+copy of its module: if an answer differs, a maintained view could not take a row back.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,10 @@ from foreshore.errors import data_error
 from foreshore.python_functions.definition import PythonFunction
 from foreshore.python_functions.values import Wrong, check_texts, described, from_python, to_python
 
-CHECKED = 1000  # rows that are evaluated twice
-SAMPLE = 100  # rows that are evaluated twice later,
+CHECKED = 100  # rows that are evaluated twice,
+SHARE = 10  # then one of so many,
+OFTEN = 10_000  # up to this row,
+SAMPLE = 100  # and then so many rows
 EVERY = 20_000  # once in so many
 NAMED = ("date", "time", "timestamp", "timestamptz", "json")  # kinds whose values Python may lack
 
@@ -39,7 +41,7 @@ class Loaded:
         self._copy: Callable[..., Any] | None = None
         self._fault: Fault | None = None  # why it is called no more
         self._seen = 0
-        self._next_sample = CHECKED + EVERY
+        self._next_sample = OFTEN + EVERY
 
     def outcome(self, arrays: Sequence[pa.Array], arrow: pa.DataType) -> Found:
         """Return the values, of type `arrow`, and the errors by row.
@@ -78,20 +80,16 @@ class Loaded:
 
     def _check(self, arrays: Sequence[pa.Array], found: Found, arrow: pa.DataType) -> None:
         """Raise Fault if other answers are found for some rows."""
-        rows = len(arrays[0])
-        count = min(rows, max(CHECKED - self._seen, 0))
-        self._seen += rows
-        if not count and self._seen >= self._next_sample:
-            count, self._next_sample = min(rows, SAMPLE), self._seen + EVERY
-        if not count:
+        places = self._sampled(len(arrays[0]))
+        if not places:
             return
         if self._copy is None:
             self._copy = _defined(self._function)
-        order = pa.array(range(count - 1, -1, -1), pa.int64())
+        order = pa.array(places[::-1], pa.int64())
         values, errors = self._evaluated(self._copy, [each.take(order) for each in arrays], arrow)
-        again = {count - 1 - i: text for i, text in errors.items()}
-        before = {i: text for i, text in found[1].items() if i < count}
-        same = repr(values.take(order).to_pylist()) == repr(found[0].slice(0, count).to_pylist())
+        again = {places[-1 - i]: text for i, text in errors.items()}
+        before = {i: found[1][i] for i in places if i in found[1]}
+        same = repr(values.to_pylist()) == repr(found[0].take(order).to_pylist())
         if not same or again != before:
             self._fault = Fault(
                 "38000",
@@ -101,6 +99,17 @@ class Loaded:
                 " CREATE SOURCE ... FROM PYTHON ... OVER a relation.",
             )
             raise self._fault
+
+    def _sampled(self, rows: int) -> Sequence[int]:
+        """Return which of the next rows are evaluated twice."""
+        first, end = self._seen, self._seen + rows
+        self._seen = end
+        if end < self._next_sample:
+            often = range(max(first, CHECKED), min(end, OFTEN))
+            tenths = range(-(-often.start // SHARE) * SHARE, often.stop, SHARE)
+            return [i - first for i in (*range(first, min(end, CHECKED)), *tenths)]
+        self._next_sample = end + EVERY
+        return range(min(rows, SAMPLE))
 
 
 def _defined(function: PythonFunction) -> Callable[..., Any]:

@@ -1,6 +1,8 @@
 """Python functions as functions of the registry, for all engines: a kernel that asks a host."""
 
 import asyncio
+import os
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -9,9 +11,10 @@ import pyarrow.compute as pc
 
 from foreshore.errors import DataError, FeatureNotSupported
 from foreshore.expr.functions.function import ScalarFunction, Signature
+from foreshore.python_functions.answers import Answers
 from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.hosts import hosts
-from foreshore.python_functions.limits import check_allowed
+from foreshore.python_functions.limits import check_allowed, limits
 from foreshore.types import arrow_type
 
 NAME = "python function"  # of each of them, by which `expr/cost.py` knows that they take long
@@ -28,8 +31,15 @@ def python_scalar(key: str) -> ScalarFunction:
 
     def kernel(types: Signature, *arrays: pa.Array) -> Any:
         _check(function)
-        values, errors = hosts().outcome(key, arrays, arrow_type(types.result))
-        if errors is not None and function.volatility != "immutable":
+        result = arrow_type(types.result)
+
+        def ask(of: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array | None]:
+            return hosts().outcome(key, of, result)
+
+        if function.volatility == "immutable":
+            return answers().outcome(key, arrays, result, ask)
+        values, errors = ask(arrays)
+        if errors is not None:
             raise DataError.parse(pc.min(errors).as_py())  # another call may answer otherwise
         return values, errors
 
@@ -43,6 +53,16 @@ def python_scalar(key: str) -> ScalarFunction:
         fallible=True,
         volatility=function.volatility,
     )
+
+
+def answers() -> Answers:
+    """Return the answers that this process keeps, also after a fork."""
+    return _answers_of(os.getpid(), limits().kept)
+
+
+@lru_cache(maxsize=1)
+def _answers_of(pid: int, kept: int) -> Answers:
+    return Answers(kept)
 
 
 def _check(function: PythonFunction) -> None:
