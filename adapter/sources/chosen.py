@@ -81,6 +81,11 @@ def _wanted(references: list[str], asked: AskedTables) -> list[str]:
     return [each for each in references if each.rpartition(".")[0] in asked.schemas]
 
 
+def found_reference(outputs: Mapping[str, Output], asked: str) -> str:
+    """Return the output of a reference that may lack its first names; raises UndefinedTable."""
+    return _found([each for each in outputs if each != OWN_ROWS], asked)
+
+
 def _found(references: list[str], asked: str) -> str:
     """Return the output of a reference that may lack its first names."""
     if asked in references:

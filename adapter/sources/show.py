@@ -11,6 +11,7 @@ from foreshore.adapter.sources.show_others import (
     memo_text,
     python_text,
 )
+from foreshore.adapter.sources.versions import details_of, table_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
@@ -21,7 +22,7 @@ from foreshore.sources.generators import LoadGenerator
 from foreshore.sources.iceberg import IcebergSource
 from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.sources.outputs import PROGRESS, is_auxiliary
-from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.postgres import PostgresSource, TableOptions
 from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import SourceSpec
 from foreshore.sources.webhook import CheckInput, WebhookSource
@@ -51,12 +52,16 @@ def source_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -
             topic = quote_identifier(fed_by.feed.spec.topic)
             format = messages_text(item.feed.messages, lambda id: _connection(state, id))
             return f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {topic}) {format}"
-        reference = _reference(item.feed.reference)
-        return f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {reference})"
+        reference, options = item.feed.reference, ""
+        if isinstance(fed_by.feed and fed_by.feed.spec, PostgresSource) and item.feed.details:
+            reference, options = table_of(item.feed), _options_of(details_of(item.feed).options)
+        return (
+            f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {_reference(reference)}){options}"
+        )
     parts = {
         each.feed.reference: dotted(state.full_name(each))
         for each in state.items_of(parts_of(item.id))
-        if each.feed and each.feed.messages is None
+        if each.feed and each.feed.messages is None and not _is_apart(item, each)
     }
     progress = parts.pop(PROGRESS, None)
     tables = [
@@ -76,6 +81,35 @@ def source_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -
     )
 
 
+def _is_apart(source: Item, table: Item) -> bool:
+    """Return whether only a statement of its own makes a table of a PostgreSQL source."""
+    assert source.feed, source
+    assert table.feed, table
+    if not isinstance(source.feed.spec, PostgresSource) or not table.feed.details:
+        return False
+    details = details_of(table.feed)
+    return details.table is not None or details.options is not None
+
+
+def _options_of(options: TableOptions | None) -> str:
+    """Return WITH (...) of a table of a PostgreSQL source."""
+    if options is None:
+        return ""
+    return f" WITH ({', '.join(_named(options))})"
+
+
+def _named(options: TableOptions | PostgresSource) -> list[str]:
+    """Return the options that name columns and constraints."""
+    found = {
+        "TEXT COLUMNS": options.text_columns,
+        "EXCLUDE COLUMNS": options.exclude_columns,
+        "EXCLUDE CONSTRAINTS": options.exclude_constraints,
+    }
+    return [
+        f"{name} = ({', '.join(map(_reference, names))})" for name, names in found.items() if names
+    ]
+
+
 def _reference(reference: str) -> str:
     return ".".join(map(quote_identifier, reference.split(".")))
 
@@ -88,13 +122,7 @@ def _written(state: State, item: Item) -> str:
         case LoadGenerator():
             return generator_text(spec)
         case PostgresSource():
-            options = [f"PUBLICATION = {quote_string(spec.publication)}"]
-            for name, columns in (
-                ("TEXT", spec.text_columns),
-                ("EXCLUDE", spec.exclude_columns),
-            ):
-                if columns:
-                    options.append(f"{name} COLUMNS = ({', '.join(map(_reference, columns))})")
+            options = [f"PUBLICATION = {quote_string(spec.publication)}", *_named(spec)]
             if spec.applies_changes:
                 options.append("SCHEMA CHANGES = APPLY")
             return (

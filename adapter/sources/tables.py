@@ -11,6 +11,7 @@ from foreshore.adapter.ddl.objects import find_if_exists, is_taken
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.chosen import Part, chosen
 from foreshore.adapter.sources.create import add_part, check_appends
+from foreshore.adapter.sources.versions import discovered_for, discovered_with, feed_of
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
@@ -23,6 +24,7 @@ from foreshore.errors import (
 from foreshore.item_view import Name
 from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.sources.outputs import OWN_ROWS, Output, is_auxiliary
+from foreshore.sources.postgres import PostgresSource, TableOptions
 from foreshore.sources.spec import Feed, SourceSpec
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import (
@@ -47,6 +49,18 @@ async def discovered_again(
     assert source.feed
     assert source.feed.spec is not None, source
     spec: SourceSpec = source.feed.spec
+    if isinstance(plan, RefreshSourceTables) and isinstance(spec, PostgresSource):
+        tables = [
+            find_if_exists(context, "source", each, if_exists=False, altered=True)
+            for each in plan.names
+        ]
+        with context.interrupts.running():
+            return await discovered_for(
+                context, spec, [t for t in tables if isinstance(t, Item) and is_table(source, t)]
+            )
+    if isinstance(plan, CreateSourceTable) and plan.options is not None:
+        with context.interrupts.running():
+            return await discovered_with(context, spec, plan.reference, plan.options)
     if isinstance(plan, CreateSourceTable) and plan.messages is not None:
         if not isinstance(spec, KafkaSource):
             raise InvalidParameterValue(f'tables of source "{source.name}" have no format')
@@ -75,7 +89,7 @@ def create_source_table(context: StatementContext, plan: CreateSourceTable) -> C
                 f'table "{part.reference}" of the source has other columns',
                 detail=f"It has {', '.join(names)}.",
             )
-        _add(context, source, part, plan.watermark)
+        _add(context, source, part, plan.watermark, plan.options)
     return Completed("CREATE TABLE")
 
 
@@ -103,7 +117,7 @@ async def drop_source_tables(context: StatementContext, plan: DropSourceTables) 
         assert isinstance(found, Item), found
         if found.part_of != source.id or not found.feed:
             raise WrongObjectType(f'"{found.name}" is not a table of source "{source.name}"')
-        if is_auxiliary(found.feed.reference):
+        if not is_table(source, found):
             raise WrongObjectType(
                 f'"{found.name}" is needed by source "{source.name}"',
                 hint="Drop the source itself by DROP SOURCE.",
@@ -114,6 +128,15 @@ async def drop_source_tables(context: StatementContext, plan: DropSourceTables) 
     await lock_to_alter(context, [each.id for each in tables if each.type == "table"])
     notify_cascaded(context, dropped)
     return Completed("ALTER SOURCE")
+
+
+def is_table(source: Item, item: Item) -> bool:
+    """Return whether an item is a table of a source, and neither its progress nor its errors."""
+    return (
+        item.part_of == source.id
+        and item.feed is not None
+        and not is_auxiliary(item.feed.reference)
+    )
 
 
 def source_called(context: StatementContext, name: Name, may_lack: bool) -> Item | None:
@@ -168,13 +191,23 @@ def _add_of_topic(
     add_part(context, plan.name, output, feed, plan.watermark)
 
 
-def _add(context: StatementContext, source: Item, part: Part, watermark: str | None = None) -> None:
-    """Add a relation; a source writes each output to one only."""
-    for each in context.planner.state.items_of(parts_of(source.id)):
-        if each.feed and each.feed.reference == part.reference:
-            raise InvalidParameterValue(
-                f'source "{source.name}" writes "{part.reference}" to "{each.name}" already'
-            )
+def _add(
+    context: StatementContext,
+    source: Item,
+    part: Part,
+    watermark: str | None = None,
+    options: TableOptions | None = None,
+) -> None:
+    """Add a relation; of tables of PostgreSQL a source may have several, of other outputs one."""
     output = _output(context, part)
-    feed = Feed(source.id, part.reference, details=output.details)
+    assert source.feed
+    if isinstance(source.feed.spec, PostgresSource):
+        feed = feed_of(context, source, part.reference, output, part.name.item, options)
+    else:
+        for each in context.planner.state.items_of(parts_of(source.id)):
+            if each.feed and each.feed.reference == part.reference:
+                raise InvalidParameterValue(
+                    f'source "{source.name}" writes "{part.reference}" to "{each.name}" already'
+                )
+        feed = Feed(source.id, part.reference, details=output.details)
     add_part(context, part.name, output, feed, watermark)

@@ -186,7 +186,7 @@ class CreateSourceStatement(Syntax):
 
 
 class CreateSourceTableStatement(Syntax):
-    """CREATE TABLE name [(column, ...)] FROM SOURCE source (REFERENCE reference) [format].
+    """CREATE TABLE name [(column, ...)] FROM SOURCE source (REFERENCE r) [format] [WITH (options)].
 
     `columns` are names alone, and `declared` columns with types.
     """
@@ -199,6 +199,7 @@ class CreateSourceTableStatement(Syntax):
     messages: MessagesSyntax
     if_not_exists: bool
     watermark: WatermarkDefinition | None = None
+    options: tuple[SourceOption, ...] = ()
 
 
 class AddSourceTablesStatement(Syntax):

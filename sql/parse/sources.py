@@ -122,8 +122,10 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         self.accept_symbol("=")
         reference = ".".join(self.dotted())
         self.expect_symbol(")")
+        messages = self._messages()
+        options = self._source_options() if self.accept("with") else ()
         return ast.CreateSourceTableStatement(
-            name, columns, declared, source, reference, self._messages(), if_not_exists, watermark
+            name, columns, declared, source, reference, messages, if_not_exists, watermark, options
         )
 
     def _fed_tables(self) -> ast.FedTables:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from foreshore.item_view import Name
 from foreshore.sources.kafka import Messages
+from foreshore.sources.postgres import TableOptions
 from foreshore.sources.spec import SourceSpec
 from foreshore.sql.plan.definitions import CreateSubscription
 from foreshore.sql.plan.query import WritePlan
@@ -47,7 +48,8 @@ class CreateSource(WritePlan):
 class CreateSourceTable(WritePlan):
     """CREATE TABLE ... FROM SOURCE; `columns`, if given, are those that it must have there.
 
-    `messages` says how the messages of a topic become its rows.
+    `messages` says how the messages of a topic become its rows, `options` what it takes over of a
+    table of PostgreSQL.
     """
 
     name: Name
@@ -57,6 +59,7 @@ class CreateSourceTable(WritePlan):
     messages: Messages | None
     if_not_exists: bool
     watermark: str | None = None  # the text of its definition
+    options: TableOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

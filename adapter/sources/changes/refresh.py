@@ -13,7 +13,8 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.ddl.tables.alter import alter_table
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sources.tables import source_called
+from foreshore.adapter.sources.tables import is_table, source_called
+from foreshore.adapter.sources.versions import details_of, table_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.errors import (
@@ -22,7 +23,7 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
-from foreshore.sources.outputs import Output, is_auxiliary
+from foreshore.sources.outputs import Output
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
@@ -42,7 +43,7 @@ async def refresh_source_tables(context: StatementContext, plan: RefreshSourceTa
         for name in plan.names:
             found = find_if_exists(context, "source", name, if_exists=False, altered=True)
             assert isinstance(found, Item), found
-            if found.part_of != source.id or not found.feed or is_auxiliary(found.feed.reference):
+            if not is_table(source, found):
                 raise WrongObjectType(f'"{found.name}" is not a table of source "{source.name}"')
             await _refresh(context, source, found)
     return Completed("ALTER SOURCE")
@@ -53,11 +54,11 @@ async def _refresh(context: StatementContext, source: Item, table: Item) -> None
     assert table.feed, table
     feed, outputs = table.feed, context.discovered.outputs
     if feed.reference not in outputs:
-        raise UndefinedTable(f'table "{feed.reference}" does not exist in the source')
+        raise UndefinedTable(f'table "{table_of(feed)}" does not exist in the source')
     output = outputs[feed.reference]
     if output.obstacle:
         raise ObjectNotInPrerequisiteState(output.obstacle, hint=output.hint or None)
-    old = msgspec.json.decode(feed.details, type=Details)
+    old = details_of(feed)
     new = msgspec.json.decode(output.details, type=Details)
     planned = context.planner.reader().planned[table.id]
     actions = _actions(planned, old, new, output)
@@ -79,7 +80,12 @@ async def _refresh(context: StatementContext, source: Item, table: Item) -> None
     by_name = {each[0]: each for each in new.columns}
     has_key = bool(context.planner.reader().planned[now.id].unique)
     details = Details(
-        new.oid, tuple(by_name[each] for each in names), new.key if has_key else 0, old.number + 1
+        new.oid,
+        tuple(by_name[each] for each in names),
+        new.key if has_key else 0,
+        old.number + 1,
+        old.table,
+        old.options,
     )
     text = msgspec.json.encode(details).decode()
     needs = tuple(sorted({*now.depends_on, source.id}))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from foreshore.errors import ProtocolViolation
 from foreshore.storage.ingest.errors import Unreadable
-from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
+from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout, Types
 
 MOST_ROWS = 1 << 14  # that are gathered as texts
 MOST_TEXT_BYTES = 8 << 20
@@ -72,7 +72,7 @@ class _Table:
         try:
             texts = [pa.array(columns[i], pa.binary()).cast(pa.string()) for i in self.places]
         except pa.ArrowInvalid as error:
-            raise Misfit(f'table "{self.layout.reference}": {error}') from error
+            raise Misfit(f'table "{self.layout.table}": {error}') from error
         diffs = pa.array(self.diffs, pa.int64())
         self.rows, self.diffs, self.text_bytes = [], [], 0
         self.typed.append(self.layout.typed(texts, diffs))
@@ -105,12 +105,13 @@ class Gatherer:
         `ignored` is given, a table stops when it gets a column that is not among these.
         """
         self._since, self._ignored = {} if since is None else since, ignored
-        self._early: dict[int, bytes] = {}  # what tables were like before they count, by numbers
+        # What tables were like before they count, by numbers, and from where on they do.
+        self._early: dict[int, tuple[int, bytes]] = {}
         self._committed_at = 0  # where the commit of the present transaction is
         self._messages = {} if messages is None else messages
         self._layouts = {each.reference: each for each in layouts}
-        self._references = {each.details.oid: each.reference for each in self._layouts.values()}
-        self._tables: dict[int, _Table] = {}  # by the numbers in messages
+        self._oids = {each.details.oid for each in self._layouts.values()}
+        self._tables: dict[int, tuple[_Table, ...]] = {}  # by the numbers in messages
         self._stopped: list[Unreadable] = []
         self._anew: list[str] = []  # tables whose parts do not count
         self._lsn = lsn  # the end of the last transaction
@@ -158,8 +159,7 @@ class Gatherer:
         """Follow some tables no longer; their relations stay as they are."""
         for reference in references:
             self._layouts.pop(reference, None)
-        kept = self._layouts.values()
-        self._tables = {i: t for i, t in self._tables.items() if t.layout in kept}
+        self._forget_others()
 
     @property
     def layouts(self) -> tuple[TableLayout, ...]:
@@ -174,13 +174,13 @@ class Gatherer:
     def take_part(self) -> Gathered:
         """Return what was gathered, at any time; the rest follows."""
         rows: dict[str, pa.Table] = {}
-        for id, table in list(self._tables.items()):
+        for table in self._followed():
             try:
                 if (taken := table.taken()) is not None:
                     rows[table.layout.reference] = taken
                     table.has_parts = True
             except Misfit as error:
-                self._stop(id, str(error))
+                self._stop_reference(table.layout.reference, str(error))
             self._messages[table.layout.reference] = (
                 self._messages.get(table.layout.reference, 0) + table.messages
             )
@@ -194,7 +194,7 @@ class Gatherer:
         part = self.take_part()
         stopped, self._stopped, self.transactions = tuple(self._stopped), [], 0
         emptied = []
-        for table in self._tables.values():
+        for table in self._followed():
             if table.is_emptied:
                 emptied.append(table.layout.reference)
             table.is_emptied = table.has_parts = False
@@ -203,84 +203,97 @@ class Gatherer:
     # --- messages ------------------------------------------------------------------------------
 
     def _relation(self, data: bytes) -> None:
+        """Take what a table is like: each relation that follows it goes on or stops."""
         (id,) = _RELATION.unpack_from(data, 1)
         schema, name, rest = data[5:].split(b"\0", 2)
-        reference = f"{schema.decode() or 'pg_catalog'}.{name.decode()}"
-        known = self._references.get(id)
-        self.are_described |= known is not None
-        since = max(self._since.get(reference, 0), self._since.get(known or reference, 0))
-        if self._committed_at < since:
-            self._early[id] = data  # it is not sent again before the table changes
-            return
-        if known is not None and known != reference and known in self._layouts:
-            self._stop_reference(known, f'table "{known}" was renamed to "{reference}"')
-        layout = self._layouts.get(reference)
-        if layout is None:
-            self._tables.pop(id, None)
-            return
+        table = f"{schema.decode() or 'pg_catalog'}.{name.decode()}"
+        self.are_described |= id in self._oids
+        types = _types(rest)
+        known = {each.layout.reference: each for each in self._tables.get(id, ())}
+        found, early = [], []
+        for layout in list(self._layouts.values()):
+            if layout.details.oid != id and layout.table != table:
+                continue
+            since = self._since.get(layout.reference, 0)
+            if self._committed_at < since:
+                early.append(since)
+                continue
+            each = known.get(layout.reference) or _Table(layout)
+            try:
+                self._fit(each, id, table, types)
+            except Misfit as error:
+                self._stop_reference(layout.reference, str(error))
+            else:
+                found.append(each)
+        self._tables[id] = tuple(found)
+        if not found:
+            del self._tables[id]
+        if early:
+            self._early[id] = min(early), data  # it is not sent again before the table changes
+
+    def _fit(self, table: _Table, id: int, name: str, types: Types) -> None:
+        """Let a relation follow a table with this number, name and columns; raises Misfit."""
+        layout = table.layout
+        if layout.table != name:
+            raise Misfit(f'table "{layout.table}" was renamed to "{name}"')
         if layout.details.oid != id:
-            self._stop_reference(reference, f'table "{reference}" was created anew')
-            return
-        (count,) = _COUNT.unpack_from(rest, 1)
-        at, types = 3, {}
-        for _ in range(count):
-            end = rest.index(b"\0", at + 1)
-            types[rest[at + 1 : end].decode()] = _COLUMN.unpack_from(rest, end + 1)
-            at = end + 9
-        table = self._tables.get(id) or _Table(layout)
-        try:
-            layout.check(types, self._ignored)
-            table.convert()  # what was sent in other places
-        except Misfit as error:
-            self._stop_reference(reference, str(error))
-            return
+            raise Misfit(f'table "{name}" was created anew')
+        layout.check(types, self._ignored)
+        table.convert()  # what was sent in other places
         order = list(types)
         table.places = tuple(order.index(each) for each in layout.names)
-        self._tables[id] = table
 
     def _insert(self, data: bytes) -> None:
-        if (table := self._table(data)) is not None:
+        if tables := self._of(data):
             row, _ = _row(data, 6)
-            self._add(data, table, (row, 1))
+            for table in tables:
+                self._add(data, table, (row, 1))
 
     def _update(self, data: bytes) -> None:
-        table = self._table(data)
-        if table is None:
+        tables = self._of(data)
+        if not tables:
             return
         if data[5:6] != b"O":
-            self._lacks_old_rows(table)
+            self._lacks_old_rows(tables)
             return
         old, at = _row(data, 6)
         new, _ = _row(data, at + 1)
         for i, value in enumerate(new):
             if value is _UNCHANGED:
                 new[i] = old[i]
-        self._add(data, table, (old, -1), (new, 1))
+        for table in tables:
+            self._add(data, table, (old, -1), (new, 1))
 
     def _delete(self, data: bytes) -> None:
-        table = self._table(data)
-        if table is None:
+        tables = self._of(data)
+        if not tables:
             return
         if data[5:6] != b"O":
-            self._lacks_old_rows(table)
+            self._lacks_old_rows(tables)
             return
         row, _ = _row(data, 6)
-        self._add(data, table, (row, -1))
+        for table in tables:
+            self._add(data, table, (row, -1))
 
     def _truncate(self, data: bytes) -> None:
         count, _ = struct.unpack_from(">IB", data, 1)
         for id in struct.unpack_from(f">{count}I", data, 6):
-            if id in self._early:
-                self._relation(self._early.pop(id))
-            if (table := self._tables.get(id)) is not None:
+            for table in self._numbered(id):
                 table.empty()
                 self._void(table)
 
-    def _table(self, data: bytes) -> _Table | None:
+    def _of(self, data: bytes) -> tuple[_Table, ...]:
         (id,) = _RELATION.unpack_from(data, 1)
-        if id in self._early:
-            self._relation(self._early.pop(id))
-        return self._tables.get(id)
+        return self._numbered(id)
+
+    def _numbered(self, id: int) -> tuple[_Table, ...]:
+        """Return the relations that follow the table of a number in messages."""
+        if id in self._early and self._committed_at >= self._early[id][0]:
+            self._relation(self._early.pop(id)[1])
+        return self._tables.get(id, ())
+
+    def _followed(self) -> list[_Table]:
+        return [table for tables in self._tables.values() for table in tables]
 
     def _add(self, data: bytes, table: _Table, *rows: tuple[Row, int]) -> None:
         for row, diff in rows:
@@ -295,19 +308,28 @@ class Gatherer:
 
     # --- tables that stop ----------------------------------------------------------------------
 
-    def _lacks_old_rows(self, table: _Table) -> None:
-        reference = table.layout.reference
-        self._stop_reference(reference, f'table "{reference}" has no REPLICA IDENTITY FULL')
+    def _lacks_old_rows(self, tables: Iterable[_Table]) -> None:
+        for each in tables:
+            why = f'table "{each.layout.table}" has no REPLICA IDENTITY FULL'
+            self._stop_reference(each.layout.reference, why)
 
     def _stop_reference(self, reference: str, why: str) -> None:
         layout = self._layouts.pop(reference, None)
         if layout is None:
             return
-        for table in self._tables.values():
+        for table in self._followed():
             if table.layout is layout:
                 self._void(table)
-        self._tables = {i: t for i, t in self._tables.items() if t.layout is not layout}
+        self._forget_others()
         self._stopped.append(Unreadable(layout.part, self._lsn, why, output=reference))
+
+    def _forget_others(self) -> None:
+        """Forget the tables that are followed no longer."""
+        kept = set(self._layouts)
+        self._tables = {
+            id: tuple(each for each in tables if each.layout.reference in kept)
+            for id, tables in self._tables.items()
+        }
 
     def _void(self, table: _Table) -> None:
         """Let the parts of a table not count."""
@@ -315,8 +337,17 @@ class Gatherer:
             self._anew.append(table.layout.reference)
             table.has_parts = False
 
-    def _stop(self, id: int, why: str) -> None:
-        self._stop_reference(self._tables[id].layout.reference, why)
+
+def _types(data: bytes) -> Types:
+    """Return the columns in the rest of a message that describes a table."""
+    (count,) = _COUNT.unpack_from(data, 1)
+    at = 3
+    types: dict[str, tuple[int, int]] = {}
+    for _ in range(count):
+        end = data.index(b"\0", at + 1)
+        types[data[at + 1 : end].decode()] = _COLUMN.unpack_from(data, end + 1)
+        at = end + 9
+    return types
 
 
 def commit_of(data: bytes) -> int:

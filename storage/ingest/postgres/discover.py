@@ -1,6 +1,6 @@
 """Which tables a publication has, and their columns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,9 +11,10 @@ from foreshore.errors import (
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
     UndefinedColumn,
+    UndefinedObject,
 )
 from foreshore.sources.outputs import Column, Output
-from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.postgres import PostgresSource, TableOptions, options_of
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
@@ -43,6 +44,13 @@ LEFT JOIN pg_catalog.pg_index k ON k.indrelid = c.oid AND k.indisprimary
 WHERE t.pubname = %s
 ORDER BY 1, 2, a.attnum
 """
+_CONSTRAINTS = """
+SELECT conrelid::pg_catalog.int8, conname::text, contype::text,
+    (SELECT a.attname::text FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = conrelid AND a.attnum = conkey[1])
+FROM pg_catalog.pg_constraint WHERE conrelid = ANY (%s::pg_catalog.oid[])
+    AND contype IN ('p', 'u', 'n')
+"""
 _FILTERED = """
 SELECT tablename FROM pg_catalog.pg_publication_tables
 WHERE pubname = %s AND rowfilter IS NOT NULL LIMIT 1
@@ -56,6 +64,15 @@ FROM pg_catalog.pg_replication_slots
 """
 
 Session: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+
+class _Constraint(NamedTuple):
+    """A constraint of a table, of a kind as in pg_constraint, and its first column."""
+
+    table_oid: int
+    name: str
+    kind: str
+    column: str
 
 
 class _Found(NamedTuple):
@@ -121,8 +138,8 @@ def _check_slots(connection: Session) -> None:
 def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
     """Return the tables of the source's publication by their references.
 
-    Raises UndefinedObject if there is no such publication, UndefinedColumn if a column of TEXT
-    COLUMNS or EXCLUDE COLUMNS is none of it, FeatureNotSupported if it has conditions.
+    Raises UndefinedObject if there is no such publication, FeatureNotSupported if it has
+    conditions, and as `_check_names`.
     """
     stamp_of(connection, spec.publication)
     (version,) = _first(connection, "SELECT pg_catalog.current_setting('server_version_num')")
@@ -138,34 +155,97 @@ def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
         found = _Found(*row)
         tables.setdefault(f"{found.schema}.{found.table}", []).append(found)
     (role,) = _first(connection, "SELECT current_user::text")
-    known_columns = {f"{each}.{row.name}" for each, rows in tables.items() for row in rows}
-    for named in (*spec.text_columns, *spec.exclude_columns):
-        if named not in known_columns:
-            raise UndefinedColumn(
-                f'column "{named}" does not exist in the publication "{spec.publication}"',
-                hint="Columns are named as schema.table.column.",
-            )
+    constraints = _constraints(connection, tables)
+    if not spec.slot:  # later on, what was named may have gone
+        _check_names(spec, tables, constraints)
     found_shapes = shapes(
         connection, spec.publication, [rows[0].table_oid for rows in tables.values()]
     )
     return {
-        reference: _output(reference, rows, found_shapes[rows[0].table_oid], spec, role)
+        reference: _output(
+            reference,
+            rows,
+            constraints[reference],
+            found_shapes[rows[0].table_oid],
+            options_of(spec, reference),
+            role,
+        )
         for reference, rows in tables.items()
         if rows[0].table_oid in found_shapes
     }
 
 
+def _constraints(
+    connection: Session, tables: Mapping[str, Sequence[_Found]]
+) -> dict[str, list[_Constraint]]:
+    """Return the constraints of tables by their references.
+
+    NOT NULL has the name that later versions give it, if the server has none.
+    """
+    oids = [rows[0].table_oid for rows in tables.values()]
+    found = [_Constraint(*row) for row in connection.execute(_CONSTRAINTS.encode(), (oids,))]
+    constraints: dict[str, list[_Constraint]] = {}
+    for reference, (first, *others) in tables.items():
+        own = [each for each in found if each.table_oid == first.table_oid]
+        named = {each.column for each in own if each.kind == "n"}
+        for row in (first, *others):
+            if row.is_given and row.name not in named:
+                name = f"{row.table}_{row.name}_not_null"
+                own.append(_Constraint(row.table_oid, name, "n", row.name))
+        constraints[reference] = own
+    return constraints
+
+
+def _check_names(
+    spec: PostgresSource,
+    tables: Mapping[str, Sequence[_Found]],
+    constraints: Mapping[str, Sequence[_Constraint]],
+) -> None:
+    """Raise UndefinedColumn or UndefinedObject if an option names what is not there."""
+    columns = {f"{each}.{row.name}" for each, rows in tables.items() for row in rows}
+    for named in (*spec.text_columns, *spec.exclude_columns):
+        if named not in columns:
+            raise UndefinedColumn(
+                f'column "{named}" does not exist in the publication "{spec.publication}"',
+                hint="Columns are named as schema.table.column.",
+            )
+    known = {f"{each}.{found.name}" for each, all in constraints.items() for found in all}
+    for named in spec.exclude_constraints:
+        if named not in known:
+            of = named.rpartition(".")[0]
+            own = ", ".join(each.name for each in constraints.get(of, ()))
+            raise UndefinedObject(
+                f'constraint "{named}" does not exist in the publication "{spec.publication}"',
+                hint=f"Table {of} has {own}."
+                if own
+                else "Constraints are named as schema.table.constraint.",
+            )
+
+
 def _output(
-    reference: str, rows: Sequence[_Found], shape: Shape, spec: PostgresSource, role: str
+    reference: str,
+    rows: Sequence[_Found],
+    constraints: Sequence[_Constraint],
+    shape: Shape,
+    options: TableOptions,
+    role: str,
 ) -> Output:
-    """Return a table without the excluded columns; without one of its key, it has none."""
-    read = [row for row in rows if f"{reference}.{row.name}" not in spec.exclude_columns]
-    as_text = {row.name for row in read if f"{reference}.{row.name}" in spec.text_columns}
+    """Return a table without what is excluded; without a column of its key, it has none."""
+    read = [row for row in rows if row.name not in options.exclude_columns]
+    as_text = {row.name for row in read if row.name in options.text_columns}
+    left_out = [each for each in constraints if each.name in options.exclude_constraints]
+    may_be_null = {each.column for each in left_out if each.kind == "n"}
     columns = tuple(
-        Column(row.name, "text" if row.name in as_text else row.type, not row.is_given)
+        Column(
+            row.name,
+            "text" if row.name in as_text else row.type,
+            not row.is_given or row.name in may_be_null,
+        )
         for row in read
     )
     key = [row for row in rows if row.is_key]
+    if any(each.kind == "p" for each in left_out):
+        key = []
     has_key = bool(key) and all(k in read for k in key)
     details = Details(
         rows[0].table_oid,

@@ -23,12 +23,17 @@ class Misfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """A table, and the relation that follows it."""
+    """A table, and the relation that follows it; `reference` is that of the output."""
 
     reference: str
     id: GlobalId
     desc: RelationDesc
     details: Details
+
+    @property
+    def table(self) -> str:
+        """Return the schema and the name of the table, with a dot between them."""
+        return self.details.table or self.reference
 
     @property
     def part(self) -> str:
@@ -49,17 +54,21 @@ class TableLayout:
     def check(self, present: Types, ignored: Collection[str] | None = None) -> None:
         """Raise Misfit unless the columns are there with their types.
 
-        Others may be there, too; if `ignored` is given, only those of it (schema.table.column).
+        Others may be there, too; if `ignored` is given, only those of it (schema.table.column), or
+        those that the relation's own options exclude.
         """
         for name, *type in self.details.columns:
             if name not in present:
-                raise Misfit(f'column "{name}" of "{self.reference}" was dropped or renamed')
+                raise Misfit(f'column "{name}" of "{self.table}" was dropped or renamed')
             if type != [0, 0] and tuple(type) != present[name]:
-                raise Misfit(f'column "{name}" of "{self.reference}" has another type')
+                raise Misfit(f'column "{name}" of "{self.table}" has another type')
         if ignored is not None:
+            options = self.details.options
+            if options is not None:
+                ignored = {f"{self.table}.{each}" for each in options.exclude_columns}
             for name in present.keys() - set(self.names):
-                if f"{self.reference}.{name}" not in ignored:
-                    raise Misfit(f'column "{name}" of "{self.reference}" was added')
+                if f"{self.table}.{name}" not in ignored:
+                    raise Misfit(f'column "{name}" of "{self.table}" was added')
 
     def typed(self, texts: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
         """Return texts by columns as updates; raises Misfit."""
@@ -68,9 +77,9 @@ class TableLayout:
             try:
                 values = parse_column(each, column.type, "UTC")
             except (DatabaseError, pa.ArrowInvalid) as error:
-                raise Misfit(f'column "{name}" of "{self.reference}": {error}') from error
+                raise Misfit(f'column "{name}" of "{self.table}": {error}') from error
             if values.null_count and not column.nullable:
-                raise Misfit(f'column "{name}" of "{self.reference}" has NULLs')
+                raise Misfit(f'column "{name}" of "{self.table}" has NULLs')
             columns.append(values)
         schema = self.desc.stored_schema().append(DIFF_FIELD)
         return pa.Table.from_arrays([*columns, diffs], schema=schema)

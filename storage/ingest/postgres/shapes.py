@@ -88,7 +88,7 @@ def stamp_of(connection: Session, publication: str) -> int:
 
 def checked(table: TableLayout, found: Mapping[int, Shape]) -> Shape:
     """Return what a table is; raises Misfit unless that is what its relation relies on."""
-    details, reference = table.details, table.reference
+    details, reference = table.details, table.table
     shape = found.get(details.oid)
     if shape is None:
         raise Misfit(f'table "{reference}" was dropped')
@@ -145,7 +145,7 @@ class Watch:
                 continue
             if self.published.setdefault(each.published_part, shape.published) != shape.published:
                 raise PublicationChanged(
-                    f'table "{each.reference}" was out of the publication: all rows are read again'
+                    f'table "{each.table}" was out of the publication: all rows are read again'
                 )
         return why
 

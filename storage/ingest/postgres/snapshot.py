@@ -69,7 +69,7 @@ class Snapshot:
     def estimate(self, table: TableLayout) -> int | None:
         """Return about how many rows a table has; None if that is not known."""
         try:
-            found = self._connection.execute(_ESTIMATE, split_reference(table.reference)).fetchone()
+            found = self._connection.execute(_ESTIMATE, split_reference(table.table)).fetchone()
         except psycopg.Error as error:
             raise failure(error) from error
         return None if found is None or int(str(found[0])) < 0 else int(str(found[0]))
@@ -102,7 +102,7 @@ class Snapshot:
             yield _parsed(b"".join(pieces), len(table.names))
 
     def _copy(self, table: TableLayout) -> sql.Composed:
-        schema, name = split_reference(table.reference)
+        schema, name = split_reference(table.table)
         oid = table.details.oid
         found_shapes = shapes(self._connection, self._publication, [oid])
         self.published[table.published_part] = checked(table, found_shapes).published
@@ -125,12 +125,12 @@ class Snapshot:
 
         A table that ALTER TABLE has written anew looks empty to snapshots from before.
         """
-        name = sql.Identifier(*split_reference(table.reference))
+        name = sql.Identifier(*split_reference(table.table))
         # LOCK TABLE would want the right to read all columns.
         self._connection.execute(sql.SQL("SELECT FROM ONLY {} LIMIT 0").format(name))
         moved = (name.as_string(self._connection), table.details.oid)
         if self._connection.execute(_MOVED, moved).fetchone() != (False,):
-            raise RowsMoved(f'table "{table.reference}" was altered while it was read')
+            raise RowsMoved(f'table "{table.table}" was altered while it was read')
 
 
 def _parsed(data: bytes, width: int) -> pa.Table:

@@ -1,9 +1,9 @@
 """Bind POSTGRES CONNECTION."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from foreshore.errors import InvalidParameterValue
-from foreshore.sources.postgres import PostgresSource
+from foreshore.sources.postgres import PostgresSource, TableOptions
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.options import (
@@ -27,8 +27,22 @@ _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "publication": ("publication", text),
     "text columns": ("text_columns", names),
     "exclude columns": ("exclude_columns", names),
+    "exclude constraints": ("exclude_constraints", names),
     "schema changes": ("applies_changes", _is_apply),
 }
+
+
+_OF_TABLE = {
+    name: _OPTIONS[name] for name in ("text columns", "exclude columns", "exclude constraints")
+}
+
+
+def bind_table_options(options: Sequence[ast.SourceOption]) -> TableOptions | None:
+    """Return the options of one table; None if there are none."""
+    if not options:
+        return None
+    found = parsed_options("CREATE TABLE ... FROM SOURCE", options, _OF_TABLE)
+    return TableOptions(**found)
 
 
 def bind_postgres(planning: Planning, reads: ast.PostgresSyntax) -> PostgresSource:

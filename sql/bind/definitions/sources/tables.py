@@ -5,6 +5,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
 from foreshore.sql.bind.definitions.sources.asked import asked_tables
 from foreshore.sql.bind.definitions.sources.kafka import bind_messages
+from foreshore.sql.bind.definitions.sources.postgres import bind_table_options
 from foreshore.sql.bind.definitions.watermark import source_watermark
 from foreshore.sql.plan import (
     AddSourceTables,
@@ -33,6 +34,7 @@ def bind_create_source_table(
         messages,
         statement.if_not_exists,
         source_watermark(statement.watermark),
+        bind_table_options(statement.options),
     )
 
 
