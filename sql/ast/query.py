@@ -88,7 +88,34 @@ class TimeWindowRef(Syntax):
     at: int
 
 
-FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef | TimeWindowRef
+class ColumnChoice(Syntax):
+    """Some columns of a relation, or all but these if `excluded`; names with offsets."""
+
+    names: tuple[tuple[str, int], ...]
+    excluded: bool
+
+
+class AutoCdcRef(Syntax):
+    """AUTO_CDC: the rows that a feed of changes leaves, or their history (SCD type 2).
+
+    If `snapshots`, the rows of the feed with one sequence are a whole copy of the relation.
+    """
+
+    input: "FromItem"
+    snapshots: bool
+    keys: tuple[Expression, ...]
+    sequence: tuple[Expression, ...]
+    deletes: Expression | None
+    ignores: ColumnChoice | None  # the columns whose NULL means: no change
+    outputs: ColumnChoice | None
+    tracked: ColumnChoice | None
+    history: bool
+    alias: str | None
+    columns: tuple[str, ...]
+    at: int
+
+
+FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef | TimeWindowRef | AutoCdcRef
 
 
 class IntoTable(Syntax):

@@ -123,6 +123,10 @@ def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> B
             from foreshore.sql.bind.time_windows import bind_time_window
 
             return bind_time_window(planning, item, parent)
+        case ast.AutoCdcRef():
+            from foreshore.sql.bind.auto_cdc import bind_auto_cdc
+
+            return bind_auto_cdc(planning, item, parent)
         case _:
             assert_never(item)
 
@@ -469,7 +473,7 @@ def _rows_from(
 
 def _may_be_lateral(item: ast.FromItem) -> bool:
     match item:
-        case ast.TableRef() | ast.TimeWindowRef():
+        case ast.TableRef() | ast.TimeWindowRef() | ast.AutoCdcRef():
             return False
         case ast.SubqueryRef(lateral=lateral):
             return lateral

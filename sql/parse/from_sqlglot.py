@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
+from foreshore.sql.parse.auto_cdc import column_names, sequence_columns
 from foreshore.sql.parse.expression_from_sqlglot import ExpressionConverter
 from foreshore.sql.parse.grammar import nodes
 from foreshore.sql.parse.grammar.with_clause import MUTUALLY
@@ -329,6 +330,8 @@ class Converter(ExpressionConverter):
                 return item
             case nodes.TimeWindow():
                 return self._time_window(node, alias, columns)
+            case nodes.AutoCdc():
+                return self._auto_cdc(node, alias, columns)
             case nodes.Shown():
                 return ast.SubqueryRef(self._shown(node), alias, columns, False, at)
             case exp.Paren():
@@ -365,6 +368,32 @@ class Converter(ExpressionConverter):
                 self.at(node),
             ),
             args,
+        )
+
+    def _auto_cdc(
+        self, node: nodes.AutoCdc, alias: str | None, columns: tuple[str, ...]
+    ) -> ast.AutoCdcRef:
+        def choice(name: str) -> ast.ColumnChoice | None:
+            found = node.args.get(name)
+            if found is None:
+                return None
+            names = column_names(self.all(found.expressions))
+            return ast.ColumnChoice(names, found.args["excluded"])
+
+        deletes, stored = node.args.get("deletes"), node.args.get("stored")
+        return ast.AutoCdcRef(
+            self.from_item(node.args["input"]),
+            bool(node.args.get("snapshots")),
+            self.all(node.args["keys"]),
+            sequence_columns(self.all(node.args["sequence"])),
+            None if deletes is None else self.expression(deletes),
+            choice("ignores"),
+            choice("columns"),
+            choice("tracked"),
+            stored is not None and stored.name == "2",
+            alias,
+            columns,
+            self.at(node),
         )
 
     def _shown(self, node: nodes.Shown) -> ast.Query | ast.ShowStatement:

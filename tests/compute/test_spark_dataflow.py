@@ -54,6 +54,7 @@ from tests.compute.cases import (
     schema_of,
     updates,
 )
+from tests.compute.flow.test_auto_cdc import CLAUSES, changing, planned
 from tests.compute.flow.test_closing import PLANS as WINDOWED
 from tests.compute.flow.test_closing import history as growing_streams
 from tests.compute.flow.test_loop import DISTANCES, graphs
@@ -153,6 +154,13 @@ def test_rows_are_there_once_their_window_has_closed(engine: SparkEngine) -> Non
     assert final is not None
     for _ in range(2):
         check_maintained(engine, Case(final, growing_streams(random, 6), frozenset((3,))))
+
+
+@pytest.mark.parametrize("clauses", ["IGNORE NULL UPDATES ON", "SNAPSHOTS", "TRACK HISTORY ON (b)"])
+def test_rows_and_versions_of_changes_are_exact(engine: SparkEngine, clauses: str) -> None:
+    query = next(each for each in reversed(CLAUSES) if clauses in each)
+    relation = planned(f"SELECT * FROM AUTO_CDC({query})")
+    check_maintained(engine, Case(relation, changing(Random(5))[:4], frozenset((3,))))
 
 
 def test_values_of_every_type_round_trip(engine: SparkEngine, tmp_path: Path) -> None:

@@ -76,6 +76,29 @@ class TimeWindow(exp.Expression):
     }
 
 
+class AutoCdc(exp.Expression):
+    """AUTO_CDC in FROM: a feed of changes and its clauses; choices are `ColumnChoice`."""
+
+    arg_types = {
+        "input": True,
+        "snapshots": False,
+        "keys": True,
+        "sequence": True,
+        "deletes": False,
+        "ignores": False,
+        "columns": False,
+        "tracked": False,
+        "stored": False,
+        "alias": False,
+    }
+
+
+class ColumnChoice(exp.Expression):
+    """Some columns of a relation, or all but some."""
+
+    arg_types = {"expressions": False, "excluded": True}
+
+
 class GroupingSets(exp.Expression):
     """An element of GROUP BY: `kind` is sets, rollup or cube; elements may be nested sets."""
 

@@ -303,7 +303,7 @@ class Parser(StarParser):
         """Parse `[AS] alias [(columns)]`."""
         if not self._curr or self._at_time_clause() or self._at_qualify():
             return None
-        if self._curr.token_type == TokenType.PARTITION_BY or self._at_asof():
+        if self._curr.token_type == TokenType.PARTITION_BY or self._at_asof() or self.at_keys():
             return None
         if self._word("match_condition") and self._next and self._next.text == "(":
             return None
@@ -348,9 +348,9 @@ class Parser(StarParser):
             found = self._shown(token)
             if found is not None:
                 return found
-        window = self.time_window()
-        if window is not None:
-            return window
+        found = self.time_window() or self.auto_cdc()
+        if found is not None:
+            return found
         return super()._parse_table(*args, **kwargs)
 
     def _shown(self, token: Token) -> Shown | None:

@@ -9,8 +9,8 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from foreshore.sql.parse.grammar.auto_cdc import AutoCdcParser
 from foreshore.sql.parse.grammar.base import first_word, is_word, located
-from foreshore.sql.parse.grammar.time_windows import TimeWindowParser
 
 _QUERIES = ("select", "values", "with", "table", "(")
 _AFTER_LIST = frozenset(
@@ -27,7 +27,7 @@ def is_star(node: Any) -> bool:
     )
 
 
-class StarParser(TimeWindowParser):
+class StarParser(AutoCdcParser):
     """Parse what follows a star, and ALL."""
 
     def _parse_star_ops(self) -> exp.Expr | None:
