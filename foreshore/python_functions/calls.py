@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from foreshore.errors import data_error
 from foreshore.python_functions.definition import PythonFunction
+from foreshore.python_functions.table_rows import sets_from_python, sets_from_structs
 from foreshore.python_functions.values import Wrong, check_texts, described, from_python, to_python
 
 CHECKED = 100  # rows that are evaluated twice,
@@ -166,7 +167,7 @@ def _by_rows(
 ) -> Found:
     lists = [to_python(c, k) for c, k in zip(columns, function.kinds, strict=True)]
     may_lack = any(kind.removesuffix("[]") in NAMED for kind in function.kinds)
-    is_list = function.result.endswith("[]")
+    is_list = function.result.endswith("[]") or bool(function.columns)
     values: list[Any] = []
     failed: dict[int, str] = {}
     for place, args in enumerate(zip(*lists, strict=True) if lists else [()] * rows):
@@ -182,7 +183,10 @@ def _by_rows(
         except BaseException as error:  # SystemExit, too: nothing ends but the call
             failed[place] = data_error("38000", _failure(function, error))
             values.append(None)
-    array, errors = from_python(values, function.result, arrow)
+    if function.columns:
+        array, errors = sets_from_python(values, function.columns, arrow)
+    else:
+        array, errors = from_python(values, function.result, arrow)
     return array, {**errors, **failed}
 
 
@@ -202,7 +206,7 @@ def _by_columns(
         return pa.nulls(0, arrow), {}
     try:
         given = call(*columns)
-        values = _as_column(given, rows, arrow)
+        values = _as_column(function, given, rows, arrow)
     except (MemoryError, Fault):
         raise
     except BaseException as error:
@@ -231,7 +235,9 @@ def _kind_of(given: Any) -> str:
     return f"{type(given).__name__}{count}"
 
 
-def _as_column(given: Any, rows: int, arrow: pa.DataType) -> pa.Array | None:
+def _as_column(
+    function: PythonFunction, given: Any, rows: int, arrow: pa.DataType
+) -> pa.Array | None:
     """Return what a vectorized function has returned; None if it is no column of so many rows.
 
     Raises Wrong, or an error of Arrow.
@@ -241,6 +247,8 @@ def _as_column(given: Any, rows: int, arrow: pa.DataType) -> pa.Array | None:
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     array = given if isinstance(given, pa.Array) else pa.array(given)
+    if function.columns:
+        return sets_from_structs(array, function.columns, arrow)
     array = array if array.type == arrow else array.cast(arrow)
     check_texts(array)
     return array

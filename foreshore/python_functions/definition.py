@@ -4,6 +4,7 @@ The key of a call is `python:NAME(JSON)`. So replicas, processes of queries and 
 run a plan without a catalog, and a function with another body has another key.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -24,6 +25,7 @@ from foreshore.types import (
     TIMESTAMPTZ,
     SqlType,
     array_of,
+    record_of,
 )
 
 PREFIX = "python:"
@@ -49,6 +51,7 @@ class PythonFunction(msgspec.Struct, frozen=True):
 
     `kinds` say how arguments become Python's values, `result` the reverse.
     A kind is a type's name, `decimal`, `uuid` or `json`, with `[]` for arrays.
+    `columns`, with names and kinds, are those of the rows of RETURNS TABLE.
     """
 
     name: str
@@ -58,6 +61,7 @@ class PythonFunction(msgspec.Struct, frozen=True):
     vectorized: bool = False
     strict: bool = False
     volatility: str = "immutable"
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 def kind_of(type: SqlType) -> str:
@@ -74,6 +78,17 @@ def sent_type(type: SqlType) -> SqlType:
     if type.element is not None:
         return array_of(sent_type(type.element))
     return _SENT.get(type.name, TEXT)
+
+
+def record_sent(columns: Sequence[tuple[str, str]]) -> SqlType:
+    """Return the type in which rows with columns of these names and kinds are sent."""
+    return record_of([name for name, _ in columns], [_type_of_kind(kind) for _, kind in columns])
+
+
+def _type_of_kind(kind: str) -> SqlType:
+    if kind.endswith("[]"):
+        return array_of(_type_of_kind(kind.removesuffix("[]")))
+    return _SENT.get(kind, TEXT)
 
 
 def key_of(function: PythonFunction) -> str:

@@ -385,11 +385,14 @@ def _python_rows(
     from foreshore.sql.bind.python_calls import rows_of_array
     from foreshore.sql.bind.user_functions import python_rows
 
-    value = python_rows(binder, call)
-    if value is None:
+    called = python_rows(binder, call)
+    if called is None:
         return None
-    names = (item.alias or call.name[-1], *(("ordinality",) if item.ordinality else ()))
-    rows = flat_map(UNIT, rows_of_array(value), (value,))
+    function, value = called
+    names = tuple(name for name, _ in function.columns) or (item.alias or call.name[-1],)
+    names += ("ordinality",) if item.ordinality else ()
+    found = rows_of_array(binder.planning, function, value, call.at)
+    rows = flat_map(UNIT, found, (value,))
     return _of_rows(rows, names, item, call.name[-1])
 
 

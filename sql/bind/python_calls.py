@@ -6,12 +6,13 @@ from text, so that their values are checked and written as everywhere.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foreshore.errors import FeatureNotSupported, InvalidFunctionDefinition
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve_table
-from foreshore.expr.ir import Call, Literal, Scalar
+from foreshore.expr.ir import Call, Column, Literal, Scalar
 from foreshore.expr.traversal import walk_scalars
 from foreshore.python_functions.definition import (
     PythonFunction,
@@ -19,10 +20,13 @@ from foreshore.python_functions.definition import (
     is_python,
     key_of,
     kind_of,
+    record_sent,
     sent_type,
 )
 from foreshore.python_functions.handler import handler_of
 from foreshore.sql.bind.coerce import cast
+from foreshore.sql.bind.records import columns_of_record
+from foreshore.sql.planning import Planning
 from foreshore.sql_function import SqlFunction
 from foreshore.types import BOOL, VOID, SqlType, array_of
 
@@ -46,8 +50,11 @@ _REFUSED = frozenset(
 
 def check_python(function: SqlFunction) -> None:
     """Raise an error if the source or the types of a function in Python are not supported."""
-    if function.columns:
-        raise FeatureNotSupported("functions of several columns are not supported in Python")
+    if function.columns and not function.returns_set:
+        raise FeatureNotSupported(
+            "functions with several OUT parameters are not supported in Python",
+            hint="Declare it as RETURNS TABLE (...).",
+        )
     if function.result == VOID:
         raise FeatureNotSupported("RETURNS void is not supported in Python")
     handler_of(function.body, function.name, len(function.parameters))
@@ -70,10 +77,11 @@ def python_function(function: SqlFunction) -> PythonFunction:
         handler.name,  # which ALTER FUNCTION ... RENAME leaves as it is
         function.body,
         tuple(map(kind_of, function.types)),
-        kind_of(_returned(function)),
+        "" if function.columns else kind_of(_returned(function)),
         handler.vectorized,
         function.strict,
         function.volatility,
+        tuple((name, kind_of(type)) for name, type in function.columns),
     )
 
 
@@ -101,16 +109,26 @@ def bind_python(
         for value, type in zip(values, function.types, strict=True)
     )
     result = _returned(function)
+    meant = python_function(function)
+    sent = array_of(record_sent(meant.columns)) if meant.columns else sent_type(result)
     # One without parameters has an argument that it does not get, for the number of rows.
-    call = Call(
-        key_of(python_function(function)), args or (Literal(True, BOOL),), sent_type(result)
+    call = Call(key_of(meant), args or (Literal(True, BOOL),), sent)
+    return call if meant.columns else cast(planning, call, result, at)
+
+
+def rows_of_array(
+    planning: Planning, function: SqlFunction, value: Scalar, at: int
+) -> ResolvedTable:
+    """Return the table function that gives the rows of an array that a call returns."""
+    found = resolve_table("unnest", (type_of(value),), (NO_LITERAL,))
+    if not function.columns:
+        return found
+    record = Column(len(found.arg_types), found.element.type)
+    outputs = tuple(
+        cast(planning, column, type, at)
+        for column, (_, type) in zip(columns_of_record(record), function.columns, strict=True)
     )
-    return cast(planning, call, result, at)
-
-
-def rows_of_array(value: Scalar) -> ResolvedTable:
-    """Return the table function that gives the items of an array that a call returns."""
-    return resolve_table("unnest", (type_of(value),), (NO_LITERAL,))
+    return replace(found, names=tuple(name for name, _ in function.columns), outputs=outputs)
 
 
 def refuse_not_immutable(scalar: Scalar, what: str) -> None:

@@ -263,18 +263,19 @@ def scope_of_parameters(function: SqlFunction) -> Scope:
 def bind_value(binder: ExpressionBinder, call: UserCall) -> Scalar:
     """Return the value of a call of a function that returns one."""
     function = call.function
-    if function.language == "python":
-        value = bind_python(binder, function, call.values, call.at)
-        if not function.returns_set:
-            return value
-        return binder.add_set(rows_of_array(value), (value,), call.at)
-    if function.returns_set:
-        return _bind_set(binder, call)
-    if function.columns:
+    if function.columns and (function.language == "python" or not function.returns_set):
         raise FeatureNotSupported(
             f"function {function.name} of several columns is supported only in FROM",
             position=call.at + 1,
         )
+    if function.language == "python":
+        value = bind_python(binder, function, call.values, call.at)
+        if not function.returns_set:
+            return value
+        rows = rows_of_array(binder.planning, function, value, call.at)
+        return binder.add_set(rows, (value,), call.at)
+    if function.returns_set:
+        return _bind_set(binder, call)
     with within(binder.planning, call) as scope:
         body = value_of_body(binder.planning, function, scope)
     return with_arguments(
@@ -385,15 +386,20 @@ def rows_in_from(
     return Rows(relation, names, order, (expr.name[-1], None))
 
 
-def python_rows(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar | None:
-    """Return the array of the rows of a call of a function in Python, None for any other call."""
+def python_rows(
+    binder: ExpressionBinder, expr: ast.FunctionCall
+) -> tuple[SqlFunction, Scalar] | None:
+    """Return a function in Python that is called, and the array of its rows.
+
+    None for any other call.
+    """
     functions = binder.planning.catalog.functions_named(expr.name)
     if not any(each.language == "python" and each.returns_set for _, each in functions):
         return None
     call = find_call(binder, expr, tuple(binder.bind(arg) for arg in expr.args))
     if call is None or call.function.language != "python" or not call.function.returns_set:
         return None
-    return bind_python(binder, call.function, call.values, call.at)
+    return call.function, bind_python(binder, call.function, call.values, call.at)
 
 
 def _has_rows(function: SqlFunction) -> bool:
