@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
+from foreshore.adapter.session.catalog_reader import DefinitionCatalog
 from foreshore.adapter.sinks.reading import changed, contents, interval
 from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.sources.access import accesses
@@ -30,9 +31,10 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
-from foreshore.expr.ir import Get
+from foreshore.expr.ir import Get, Scalar
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
+from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import (
     SinkSpec,
@@ -43,6 +45,7 @@ from foreshore.sinks.spec import (
 )
 from foreshore.sinks.webhook import SECRETS, WebhookTarget
 from foreshore.sources.files import PLACES
+from foreshore.sql.bind.definitions.sinks.partition import partition_hash
 from foreshore.storage.export.controller import ExportController, SinkDescription
 from foreshore.storage.export.exporter import NOTHING
 from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
@@ -158,12 +161,22 @@ class SinkExports:
         assert item.cluster is not None, item
         coordinator = self._coordinator
         desc, given, obstacle = coordinator.catalog.planned[item.id].desc, {}, None
+        hash: Scalar | None = None
         try:
             given = self._accesses(spec)
+            hash = self._hash(item, spec, desc)
         except DatabaseError as error:
             obstacle = error.message
-        export = Export(self._name(item.id), spec, desc, given)
+        export = Export(self._name(item.id), spec, desc, given, hash)
         return SinkDescription(item.id, item.cluster, export, obstacle)
+
+    def _hash(self, item: Item, spec: SinkSpec, desc: RelationDesc) -> Scalar | None:
+        """Return PARTITION BY of a sink that has it."""
+        if not isinstance(spec.target, KafkaTarget) or spec.target.partition_by is None:
+            return None
+        catalog = self._coordinator.catalog
+        reader = DefinitionCatalog(catalog.state, catalog.planned, item)
+        return partition_hash(reader, spec.target.partition_by, desc)
 
     def _begin_to_dispose(self, stopped: SinkDescription) -> None:
         """Let a process remove what a dropped sink has left outside, if it can."""

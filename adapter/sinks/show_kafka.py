@@ -20,6 +20,8 @@ def shown_topic(target: KafkaTarget) -> str:
         pairs = (f"{quote_string(k)} => {quote_string(v)}" for k, v in target.settings.items())
         parts.append(f"TOPIC CONFIG = MAP[{', '.join(pairs)}]")
     parts.append(f"COMPRESSION TYPE = {quote_string(target.compression)}")
+    if target.partition_by is not None:
+        parts.append(f"PARTITION BY = {target.partition_by}")
     if target.group_prefix:
         parts.append(f"PROGRESS GROUP ID PREFIX = {quote_string(target.group_prefix)}")
     if target.transaction_prefix:

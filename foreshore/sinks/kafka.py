@@ -30,6 +30,8 @@ class KafkaTarget(msgspec.Struct, frozen=True, tag="kafka"):
     value: Format
     key: Format | None = None  # None: messages have no keys
     headers: str | None = None  # the column that has them
+    # The text of a number whose remainder is the partition; None: the key's hash chooses it.
+    partition_by: str | None = None
     partitions: int | None = None
     replicas: int | None = None
     settings: dict[str, str] = {}

@@ -4,7 +4,7 @@ from typing import Literal as OneOf
 from typing import TypeAlias
 
 from foreshore.sql.ast.changes import AsOf
-from foreshore.sql.ast.expressions import Syntax
+from foreshore.sql.ast.expressions import Expression, Syntax
 from foreshore.sql.ast.query import TableRef
 from foreshore.sql.ast.sources import FormatSyntax, IcebergSyntax, SourceOption
 
@@ -27,11 +27,20 @@ class PlaceTargetSyntax(Syntax):
     at: int
 
 
+class PartitionBySyntax(Syntax):
+    """PARTITION BY expression, and its text."""
+
+    expression: Expression
+    text: str
+    at: int  # where the text begins
+
+
 class KafkaTargetSyntax(Syntax):
     """KAFKA CONNECTION name (option, ...)."""
 
     connection: TableRef
     options: tuple[SourceOption, ...]
+    partition_by: PartitionBySyntax | None
     at: int
 
 

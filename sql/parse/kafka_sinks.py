@@ -1,5 +1,6 @@
 """Parse KAFKA CONNECTION as the target of a sink, and the formats of its messages."""
 
+from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.sources import SourceParser
 
@@ -10,16 +11,23 @@ class KafkaSinkParser(SourceParser):
     def _kafka_target(self, at: int) -> ast.KafkaTargetSyntax:
         """Parse what follows KAFKA CONNECTION."""
         connection = self.table_name()
-        options: tuple[ast.SourceOption, ...] = ()
+        found: tuple[ast.SourceOption | ast.PartitionBySyntax, ...] = ()
         if self.at_symbol("("):
-            options = self.in_parentheses(self._topic_option)
-        return ast.KafkaTargetSyntax(connection, options, at)
+            found = self.in_parentheses(self._topic_option)
+        options = tuple(each for each in found if isinstance(each, ast.SourceOption))
+        hashes = [each for each in found if isinstance(each, ast.PartitionBySyntax)]
+        if len(hashes) > 1:
+            raise SyntaxError_("conflicting or redundant options", position=hashes[1].at + 1)
+        return ast.KafkaTargetSyntax(connection, options, hashes[0] if hashes else None, at)
 
-    def _topic_option(self) -> ast.SourceOption:
+    def _topic_option(self) -> ast.SourceOption | ast.PartitionBySyntax:
         """Parse an option; `TOPIC CONFIG MAP['name' => 'value', ...]` is a list of name=value."""
         at = self.token.start
-        if self.at_words("partition", "by"):
-            self.unsupported("PARTITION BY", at)
+        if self.accept("partition", "by"):
+            self.accept_symbol("=")
+            begins = self.token.start
+            expression, text = self._expression_with_text()
+            return ast.PartitionBySyntax(expression, text, begins)
         if not self.accept("topic", "config"):
             return self._source_option()
         self.accept_symbol("=")

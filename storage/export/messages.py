@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello, Message
 from foreshore.sinks.spec import SinkSpec
@@ -16,13 +17,15 @@ from foreshore.update import Timestamp
 class Export(msgspec.Struct, frozen=True):
     """What an exporter has to know: the sink, its relation's columns, and how to reach the target.
 
-    `name` is unique to the sink, also among several databases that write to one system.
+    `name` is unique to the sink, also among several databases that write to one system. `hash` is
+    PARTITION BY of a topic, over the relation's columns, of type uint8.
     """
 
     name: str
     spec: SinkSpec
     desc: RelationDesc
     accesses: Accesses
+    hash: Scalar | None = None
 
 
 # --- to a process ----------------------------------------------------------------------------

@@ -43,11 +43,12 @@ class KafkaExporter:
         self._layout: Layout | None = None
         self._producer: TransactionalProducer | None = None
         self._frontier: Timestamp | None = None
+        self._partitions = 1  # of the topic
 
     async def resume(self) -> Timestamp | None:
         """Shut out earlier producers, and return the frontier that was committed last."""
         self._layout = await laid_out(self._export)
-        await asyncio.to_thread(self._require_topics)
+        self._partitions = await asyncio.to_thread(self._require_topics)
         self._producer = await asyncio.to_thread(producer_of, self._export)
         self._frontier = await asyncio.to_thread(self._begin, self._producer)
         return self._frontier
@@ -62,6 +63,8 @@ class KafkaExporter:
             raise ObjectNotInPrerequisiteState(
                 f"the topic has changes before {self._frontier}, not before {lower}"
             )
+        if self._export.hash is not None:  # there may be more than before
+            self._partitions = await asyncio.to_thread(producer.partitions, self._target.topic)
         await asyncio.to_thread(producer.begin)
         spec = self._export.spec
         if self._frontier is None and (spec.key_known or not spec.key):
@@ -103,10 +106,11 @@ class KafkaExporter:
 
     # --- on threads ----------------------------------------------------------------------------
 
-    def _require_topics(self) -> None:
+    def _require_topics(self) -> int:
+        """Return how many partitions the topic has; raises UndefinedObject if there is none."""
         topics = Topics(self._access)
-        topics.require(self._target.topic)
         topics.require(progress.topic_of(self._access))
+        return topics.require(self._target.topic)
 
     def _begin(self, producer: TransactionalProducer) -> Timestamp | None:
         producer.begin_after_others()
@@ -121,7 +125,7 @@ class KafkaExporter:
 
     def _send(self, producer: TransactionalProducer, found: Iterator[Messages]) -> None:
         for messages in found:
-            producer.write(self._target.topic, messages)
+            producer.write(self._target.topic, messages, self._partitions)
 
     def _commit(self, producer: TransactionalProducer, upper: Timestamp) -> None:
         name = self._export.name

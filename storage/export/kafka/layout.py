@@ -6,7 +6,7 @@ from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sources.formats import AvroFormat, BytesFormat, Format, JsonFormat, TextFormat
 from foreshore.storage.export.formats.columns import Columns
 from foreshore.storage.export.formats.encoder import Encoder, JsonEncoder, SingleEncoder
-from foreshore.storage.export.kafka.messages import HeadersColumn, Layout
+from foreshore.storage.export.kafka.messages import HashColumn, HeadersColumn, Layout
 from foreshore.storage.export.messages import Export
 
 
@@ -24,7 +24,8 @@ async def laid_out(export: Export) -> Layout:
         place = desc.names.index(target.headers)
         headers = HeadersColumn(place, desc.columns[place].type)
     value = await _encoder(export, target.value, values, "value")
-    return Layout(spec.envelope, value, key, ", ".join(spec.key), headers)
+    hash = None if export.hash is None else HashColumn(export.hash)
+    return Layout(spec.envelope, value, key, ", ".join(spec.key), headers, hash)
 
 
 async def _encoder(export: Export, format: Format, columns: Columns, part: str) -> Encoder:

@@ -14,11 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.errors import NotNullViolation, UniqueViolation
+from foreshore.errors import (
+    InvalidParameterValue,
+    NotNullViolation,
+    UniqueViolation,
+)
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.ir import Scalar
 from foreshore.sinks.spec import Envelope
 from foreshore.storage.export.formats.encoder import Encoder, as_bytes, where
 from foreshore.structured import pairs_of
 from foreshore.types import SqlType
+from foreshore.unsigned import numbers_of
 from foreshore.update import DIFF, TIME
 
 ROWS_AT_ONCE = 16_384
@@ -30,11 +37,15 @@ NONE = -1  # the place of a row that is not there
 
 
 class Messages(NamedTuple):
-    """Messages in their order; without keys or headers these are None."""
+    """Messages in their order; without keys, headers or hashes these are None.
+
+    A hash is a number without sign, whose remainder is the partition.
+    """
 
     keys: Sequence[bytes | None] | None
     values: Sequence[bytes | None]
     headers: Sequence[Headers] | None
+    hashes: Sequence[int] | None = None
 
 
 class HeadersColumn(NamedTuple):
@@ -51,6 +62,20 @@ class HeadersColumn(NamedTuple):
         ]
 
 
+class HashColumn(NamedTuple):
+    """PARTITION BY: an expression over a row, of type uint8."""
+
+    expression: Scalar
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the hash of each row, as uint8 is stored; raises DatabaseError if one fails."""
+        values, errors = outcome(self.expression, batch.columns, batch.num_rows)
+        if errors is not None:
+            _, _, why = errors.drop_null()[0].as_py().partition(" ")
+            raise InvalidParameterValue(f"PARTITION BY fails for a row: {why}")
+        return values
+
+
 class Layout(NamedTuple):
     """How rows become messages. `shown` are the columns of keys, for errors."""
 
@@ -59,14 +84,16 @@ class Layout(NamedTuple):
     key: Encoder | None
     shown: str
     headers: HeadersColumn | None
+    hash: HashColumn | None = None
 
 
 class EncodedRows(NamedTuple):
-    """Rows as the parts of messages; keys and headers are None if messages have none."""
+    """Rows as the parts of messages; keys, headers, hashes are None if messages have none."""
 
     keys: pa.Array | None
     values: pa.Array
     headers: Sequence[Headers] | None
+    hashes: pa.Array | None = None  # as uint8 is stored
 
 
 class Changes(NamedTuple):
@@ -111,7 +138,9 @@ def _encoded(layout: Layout, rows: pa.Table, changes: Changes) -> Messages:
     batch = batch_of(rows)
     keys = None if layout.key is None else layout.key.rows(batch)
     headers = None if layout.headers is None else layout.headers.of(batch)
-    return assembled(layout, EncodedRows(keys, layout.value.rows(batch), headers), changes)
+    hashes = None if layout.hash is None else layout.hash.of(batch)
+    encoded = EncodedRows(keys, layout.value.rows(batch), headers, hashes)
+    return assembled(layout, encoded, changes)
 
 
 def assembled(layout: Layout, rows: EncodedRows, changes: Changes) -> Messages:
@@ -132,7 +161,8 @@ def assembled(layout: Layout, rows: EncodedRows, changes: Changes) -> Messages:
             raise null_key(layout)
     if rows.headers is not None:
         headers = [rows.headers[each] for each in either.to_pylist()]
-    return Messages(None if keys is None else as_bytes(keys), as_bytes(values), headers)
+    hashes = None if rows.hashes is None else numbers_of(rows.hashes.take(either)).tolist()
+    return Messages(None if keys is None else as_bytes(keys), as_bytes(values), headers, hashes)
 
 
 def _by_key(layout: Layout, updates: pa.Table) -> Changes:

@@ -145,11 +145,33 @@ class TransactionalProducer:
             self._tried(self._producer.begin_transaction)
             self._is_open = True
 
-    def write(self, topic: str, messages: Messages) -> None:
-        """Write messages, each to the partition of its key; waits while too many are queued."""
-        keys, values, headers = messages
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has."""
+        found: list[int] = []
         with self._used:
-            if headers is not None:
+            self._insist(
+                lambda seconds: found.append(
+                    len(self._producer.list_topics(topic, seconds).topics[topic].partitions)
+                ),
+                BEGIN_SECONDS,
+            )
+        return max(1, found[0])
+
+    def write(self, topic: str, messages: Messages, partitions: int) -> None:
+        """Write messages; waits while too many are queued.
+
+        The partition of each is that of its key, or of its hash if it has one, of `partitions`.
+        """
+        keys, values, headers, hashes = messages
+        with self._used:
+            if hashes is not None:
+                for row, value in enumerate(values):
+                    key = None if keys is None else keys[row]
+                    more = {"partition": hashes[row] % partitions}
+                    if headers is not None:
+                        more["headers"] = headers[row]
+                    self._put(topic, value, key, **more)
+            elif headers is not None:
                 for row, value in enumerate(values):
                     key = None if keys is None else keys[row]
                     self._put(topic, value, key, headers=headers[row])

@@ -40,6 +40,7 @@ _SCHEMA = pa.schema(
         pa.field("is_after", pa.int8()),
         pa.field("value", pa.binary()),
         pa.field("headers", pa.binary()),
+        pa.field("hash", pa.binary()),
         TIME_FIELD,
         DIFF_FIELD,
     ]
@@ -95,6 +96,7 @@ class SortedMessages:
                 pc.greater(diffs, 0).cast(pa.int8()),
                 values.cast(pa.binary()),
                 nothing if headers is None else pa.array(headers, pa.binary()),
+                nothing if layout.hash is None else layout.hash.of(batch).cast(pa.binary()),
                 pa.array(np.full(count, T0), pa.int64()),
                 diffs,
             ],
@@ -120,7 +122,8 @@ class SortedMessages:
         if layout.headers is not None:
             packed = batch.column("headers").to_pylist()
             headers = [list(map(tuple, msgspec.msgpack.decode(each))) for each in packed]
-        encoded = EncodedRows(keys, batch.column("value").cast(value_type), headers)
+        hashes = None if layout.hash is None else batch.column("hash")
+        encoded = EncodedRows(keys, batch.column("value").cast(value_type), headers, hashes)
         yield assembled(layout, encoded, changes)
 
 

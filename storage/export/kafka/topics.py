@@ -29,13 +29,17 @@ class Topics:
                 f"the connection to Kafka is wrong: {error.args[0].str()}"
             ) from error
 
-    def require(self, name: str) -> None:
-        """Raise UndefinedObject if a topic does not exist, or ConnectionFailure."""
-        if not self._exists(name):
+    def require(self, name: str) -> int:
+        """Return the number of a topic's partitions.
+
+        Raises UndefinedObject if it does not exist, or ConnectionFailure.
+        """
+        if not (partitions := self._partitions(name)):
             raise UndefinedObject(
                 f'topic "{name}" does not exist',
                 hint="Create it, or drop the sink and create it anew.",
             )
+        return partitions
 
     def make(
         self, name: str, partitions: int | None, replicas: int | None, settings: Mapping[str, str]
@@ -72,11 +76,18 @@ class Topics:
         return self._failures.error(error)
 
     def _exists(self, name: str) -> bool:
-        """Return whether a topic exists; asking for all of them creates none."""
+        return self._partitions(name) > 0
+
+    def _partitions(self, name: str) -> int:
+        """Return how many partitions a topic has, 0 if it does not exist.
+
+        Asking for all topics creates none.
+        """
         ends = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
-                return name in self._admin.list_topics(timeout=SLICE_SECONDS).topics
+                found = self._admin.list_topics(timeout=SLICE_SECONDS).topics.get(name)
+                return 0 if found is None else len(found.partitions)
             except KafkaException as error:
                 self._admin.poll(0)  # hear why
                 if self._failures.reason is not None or time.monotonic() > ends:

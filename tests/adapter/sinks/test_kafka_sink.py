@@ -264,7 +264,6 @@ INTO = "INTO KAFKA CONNECTION k"
         (f"{INTO} (TOPIC 't') FORMAT TEXT", "22023: the value has 2 columns"),
         (f"{INTO} (TOPIC 't') KEY (k, v) FORMAT TEXT", "42703"),
         (f"{INTO} (TOPIC 't') HEADERS w FORMAT JSON", "42804: HEADERS needs type map"),
-        (f"{INTO} (TOPIC 't', PARTITION BY k) FORMAT JSON", "0A000: PARTITION BY"),
         (
             f"{INTO} (TOPIC 't') KEY FORMAT TEXT VALUE FORMAT BYTES ENVELOPE UPSERT",
             "22023: the value has 2 columns",

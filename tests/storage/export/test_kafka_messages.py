@@ -58,7 +58,7 @@ Writes = Callable[[Layout, list[Update]], Written]
 def shown(found_messages: Iterable[Messages]) -> Written:
     """Return the keys and the decoded values of messages."""
     found = []
-    for keys, values, _ in found_messages:
+    for keys, values, *_ in found_messages:
         for row, value in enumerate(values):
             found.append((None if keys is None else keys[row], value and json.loads(value)))
     return found

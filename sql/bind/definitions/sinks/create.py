@@ -15,11 +15,12 @@ from foreshore.sinks.places import IcebergTarget
 from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import SinkSpec, Target
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.sinks.kafka import Written, bind_kafka_target
+from foreshore.sql.bind.definitions.sinks.kafka import bind_kafka_target
 from foreshore.sql.bind.definitions.sinks.keys import known_keys
 from foreshore.sql.bind.definitions.sinks.places import bind_place
 from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
 from foreshore.sql.bind.definitions.sinks.webhook import bind_webhook_target
+from foreshore.sql.bind.definitions.sinks.written import Written
 from foreshore.sql.bind.definitions.sources.iceberg import (
     TABLE_OPTIONS,
     WHAT,
@@ -64,7 +65,7 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
     if isinstance(statement.target, ast.PythonTargetSyntax) and statement.messages is None:
         target: Target = _python(statement.target, envelope, options.pop("timeout_ms", None))
     else:
-        target = _bind_target(planning, statement, Written(item.desc, key, envelope))
+        target = _bind_target(planning, statement, Written(item.name, item.desc, key, envelope))
     if "timeout_ms" in options:
         raise InvalidParameterValue(
             "option TIMEOUT of CREATE SINK is for PYTHON", position=statement.at + 1

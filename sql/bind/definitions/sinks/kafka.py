@@ -1,7 +1,6 @@
 """Bind KAFKA CONNECTION as the target of a sink: the topic, and how rows become messages."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from foreshore.errors import (
@@ -14,6 +13,8 @@ from foreshore.sinks.kafka import WRITTEN_FORMATS, Compression, KafkaTarget
 from foreshore.sinks.spec import Envelope
 from foreshore.sources.formats import AvroFormat, BytesFormat, Format, TextFormat
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sinks.partition import bind_partition_by
+from foreshore.sql.bind.definitions.sinks.written import Written
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.formats import bind_format
 from foreshore.sql.bind.definitions.sources.options import (
@@ -28,15 +29,6 @@ from foreshore.types import RelationDesc, SqlType, item_of
 
 LONGEST_TOPIC = 249  # characters, by the rules of Kafka
 _TOPIC_CHARACTERS = frozenset("._-")
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a sink writes: rows of `desc`, told apart by the columns of `key`."""
-
-    desc: RelationDesc
-    key: tuple[str, ...]
-    envelope: Envelope
 
 
 def bind_kafka_target(
@@ -73,12 +65,21 @@ def bind_kafka_target(
             value=value,
             key=key if rows.key else None,
             headers=messages.headers,
+            partition_by=_partition_by(planning, target.partition_by, rows),
             **options,
         )
         if found.key is not None:
             _check_single(found.key, rows.key, rows.desc, "key")
         _check_single(value, found.value_columns(rows.key, rows.desc.names), rows.desc, "value")
     return found
+
+
+def _partition_by(
+    planning: Planning, written: ast.PartitionBySyntax | None, rows: Written
+) -> str | None:
+    if written is None:
+        return None
+    return bind_partition_by(planning, written, rows)
 
 
 def _check_format(format: Format, envelope: Envelope | None) -> None:
