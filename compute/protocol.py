@@ -23,6 +23,7 @@ from foreshore.refresh import Refresh
 from foreshore.sizes import bytes_of
 
 STATUS_SECONDS = 5.0  # the interval of status reports
+MOST_ERRORS = 20  # texts of errors in a status report
 PEEK_WINDOW = 4  # parts of an answer that are sent before one is known to have been taken
 TICK_SECONDS = {"spark": 1.0}
 
@@ -357,12 +358,20 @@ class StepStatus(msgspec.Struct, frozen=True):
     note: str | None
 
 
+class ErrorCount(msgspec.Struct, frozen=True):
+    """An error in the data, its SQLSTATE before its message, and the number of rows with it."""
+
+    text: str
+    rows: int
+
+
 class DataflowStatus(msgspec.Struct, frozen=True):
     """The state of a dataflow. `failure`, with `sqlstate`, is its current or last error.
 
     `busy_ms` is the duration of the current hydration or step, 0 if there is none; `failures`
     counts its consecutive failures. The times in ns are CPU of the threads that hydrated it, made
-    its steps, and merged its batches.
+    its steps, and merged its batches. `errors` are the most frequent errors in the data of its
+    indexes, and `error_rows` is the number of rows with any.
     """
 
     id: GlobalId
@@ -382,6 +391,8 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     memory_limit: int | None = None  # that it has, or has exceeded
     hydrations: tuple[HydrationStatus, ...] = ()
     last_steps: tuple[StepStatus, ...] = ()
+    errors: tuple[ErrorCount, ...] = ()
+    error_rows: int = 0
 
 
 class ArrangementStatus(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from foreshore.activity import TableActivity
 from foreshore.adapter.ddl.roles.tokens import token_rows
+from foreshore.adapter.introspection.failing_views import failing_of, view_errors
 from foreshore.adapter.introspection.sink_rows import (
     sink_statistics,
     sink_status_history,
@@ -72,7 +73,12 @@ def dataflow_reports(context: StatementContext) -> Reports:
         found = context.coordinator.state.objects.get(id)
         return found.name if isinstance(found, Item) else id  # a subscription has only its id
 
-    return Reports(context.coordinator.compute, pinned_replica(context), name_of)
+    return Reports(
+        context.coordinator.compute,
+        pinned_replica(context),
+        name_of,
+        lambda id: failing_of(context, id),
+    )
 
 
 def _of_dataflows(
@@ -416,6 +422,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "transaction_activity": _transaction_activity,
     "pg_stat_progress_copy": _copies,
     "mz_view_audits": _audits,
+    "mz_view_errors": view_errors,
     "mz_watermarks": _watermarks,
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,

@@ -41,6 +41,7 @@ DECLARED = (
     Declared("foreshore_view_hydrated", "gauge", "1 if a view can be read.", _VIEW),
     Declared("foreshore_view_failed", "gauge", "1 if its last step failed, or it stalled.", _VIEW),
     Declared("foreshore_view_errors", "gauge", "1 if reading a view fails for its data.", _VIEW),
+    Declared("foreshore_view_error_rows", "gauge", "Rows with an error, also below it.", _VIEW),
     Declared("foreshore_view_rows", "gauge", "Rows of an index, updates of a shard.", _VIEW),
     Declared("foreshore_view_memory_bytes", "gauge", "Memory of its state in all replicas.", _VIEW),
     Declared("foreshore_view_steps_total", "counter", "Steps made, in all replicas.", _VIEW),

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from prometheus_client import Metric
 
 from foreshore import latencies
+from foreshore.adapter.introspection.failing_views import causes_of
 from foreshore.adapter.introspection.metric_families import Samples, Values, shown_family
 from foreshore.adapter.metrics.published import Family
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.item import Cluster, Item
+from foreshore.compute.controller.data_errors import Cause
 from foreshore.compute.protocol import DataflowStatus
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
@@ -92,16 +94,24 @@ class EnvironmentMetrics:
             lag = 0.0 if upper == EMPTY else max(coordinator.clock.now() - (upper - 1), 0) / 1000
             greatest = max(greatest, lag)
             own = reports.get(id, [])
-            states[own[0].state if own else "pending"] += 1
+            found = causes_of(coordinator, id)
+            state = own[0].state if own else "pending"
+            states["failing" if found and state == "running" else state] += 1
             if number <= self._most_views:
-                self._view(samples, item, lag, own, memory[id])
-        for state in ("pending", "hydrating", "running", "failed", "stalled"):
+                self._view(samples, item, lag, own, memory[id], found)
+        for state in ("pending", "hydrating", "running", "failing", "failed", "stalled"):
             samples.put("foreshore_views", states[state], (state,))
         samples.put("foreshore_views_max_lag_seconds", greatest)
         samples.put("foreshore_views_without_series", max(number - self._most_views, 0))
 
     def _view(
-        self, samples: Samples, item: Item, lag: float, reports: list[DataflowStatus], memory: int
+        self,
+        samples: Samples,
+        item: Item,
+        lag: float,
+        reports: list[DataflowStatus],
+        memory: int,
+        causes: list[Cause],
     ) -> None:
         """Add the series of one view; a value that is not known is left out."""
         coordinator, id = self._coordinator, item.id
@@ -111,7 +121,8 @@ class EnvironmentMetrics:
         samples.put("foreshore_view_hydrated", coordinator.is_hydrated(id), labels)
         failed = any(each.state in ("failed", "stalled") for each in reports)
         samples.put("foreshore_view_failed", failed, labels)
-        samples.put("foreshore_view_errors", self._has_errors(id), labels)
+        samples.put("foreshore_view_errors", bool(causes) or self._has_errors(id), labels)
+        samples.put("foreshore_view_error_rows", sum(each.rows or 1 for each in causes), labels)
         if id in coordinator.capabilities:
             samples.put("foreshore_view_rows", coordinator.storage.count_updates(id), labels)
         elif reports:

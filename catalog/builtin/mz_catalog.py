@@ -231,6 +231,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     ),
     (
         "mz_internal",
+        "mz_view_errors",
+        "object_id text, cause_id text, sqlstate text, error text?, rows int8?, all_rows int8?",
+        live("mz_view_errors"),
+    ),
+    (
+        "mz_internal",
         "mz_message_loop_latency",
         "window_end timestamptz, window_ms int8, probes int8, avg_ms float8, max_ms float8",
         live("mz_message_loop_latency"),

@@ -14,19 +14,27 @@ from foreshore.ids import GlobalId
 
 Row = Mapping[str, object]
 
-_AS_REPORTED = ("state", "hydration_ms", "steps", "step_ms", "busy_ms", "failure")
+_AS_REPORTED = ("hydration_ms", "steps", "step_ms", "busy_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """Reads of an object fail for its data; `error` is None if the session may not see why."""
+
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
     """What replicas report to a controller: all of them, or the `pinned` one.
 
-    `name_of` returns the name of an object.
+    `name_of` returns the name of an object, `failing_of` whether reads of it fail for its data.
     """
 
     controller: ComputeController
     pinned: str | None
     name_of: Callable[[GlobalId], str]
+    failing_of: Callable[[GlobalId], Failing | None]
 
     def includes(self, replica: str) -> bool:
         """Whether the reports of a replica are shown."""
@@ -43,13 +51,18 @@ def _reports(reports: Reports) -> Iterator[tuple[Mapping[str, Any], Mapping[str,
 
 def _dataflow_statuses(reports: Reports) -> Iterator[Row]:
     for status, each in _reports(reports):
-        indexes = each["indexes"]
+        indexes, state, failure = each["indexes"], each["state"], each["failure"]
+        failing = reports.failing_of(each["id"]) if state == "running" else None
+        if failing is not None:
+            state, failure = "failing", failing.error
         yield {
             "replica_id": status["replica"],
             "object_id": each["id"],
             "write_frontier": status["uppers"].get(each["id"]),
             "arranged_rows": sum(index["rows"] for index in indexes) if indexes else None,
             "arranged_bytes": sum(index["bytes"] for index in indexes) if indexes else None,
+            "state": state,
+            "failure": failure,
             **{name: each[name] for name in _AS_REPORTED},
         }
 

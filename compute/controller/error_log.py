@@ -14,14 +14,15 @@ import asyncio
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from heapq import heappop, heappush
-from itertools import groupby
+from heapq import heappop, heappush, nlargest
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Protocol
 
 import pyarrow as pa
 
 from foreshore.compute.controller.windows import new_part
+from foreshore.compute.protocol import MOST_ERRORS, ErrorCount
 from foreshore.errors import CollectionCorrupted, DatabaseError
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
@@ -29,6 +30,7 @@ from foreshore.update import Timestamp
 
 COMPACTED_STEPS = 64
 MAX_STEPS = 4_096
+MOST_COMPARED = 10_000  # errors of which the most frequent ones are shown
 LOST = "22023 what a view was at this time is not known: nobody maintained it"
 
 Steps = Mapping[Timestamp, str | None]  # the least error from each time on; None: no error
@@ -78,6 +80,7 @@ class Errors:
 
     def __init__(self) -> None:
         self.least: str | None = None
+        self.total = 0
         self._counts: Counter[str] = Counter()
         self._heap: list[str] = []
         self._queued: set[str] = set()  # the contents of the heap
@@ -93,6 +96,7 @@ class Errors:
         for time, group in groupby(rows, key=itemgetter(1)):
             for text, _, diff in group:
                 self._counts[text] += diff
+                self.total += diff
                 if not self._counts[text]:
                     del self._counts[text]
                 elif text not in self._queued:
@@ -105,6 +109,12 @@ class Errors:
                 self.least = least
                 changes.append((time, least))
         return changes
+
+    def most_frequent(self) -> list[ErrorCount]:
+        """Return the most frequent errors, of the first `MOST_COMPARED` ones."""
+        compared = islice(self._counts.items(), MOST_COMPARED)
+        found = nlargest(MOST_ERRORS, compared, key=itemgetter(1))
+        return [ErrorCount(text, rows) for text, rows in found]
 
 
 class ErrorLog:
@@ -200,6 +210,15 @@ class ErrorLog:
                 passed.set_result(None)
 
     # --- queries
+
+    @property
+    def count(self) -> int:
+        """Return the number of errors at the newest time that the dataflow has reported."""
+        return self._errors.total
+
+    def most_frequent(self) -> list[ErrorCount]:
+        """Return the most frequent errors at that time."""
+        return self._errors.most_frequent()
 
     def is_known(self, time: Timestamp) -> bool:
         """Whether the errors at `time` are known."""

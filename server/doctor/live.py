@@ -12,6 +12,7 @@ from foreshore.server.doctor.finding import Finding, fail, ok, warn
 SECONDS = 3.0
 MOST_BYTES = 1 << 20
 MOST_METRICS = 64 << 20
+_ERRORS = re.compile(r"foreshore_view_errors\{(.*)\} 1(?:\.0)?")
 _STATE = re.compile(r"foreshore_(source|sink)_state\{(.*)\} 1(?:\.0)?")
 
 
@@ -64,13 +65,23 @@ def server(address: tuple[str, int]) -> Iterator[Finding]:
             yield fail("state of the server", str(violated), advice)
         case _:
             yield warn("state of the server", "could not be checked", "Try again.")
-    yield from _outside(address)
+    metrics = (_read(address, "/metrics", MOST_METRICS) or b"").decode()
+    yield from _failing(metrics)
+    yield from _outside(metrics)
 
 
-def _outside(address: tuple[str, int]) -> Iterator[Finding]:
+def _failing(metrics: str) -> Iterator[Finding]:
+    """Look for views whose data make reads of them fail."""
+    names = sorted({_labels(labels)["view"] for labels in _ERRORS.findall(metrics)})
+    if names:
+        message = f"reads of {len(names)} fail for their data: {', '.join(names[:3])}"
+        advice = "SELECT * FROM mz_internal.mz_view_errors says which errors, and of how many rows."
+        yield warn("data of views", message, advice)
+
+
+def _outside(metrics: str) -> Iterator[Finding]:
     """Look at the states of sources and sinks, if there are any."""
-    text = _read(address, "/metrics", MOST_METRICS)
-    states = list(_states((text or b"").decode()))
+    states = list(_states(metrics))
     for kind in ("source", "sink"):
         each = [(name, state) for of, name, state in states if of == kind]
         stalled = [name for name, state in each if state == "stalled"]
@@ -85,9 +96,17 @@ def _outside(address: tuple[str, int]) -> Iterator[Finding]:
 def _states(metrics: str) -> Iterator[tuple[str, str, str]]:
     """Yield kind, name and state of each source and sink."""
     for kind, labels in _STATE.findall(metrics):
-        named = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels))
-        name = re.sub(r"\\(.)", lambda each: {"n": "\n"}.get(each[1], each[1]), named[kind])
-        yield kind, name, named["state"]
+        named = _labels(labels)
+        yield kind, named[kind], named["state"]
+
+
+def _labels(text: str) -> dict[str, str]:
+    """Return the labels of a sample."""
+    found = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', text)
+    return {
+        name: re.sub(r"\\(.)", lambda each: {"n": "\n"}.get(each[1], each[1]), value)
+        for name, value in found
+    }
 
 
 def _get(address: tuple[str, int], path: str) -> tuple[int, object] | None:

@@ -54,6 +54,11 @@ SELECT i.name, k.name AS cluster, pg_get_indexdef(i.oid) AS definition,
 _FRESHNESS = """
 SELECT (extract(epoch FROM lag) * 1000)::float8 AS lag_ms
   FROM mz_internal.mz_wallclock_global_lag WHERE object_id = $1::text"""
+_ERRORS = """
+SELECT n.schema_name AS in_schema, n.name AS in_relation, e.sqlstate, e.error, e.rows
+  FROM mz_internal.mz_view_errors e
+  JOIN mz_internal.mz_object_fully_qualified_names n ON n.id = e.cause_id
+ WHERE e.object_id = $1::text ORDER BY e.rows DESC NULLS LAST, e.error"""
 _NEAR = """
 SELECT n.schema_name AS schema, n.name, n.object_type AS kind
   FROM mz_internal.mz_object_dependencies d
@@ -94,7 +99,7 @@ async def list_objects(work: Work, args: ListObjects) -> Mapping[str, Any]:
 
 
 async def describe_object(work: Work, args: DescribeObject) -> Mapping[str, Any]:
-    """Return what a relation is made of, what it depends on, and how fresh it is.
+    """Return what a relation is made of, how fresh it is, and why reads of it fail.
 
     Raises UndefinedTable, also if it is not offered to agents.
     """
@@ -112,6 +117,7 @@ async def describe_object(work: Work, args: DescribeObject) -> Mapping[str, Any]
         "constraints": await work.dicts(_KEYS, oid),
         "indexes": await work.dicts(_INDEXES, id),
         "lag_ms": lags[0]["lag_ms"] if lags else None,
+        "errors": await work.dicts(_ERRORS, id),
     }
     if work.audience == "developer":
         shown |= await _context(work, str(head["kind"]), id, oid)

@@ -49,8 +49,8 @@ TOOLS = (
     Tool(
         "describe_object",
         "Describe an object",
-        "Describe a table or view: columns with types and comments, keys, indexes, and how many "
-        "milliseconds it lags behind.",
+        "Describe a table or view: columns with types and comments, keys, indexes, how many "
+        "milliseconds it lags behind, and the errors in its data that make reads of it fail.",
         objects.DescribeObject,
         objects.describe_object,
     ),

@@ -129,16 +129,25 @@ def test_check_that_fails_itself_is_a_warning_and_others_go_on() -> None:
     assert as_text(findings)[0].startswith("warn  disk: ")
 
 
-def test_stalled_sinks_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_sinks_are_a_warning() -> None:
     lines = (
         'foreshore_sink_state{id="u1",sink="d.s.\\"odd, } 1.0\\"",state="stalled",type="kafka"} 1.0',
         'foreshore_sink_state{id="u2",sink="d.s.k",state="running",type="postgres"} 1.0',
         'foreshore_source_state{id="u3",source="d.s.s",state="finished",type="files"} 1.0',
     )
-    monkeypatch.setattr(live, "_read", lambda *_: "\n".join(lines).encode())
-    findings = list(live._outside(("127.0.0.1", 0)))
+    findings = list(live._outside("\n".join(lines)))
     assert state(findings, "sinks") == ("warn", '1 of 2 stalled: d.s."odd, } 1.0"')
     assert state(findings, "sources") == ("ok", "1, none stalled")
+
+
+def test_views_that_cannot_be_read_for_their_data_are_a_warning() -> None:
+    lines = (
+        'foreshore_view_errors{id="u1",view="d.s.good",type="index",cluster="q"} 0.0',
+        'foreshore_view_errors{id="u2",view="d.s.bad",type="index",cluster="q"} 1.0',
+    )
+    findings = list(live._failing("\n".join(lines)))
+    assert state(findings, "data of views") == ("warn", "reads of 1 fail for their data: d.s.bad")
+    assert list(live._failing(lines[0])) == []
 
 
 @pytest.mark.full

@@ -1,0 +1,74 @@
+"""Which maintained views cannot be read because of errors in their data, with these errors.
+
+A text of an error has values of rows. It is shown to roles that may read all columns of the
+relation whose data has the error.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.relation import Row
+from foreshore.catalog.item import Item, Role
+from foreshore.catalog.rights import holds
+from foreshore.catalog.row_security import is_subject
+from foreshore.catalog.state import State
+from foreshore.compute.controller.data_errors import Cause, causes
+from foreshore.compute.controller.dataflow_rows import Failing
+from foreshore.ids import GlobalId
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+
+def causes_of(coordinator: "Coordinator", id: GlobalId) -> list[Cause]:
+    """Return the views and indexes whose errors make reads of `id` fail; itself first."""
+    return list(causes(coordinator.compute.maintained, id))
+
+
+def failing_of(context: StatementContext, id: GlobalId) -> Failing | None:
+    """Return the error that reads of a view or index give, None if they give none."""
+    state = context.planner.state
+    found = causes_of(context.coordinator, id)
+    if not found:
+        return None
+    first = found[0]
+    relation = _relation(state, first.id)
+    if relation is None or not _sees(state, context.role, relation):
+        return Failing(None)
+    own = first.id == id or relation.id == id
+    return Failing(first.message if own else f"{first.message}, in {relation.name}")
+
+
+def view_errors(context: StatementContext) -> Iterator[Row]:
+    """Yield the errors that make reads of relations fail now, with the numbers of their rows."""
+    state, seen = context.planner.state, set[tuple[GlobalId, GlobalId]]()
+    for id in list(context.coordinator.as_ofs):
+        of = _relation(state, id)
+        for cause in causes_of(context.coordinator, id) if of is not None else ():
+            relation = _relation(state, cause.id)
+            if of is None or relation is None or (of.id, relation.id) in seen:
+                continue  # several indexes of a view have the same errors
+            seen.add((of.id, relation.id))
+            sees = _sees(state, context.role, relation)
+            for error in cause.errors:
+                yield {
+                    "object_id": of.id,
+                    "cause_id": relation.id,
+                    "sqlstate": error.text[:5],
+                    "error": error.text[6:] if sees else None,
+                    "rows": error.rows if cause.rows is not None else None,
+                    "all_rows": cause.rows,
+                }
+
+
+def _relation(state: State, id: GlobalId) -> Item | None:
+    """Return a materialized view, or the relation of an index; None if it is dropped."""
+    found = state.get(id)
+    if isinstance(found, Item) and found.on is not None:
+        found = state.get(found.on)
+    return found if isinstance(found, Item) else None
+
+
+def _sees(state: State, role: Role, relation: Item) -> bool:
+    return not is_subject(state, relation, role) and holds(state, role, relation, "SELECT")

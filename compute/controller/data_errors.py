@@ -1,0 +1,76 @@
+"""The errors in the data of views and indexes, as they are now: which, and of how many rows.
+
+A collection whose data has an error cannot be read, and neither can one that is derived from it. A
+`Cause` is a collection with errors of its own. The writer of a materialized view has counted them;
+those of an index are in the last report of a replica that maintains it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from foreshore.compute.controller.cluster import Replica
+from foreshore.compute.controller.maintained import Dataflow, Maintained
+from foreshore.compute.controller.outputs import SinkWriter
+from foreshore.compute.protocol import DataflowStatus, ErrorCount
+from foreshore.errors import CollectionCorrupted
+from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A collection with errors: the most frequent ones, and the number of `rows` with any.
+
+    `rows` is None if only one error is known, as after a start without a replica.
+    """
+
+    id: GlobalId
+    errors: tuple[ErrorCount, ...]
+    rows: int | None
+
+    @property
+    def message(self) -> str:
+        """Return the first error with its SQLSTATE, and how many rows have one."""
+        first = self.errors[0].text[6:]
+        if self.rows is None or self.rows == 1:
+            return first
+        kinds = "" if self.rows == self.errors[0].rows else " and other errors"
+        return f"{first}{kinds} ({self.rows} rows)"
+
+
+def causes(maintained: Maintained, id: GlobalId) -> Iterator[Cause]:
+    """Yield the collections with errors that a collection is or is derived from, itself first."""
+    for each, dataflow in maintained.below([id]):
+        writer = dataflow.writers.get(each)
+        found = _of_index(each, dataflow) if writer is None else _of_view(each, writer)
+        if found is not None:
+            yield found
+
+
+def _of_view(id: GlobalId, writer: SinkWriter) -> Cause | None:
+    log = writer.errors
+    if log.upper is None:
+        try:
+            stored = log.first(_LAST, _LAST + 1)
+        except CollectionCorrupted:
+            return None  # reads say so
+        return None if stored is None else Cause(id, (ErrorCount(stored[1], 1),), None)
+    return Cause(id, tuple(log.most_frequent()), log.count) if log.count else None
+
+
+def _of_index(id: GlobalId, dataflow: Dataflow) -> Cause | None:
+    reports = (_report(replica, dataflow) for replica in dataflow.replicas)
+    found = next((each for each in reports if each is not None), None)
+    if found is None or not found.errors:
+        return None
+    return Cause(id, found.errors, found.error_rows)
+
+
+def _report(replica: Replica, dataflow: Dataflow) -> DataflowStatus | None:
+    """Return the replica's last report of the dataflow's errors, None if it does not run it."""
+    status, id = replica.status, dataflow.description.id
+    found = (each for each in (() if status is None else status.dataflows) if each.id == id)
+    return next((each for each in found if each.state in ("running", "failed")), None)
+
+
+_LAST: Timestamp = (1 << 62) - 1  # a time after all steps
