@@ -22,6 +22,7 @@ def sink_statuses(context: StatementContext) -> Iterator[Row]:
                 "last_status_change_at": status.since * 1000,
                 "status": status.state,
                 "error": status.error,
+                "next_try_at": None if status.next_try is None else status.next_try * 1000,
             }
 
 

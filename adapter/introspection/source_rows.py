@@ -1,13 +1,18 @@
 """The states of sources, and the amounts that they have written."""
 
+import json
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.webhooks import Received
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
+from foreshore.catalog.rights import holds
 from foreshore.ids import GlobalId
+from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import is_auxiliary
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
 
@@ -33,7 +38,38 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
                 "last_status_change_at": shown.since * 1000,
                 "status": shown.state,
                 "error": shown.error,
+                "next_try_at": None if shown.next_try is None else shown.next_try * 1000,
             }
+    for item, received in context.coordinator.webhooks.received():
+        yield {
+            "id": item.id,
+            "name": item.name,
+            "type": "webhook",
+            "last_status_change_at": received.since * 1000,
+            "status": "created" if received.last_at is None else "running",
+            "details": _requests_of(received, _sees(context, item)),
+        }
+
+
+def _requests_of(received: Received, sees: bool) -> str:
+    """Return what a webhook has received, as JSON; a refusal may have values of a request."""
+
+    def moment(ms: int | None) -> str | None:
+        return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+    found = {
+        "received": received.requests,
+        "last_received_at": moment(received.last_at),
+        "refused": received.refused,
+        "last_refused_at": moment(received.refused_at),
+        "last_refusal": received.refusal if sees else None,
+    }
+    return canonical_json(json.dumps(found))
+
+
+def _sees(context: StatementContext, item: Item) -> bool:
+    """Whether the session's role may read a source."""
+    return holds(context.planner.state, context.role, item, "SELECT")
 
 
 def source_status_history(context: StatementContext) -> Iterator[Row]:
@@ -65,6 +101,17 @@ def source_statistics(context: StatementContext) -> Iterator[Row]:
         for table, output in found.items():
             if table != id:
                 yield _statistics(table, status, [output])
+    for item, received in context.coordinator.webhooks.received():
+        yield {
+            "id": item.id,
+            "messages_received": received.requests,
+            "bytes_received": received.bytes,
+            "updates_staged": received.rows,
+            "updates_committed": received.rows,
+            "records_indexed": 0,
+            "bytes_indexed": 0,
+            "snapshot_committed": True,
+        }
 
 
 def _statistics(id: GlobalId, status: SourceStatus, outputs: Sequence[OutputStatus]) -> Row:

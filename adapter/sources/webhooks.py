@@ -5,7 +5,7 @@ one thread for a webhook, in one write of group commit.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from foreshore.adapter.sources.webhook_check import Condition, condition_of
 from foreshore.adapter.sources.webhook_rows import Request, Rows, rows_of
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.item import Item
-from foreshore.errors import UndefinedTable
+from foreshore.errors import DatabaseError, InternalError, UndefinedTable
 from foreshore.ids import GlobalId
 from foreshore.sources.spec import secrets_of
 from foreshore.sources.webhook import WebhookSource
@@ -25,10 +25,25 @@ from foreshore.sources.webhook import WebhookSource
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
 
+MOST_REFUSAL = 300  # characters of a refusal that are kept
 MOST_WAITING = 1_000  # requests of all webhooks
 MOST_BYTES = 64 << 20  # of these, with their headers
 AT_ONCE = 256  # requests that are written together
 BYTES_AT_ONCE = 8 << 20  # of these, unless one has more
+
+
+@dataclass(slots=True)
+class Received:
+    """What a webhook has received since the start of the server; times are in milliseconds."""
+
+    since: int
+    requests: int = 0  # whose rows are durable
+    bytes: int = 0  # of these
+    rows: int = 0
+    last_at: int | None = None  # when the last one was
+    refused: int = 0
+    refused_at: int | None = None
+    refusal: str | None = None  # SQLSTATE and message of the last one that was refused
 
 
 @dataclass(slots=True)
@@ -46,6 +61,7 @@ class Webhooks:
     def __init__(self, coordinator: "Coordinator") -> None:
         self._coordinator = coordinator
         self._waiting: dict[GlobalId, _Waiting] = {}
+        self._received: dict[GlobalId, Received] = {}
         self._requests = 0
         self._bytes = 0
 
@@ -61,7 +77,9 @@ class Webhooks:
         request = Request(headers, body)
         size = _size(request)
         if self._requests >= MOST_WAITING or self._bytes + size > MOST_BYTES:
-            raise TooManyRequests
+            error = TooManyRequests()
+            self._note(item.id, request, error)
+            raise error
         waiting = self._waiting.setdefault(item.id, _Waiting())
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
@@ -75,6 +93,31 @@ class Webhooks:
         finally:
             self._requests -= 1
             self._bytes -= size
+
+    def received(self) -> Iterator[tuple[Item, Received]]:
+        """Yield the webhooks with what they have received; nothing of those that were dropped."""
+        state = self._coordinator.state
+        for item in state.all(Item):
+            if _spec(item) is not None:
+                yield item, self._count(item.id)
+        for id in [id for id in self._received if state.get(id) is None]:
+            del self._received[id]
+
+    def _count(self, id: GlobalId) -> Received:
+        return self._received.setdefault(id, Received(self._coordinator.clock.now()))
+
+    def _note(self, id: GlobalId, request: Request, error: Exception | None) -> None:
+        """Count a request: its rows are durable, or it was refused for `error`."""
+        counted, now = self._count(id), self._coordinator.clock.now()
+        if error is None:
+            counted.requests += 1
+            counted.bytes += len(request.body)
+            counted.last_at = now
+        else:
+            counted.refused += 1
+            counted.refused_at = now
+            shown = error if isinstance(error, DatabaseError) else InternalError("internal error")
+            counted.refusal = f"{shown.sqlstate} {shown.message}"[:MOST_REFUSAL]
 
     async def close(self) -> None:
         """End what has not been written."""
@@ -103,7 +146,8 @@ class Webhooks:
                     errors = await self._write(id, waiting, [request for request, _ in taken])
                 except Exception as error:
                     errors = dict.fromkeys(range(len(taken)), error)
-                for number, (_, done) in enumerate(taken):
+                for number, (request, done) in enumerate(taken):
+                    self._note(id, request, errors.get(number))
                     if done.done():
                         continue  # the client is gone
                     if number in errors:
@@ -139,6 +183,7 @@ class Webhooks:
         waiting.condition = spec, condition
         if rows.table.num_rows:
             await coordinator.group.write(Write({id: [rows.table]}))
+            self._count(id).rows += rows.table.num_rows
         return rows.errors
 
 

@@ -26,7 +26,7 @@ _OBJECT = "id text, oid oid, schema_id text, name text"
 _HISTORY = "occurred_at timestamptz, {}_id text, status text, error text?, details jsonb?"
 _STATUS = (
     "id text, name text, type text, last_status_change_at timestamptz?, status text, error text?,"
-    "details jsonb?"
+    "details jsonb?, next_try_at timestamptz?"
 )
 _METRICS = (
     "replica_id text, process_id int8, cpu_nano_cores int8?, memory_bytes int8?, disk_bytes int8?,"

@@ -24,6 +24,7 @@ from foreshore.storage.export.messages import (
     Changes,
     Export,
     Exported,
+    NextTry,
     Response,
     Resumes,
     SinkState,
@@ -189,6 +190,8 @@ class ExportController:
                 pass  # it is stalled until it gets on, whatever a new try says (`_take_step`)
             case SinkState(state=state, error=error):
                 self._set_state(job, state, error)
+            case NextTry(seconds=seconds):
+                self.states.set_next_try(job.status, seconds)
             case Resumes(run=run):
                 self._end_run(job)
                 job.run = run
@@ -284,8 +287,9 @@ class ExportController:
         self._set_stalled(sink, error)
         if sink.next_start is not None:
             sink.next_start.cancel()
-        loop = asyncio.get_running_loop()
-        sink.next_start = loop.call_later(next(sink.pauses), self._start_again, sink)
+        loop, pause = asyncio.get_running_loop(), next(sink.pauses)
+        self.states.set_next_try(sink.status, pause)
+        sink.next_start = loop.call_later(pause, self._start_again, sink)
 
     def _start_again(self, sink: _Sink) -> None:
         sink.next_start = None

@@ -109,7 +109,14 @@ class SinkState(Message, frozen=True):
     error: str | None = None
 
 
+class NextTry(Message, frozen=True):
+    """A sink that has stalled is tried again in so many seconds."""
+
+    id: GlobalId
+    seconds: float
+
+
 Request: TypeAlias = CheckSink | DisposeSink
 Answer: TypeAlias = Done | Refused
 Command: TypeAlias = Hello | StartSink | StopSink | TryNow | Changes | Request
-Response: TypeAlias = Resumes | Taken | Exported | SinkState
+Response: TypeAlias = Resumes | Taken | Exported | SinkState | NextTry

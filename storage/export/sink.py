@@ -16,6 +16,7 @@ from foreshore.storage.export.exporter import Exporter, SinkKind
 from foreshore.storage.export.messages import (
     Changes,
     Exported,
+    NextTry,
     Resumes,
     SinkState,
     StartSink,
@@ -67,7 +68,7 @@ class Sink:
                 self._send(SinkState(self._id, "stalled", f"internal error: {error}"))
             if self._written:
                 self._pauses.begin_anew()
-            await self._pauses.pause()
+            await self._pauses.pause(lambda seconds: self._send(NextTry(self._id, seconds)))
 
     async def _write(self) -> None:
         """Write what arrives, until something fails."""

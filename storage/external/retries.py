@@ -1,7 +1,7 @@
 """How a source or sink that fails is tried again, and what one is told of the failure."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from foreshore.errors import DatabaseError
@@ -29,11 +29,13 @@ class Pauses:
         """Let the next pause be the shortest, as something got on."""
         self._waits = waits()
 
-    async def pause(self) -> None:
-        """Wait for the next try, or until `cut_short`."""
+    async def pause(self, announce: Callable[[float], None]) -> None:
+        """Wait for the next try, or until `cut_short`; `announce` gets the seconds until then."""
         self._is_cut.clear()
+        seconds = next(self._waits)
+        announce(seconds)
         with suppress(TimeoutError):
-            async with asyncio.timeout(next(self._waits)):
+            async with asyncio.timeout(seconds):
                 await self._is_cut.wait()
 
     def cut_short(self) -> None:

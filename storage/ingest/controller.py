@@ -39,6 +39,7 @@ from foreshore.storage.ingest.messages import (
     Furthest,
     Ingested,
     IngestedPart,
+    NextTry,
     OutputRelation,
     PartKept,
     Reported,
@@ -325,6 +326,9 @@ class IngestController:
     def deliver(self, job: _Source, response: Response, tables: Tables) -> None:
         """Take what a process has read or asks for."""
         match response:
+            case NextTry(seconds=seconds):
+                if job.run:  # else it is started anew by `_stall`
+                    self.states.set_next_try(job.status, seconds)
             case SourceState() if not self._is_news(job, response):
                 pass
             case SourceState(state=state, error=error):
@@ -511,8 +515,9 @@ class IngestController:
     def _start_later(self, source: _Source) -> None:
         if source.next_start is not None:
             source.next_start.cancel()
-        loop = asyncio.get_running_loop()
-        source.next_start = loop.call_later(next(source.pauses), self._start_again, source)
+        loop, pause = asyncio.get_running_loop(), next(source.pauses)
+        self.states.set_next_try(source.status, pause)
+        source.next_start = loop.call_later(pause, self._start_again, source)
 
     def _start_again(self, source: _Source) -> None:
         source.next_start = None

@@ -162,6 +162,13 @@ class SourceState(Message, frozen=True):
     error: str | None = None
 
 
+class NextTry(Message, frozen=True):
+    """A source that has stalled is tried again in so many seconds."""
+
+    id: GlobalId
+    seconds: float
+
+
 class OutputCounts(msgspec.Struct, frozen=True):
     """What is known of an output in the process; see `connector.OutputReport`."""
 
@@ -248,6 +255,7 @@ Response: TypeAlias = (
     IngestedPart
     | Ingested
     | SourceState
+    | NextTry
     | Reported
     | AskContents
     | AskInput

@@ -40,6 +40,7 @@ from foreshore.storage.ingest.messages import (
     Furthest,
     Ingested,
     IngestedPart,
+    NextTry,
     OutputCounts,
     Reported,
     SourceState,
@@ -197,7 +198,7 @@ class Source:
             await self._settled()
             if self.position != before:
                 self._pauses.begin_anew()  # it got on meanwhile
-            await self._pauses.pause()
+            await self._pauses.pause(lambda seconds: self._send(NextTry(self._id, seconds)))
 
     async def _read(self) -> None:
         """Read from the durable position on until there can be nothing more."""

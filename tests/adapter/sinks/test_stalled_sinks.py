@@ -108,3 +108,32 @@ def has_recovered(controller: ExportController) -> bool:
     """Whether the sink is running after it was stalled."""
     states = [each.state for each in controller.states.history]
     return "stalled" in states and states[-1] == "running"
+
+
+async def test_status_of_a_stalled_sink_says_when_it_is_tried_again(
+    own_env: TestEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    env.environment.let_copy([str(tmp_path)], tmp_path / "data")
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(retries, "LONGEST_WAIT_SECONDS", 0.2)
+    resume, is_away = DeltaExporter.resume, True
+
+    async def failing_resume(self: DeltaExporter) -> Timestamp | None:
+        if is_away:
+            raise OSError("it is away")
+        return await resume(self)
+
+    monkeypatch.setattr(DeltaExporter, "resume", failing_resume)
+    await env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{tmp_path}/t') ENVELOPE APPEND")
+    shown = (
+        "SELECT status, next_try_at IS NOT NULL, next_try_at > last_status_change_at"
+        " FROM mz_internal.mz_sink_statuses"
+    )
+    async with asyncio.timeout(60):
+        while await env.query("a", shown) != "stalled|t|t\nSELECT 1":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    is_away = False
+    await env.ran("a", "WAIT FOR SINKS s")
+    assert await env.query("a", shown) == "running|f|NULL\nSELECT 1"

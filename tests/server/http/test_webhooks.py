@@ -165,3 +165,28 @@ def test_rows_are_there_after_a_restart(tmp_path: Path) -> None:
             assert await posted(http, "6") == 200
 
     in_environment(tmp_path, serve)
+
+
+def test_states_tell_what_a_webhook_has_received_and_refused(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        await http.ran("CREATE SOURCE w FROM WEBHOOK BODY FORMAT JSON")
+        shown = (
+            "SELECT status, details->>'received', details->>'refused', details->>'last_refusal',"
+            " details->>'last_received_at' IS NULL, details->>'last_refused_at' IS NULL"
+            " FROM mz_internal.mz_source_statuses WHERE name = 'w'"
+        )
+        assert await http.rows(shown) == [["created", "0", "0", None, True, True]]
+        assert await posted(http, "{") == 400
+        refusal = "22P02 invalid input syntax for type json"
+        assert await http.rows(shown) == [["created", "0", "1", refusal, True, False]]
+        assert await posted(http, "1\n2") == 200
+        assert await http.rows(shown) == [["running", "1", "1", refusal, False, False]]
+        counts = (
+            "SELECT messages_received, bytes_received, updates_committed"
+            " FROM mz_internal.mz_source_statistics"
+        )
+        assert await http.rows(counts) == [["1", "3", "2"]]
+        await http.ran("DROP SOURCE w")
+        assert await http.rows(shown) == []
+
+    over_environment(tmp_path, go)

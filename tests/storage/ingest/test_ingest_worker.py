@@ -25,6 +25,7 @@ from foreshore.storage.ingest.connector import (
 )
 from foreshore.storage.ingest.messages import (
     Discovered,
+    NextTry,
     OutputCounts,
     OutputRelation,
     Reported,
@@ -91,7 +92,7 @@ def test_a_source_that_cannot_begin_stalls_and_is_tried_again(
         worker = Worker(kind)
         start = StartSource(ID, 1, LoadGenerator("counter"), {}, outputs, {})
         worker.deliver(start, (), send)
-        await until(lambda: len(sent) == 7)
+        await until(lambda: len(sent) == 9)
         worker.stop()
 
     outputs = {"t": OutputRelation(GlobalId("u2"), RelationDesc((), ()), "")}
@@ -102,8 +103,10 @@ def test_a_source_that_cannot_begin_stalls_and_is_tried_again(
     assert sent == [
         starting,
         stalled,
+        NextTry(ID, 0.01),
         starting,
         stalled,
+        NextTry(ID, 0.02),
         starting,
         running,
         told_once,
