@@ -51,7 +51,6 @@ from foreshore.compute.protocol import (
     SubscribeExport,
     SubscribeResponse,
 )
-from foreshore.compute.replica.error_counts import ErrorCounts
 from foreshore.compute.replica.export_messages import ExportMessages, Sent
 from foreshore.compute.replica.index_subscribers import IndexSubscribers
 from foreshore.compute.replica.indexes import Index, arrangement_status
@@ -131,7 +130,6 @@ class DataflowState:
             if isinstance(export, IndexExport)
         }
         self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
-        self._error_counts = ErrorCounts()
         self.exports = {export.id for export in description.exports}
         self.subscribers = IndexSubscribers(self.indexes)
 
@@ -565,7 +563,6 @@ class DataflowState:
         """Return the dataflow's status report."""
         at_work = self.state == "hydrating" or self._window is not None
         busy_ms = round(1000 * (time.monotonic() - self.times.began)) if at_work else 0
-        error_rows, errors = self._error_counts.count(self.errors) if self.indexes else (0, ())
         return DataflowStatus(
             self.id,
             self.state,
@@ -583,8 +580,6 @@ class DataflowState:
             None if self.failure is None else self.failure.hint,
             self.description.memory_limit,
             last_steps=steps_told(self._dataflow),
-            errors=errors,
-            error_rows=error_rows,
         )
 
     def arrangement_status(self) -> Iterator[ArrangementStatus]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -19,6 +20,7 @@ from foreshore.compute.protocol import (
     Status,
 )
 from foreshore.compute.replica.dataflow import DataflowState
+from foreshore.compute.replica.error_counts import ErrorCounts
 from foreshore.compute.replica.indexes import arrangement_status
 from foreshore.compute.replica.instance import Instance
 from foreshore.compute.replica.registry import Registry
@@ -41,6 +43,7 @@ class Reports:
         self._moved: dict[GlobalId, Timestamp] = {}
         self._flushing = False
         self._stages: tuple[StageStatus, ...] = ()
+        self._errors: WeakKeyDictionary[DataflowState, ErrorCounts] = WeakKeyDictionary()
 
     async def run(self) -> None:
         """Report the status every few seconds."""
@@ -107,8 +110,12 @@ class Reports:
         self.send(status)
 
     def _dataflow(self, dataflow: DataflowState) -> DataflowStatus:
-        """Return the status of a dataflow, with how it was hydrated."""
+        """Return the status of a dataflow, with its errors, and how it was hydrated."""
         status, engine = dataflow.status(), self._instance.engine
+        if dataflow.indexes:
+            counts = self._errors.setdefault(dataflow, ErrorCounts())
+            error_rows, errors = counts.count(dataflow.errors)
+            status = msgspec.structs.replace(status, errors=errors, error_rows=error_rows)
         if isinstance(engine, HydratingEngine):
             return msgspec.structs.replace(status, hydrations=engine.hydrations(dataflow.id))
         return status
