@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from foreshore.settings import BOUNDED_STALENESS, milliseconds
+from foreshore.setting_kinds import BOUNDED_STALENESS, milliseconds
 
 
 @dataclass(frozen=True, slots=True)

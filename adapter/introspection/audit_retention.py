@@ -16,7 +16,7 @@ from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import AUDIT_EVENTS
 from foreshore.catalog.system_settings import system_setting
 from foreshore.rows import negated
-from foreshore.settings import milliseconds
+from foreshore.setting_kinds import milliseconds
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator

@@ -29,7 +29,7 @@ from foreshore.errors import (
 from foreshore.latencies import STATEMENTS, kind_of
 from foreshore.redaction import redacted
 from foreshore.session_variables import Variables
-from foreshore.settings import milliseconds
+from foreshore.setting_kinds import milliseconds
 from foreshore.statement_history import StatementHistory, Who
 from foreshore.types import Datum
 

@@ -24,7 +24,8 @@ from foreshore.errors import ActiveSqlTransaction, InternalError, ReadOnlySqlTra
 from foreshore.expr.scalars import Replace
 from foreshore.ids import GlobalId, temporary_schema
 from foreshore.isolation import Isolation, isolation_of
-from foreshore.settings import BOUNDED_STALENESS, VERSION, boolean, milliseconds, split_names
+from foreshore.setting_kinds import BOUNDED_STALENESS, boolean, milliseconds
+from foreshore.settings import VERSION, split_names
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.types import Datum
 from foreshore.update import Timestamp

@@ -18,7 +18,7 @@ from foreshore.errors import (
 from foreshore.extras import require_spark
 from foreshore.isolation import standard_level
 from foreshore.session_variables import OF_ROLES
-from foreshore.settings import BOUNDED_STALENESS
+from foreshore.setting_kinds import BOUNDED_STALENESS
 from foreshore.sql import plan as plans
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.result_limits import result_limits
 from foreshore.session_variables import Variables
-from foreshore.settings import milliseconds
+from foreshore.setting_kinds import milliseconds
 from foreshore.sql.parse.dialects import parse_in
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import CopyFrom

@@ -8,7 +8,7 @@ from foreshore.adapter.waits.stalled import attended
 from foreshore.catalog.item import Item
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
-from foreshore.settings import milliseconds
+from foreshore.setting_kinds import milliseconds
 from foreshore.sources.spec import is_pushed
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.postgres_settings import PostgresSetting, postgres_settings
-from foreshore.settings import VARIABLES, Choice, Variable, boolean
+from foreshore.setting_kinds import Choice, boolean
+from foreshore.settings import VARIABLES, Variable
 
 
 def settings_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

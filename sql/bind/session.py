@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
-from foreshore.settings import fixed_zone
+from foreshore.setting_kinds import fixed_zone
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import maintenance
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
