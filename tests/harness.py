@@ -294,7 +294,7 @@ def postgres(*settings: str) -> Iterator[str]:
         yield url
 
 
-def _postgres_account(folder: Path) -> dict[str, Any]:
+def postgres_account(folder: Path) -> dict[str, Any]:
     """Return what makes a process run as a user whom PostgreSQL accepts, and give it `folder`."""
     if os.getuid() != 0:
         return {}
@@ -317,7 +317,7 @@ def initialised_postgres() -> Iterator[Path]:
             check=True,
             capture_output=True,
             cwd="/",
-            **_postgres_account(folder),
+            **postgres_account(folder),
         )
         yield folder
     finally:
@@ -345,7 +345,7 @@ def running_postgres(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        **_postgres_account(folder),
+        **postgres_account(folder),
     )
     url = f"postgres://postgres@127.0.0.1:{port}/postgres"
 

@@ -94,13 +94,13 @@ class _Port(LoopbackPort):
                 far_writer.close()
             failures.pop(self._tunnel, None)
             if beyond.failure is not None:
-                failures[self._tunnel] = beyond.failure
+                failures[self._tunnel] = beyond.failure.message
         except DatabaseError as error:
             failures[self._tunnel] = error.message
         except (OSError, EOFError, ValueError) as error:
             reason = None if beyond is None else beyond.failure
             if reason or isinstance(error, ssl.SSLError | ValueError):
-                failures[self._tunnel] = reason or str(error)
+                failures[self._tunnel] = reason.message if reason else str(error)
         finally:
             writer.close()
 

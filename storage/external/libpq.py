@@ -78,8 +78,8 @@ def _connected(access: Access, **more: str) -> psycopg.Connection[tuple[object, 
         with _info(access, through, **more) as info:
             return psycopg.connect(info, autocommit=True)
     except (psycopg.Error, OSError) as error:
-        why = None if through is None else through.failure
-        raise unreachable(access, why or str(error)) from error
+        failed = None if through is None else through.failure
+        raise unreachable(access, str(error), failed) from error
 
 
 def place_of(options: Mapping[str, str]) -> tuple[str, int]:

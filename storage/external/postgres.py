@@ -49,8 +49,9 @@ async def connect(access: Access) -> asyncpg.Connection:
             server_settings={"application_name": "foreshore", "search_path": ""},
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        why = None if through is None else through.failure
-        raise unreachable(access, why or str(error) or "connection timeout expired") from error
+        failed = None if through is None else through.failure
+        why = str(error) or "connection timeout expired"
+        raise unreachable(access, why, failed) from error
 
 
 class _Named(ssl.SSLContext):

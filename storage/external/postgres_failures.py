@@ -12,6 +12,7 @@ from psycopg import pq
 
 from foreshore.errors import ConnectionFailure, DatabaseError
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.reasons import reasons
 
 
 class _Reason(NamedTuple):
@@ -65,6 +66,7 @@ _ELSEWHERE = _Reason(
     ConnectionFailure.sqlstate,
     "Check HOST and PORT of the connection, and that the server runs and can be reached from here.",
 )
+LOST = "the connection was lost"
 _SLOTS = "Raise max_replication_slots upstream, or drop slots there that nobody uses."
 _HINTS: Mapping[str, str] = {
     "42501": "Grant the connection's USER upstream what it lacks: USAGE of the schema and SELECT"
@@ -75,19 +77,26 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def unreachable(access: Access, why: str) -> DatabaseError:
-    """Return the error for a connection that could not be made, by libpq's text."""
+def unreachable(
+    access: Access, why: str, through: ConnectionFailure | None = None
+) -> DatabaseError:
+    """Return the error for a connection that could not be made, by libpq's text.
+
+    `through` is the failure of the SSH tunnel, if that is the reason.
+    """
     where = f"{access.options['host']}:{access.options.get('port', '5432')}"
-    text = why.strip()
-    lower = text.lower()
+    begin = f"could not connect to the PostgreSQL server at {where}"
+    if through is not None:
+        return ConnectionFailure(f"{begin}: {through.message}", hint=through.hint)
+    lower = why.lower()
     reason = next((r for r in _REASONS if any(each in lower for each in r.words)), _ELSEWHERE)
-    message = f"could not connect to the PostgreSQL server at {where}: {text}"
+    message = f"{begin}: {reasons(why)}"
     return DatabaseError(message, sqlstate=reason.sqlstate, hint=reason.hint)
 
 
 def failure(error: psycopg.Error) -> DatabaseError:
     """Return what a client of ours is told of an error of the server or of the connection."""
-    message = error.diag.message_primary or str(error).strip() or "the connection was lost"
+    message = error.diag.message_primary or reasons(str(error)) or LOST
     if error.sqlstate is None:
         return ConnectionFailure(
             f"the PostgreSQL server is not reachable: {message}", hint=_ELSEWHERE.hint
@@ -107,7 +116,7 @@ def refusal(result: pq.abc.PGresult) -> DatabaseError:
     hint = result.error_field(pq.DiagnosticField.MESSAGE_HINT)
     sqlstate = code.decode() if code else ConnectionFailure.sqlstate
     return DatabaseError(
-        message.decode() if message else result.get_error_message() or "the connection was lost",
+        message.decode() if message else reasons(result.get_error_message()) or LOST,
         sqlstate=sqlstate,
         hint=hint.decode() if hint else _HINTS.get(sqlstate),
     )

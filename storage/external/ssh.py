@@ -13,6 +13,7 @@ import asyncssh
 from foreshore.errors import ConnectionFailure, InvalidParameterValue
 from foreshore.storage.blob import sync_file
 from foreshore.storage.external.access import Tunnel
+from foreshore.storage.external.reasons import reasons
 
 Error = asyncssh.Error
 CONNECT_SECONDS = 10
@@ -145,13 +146,14 @@ async def opened(
     except (asyncssh.Error, OSError, TimeoutError) as error:
         why = str(error) or "connection timeout expired"
         raise ConnectionFailure(
-            f"the SSH server at {tunnel.host}:{tunnel.port} does not reach {host}:{port}: {why}"
+            f"the SSH server at {tunnel.host}:{tunnel.port} does not reach {host}:{port}: {why}",
+            hint="Check HOST and PORT of the connection: they are as the SSH server sees them.",
         ) from error
 
 
 def _failure(where: str, why: str) -> ConnectionFailure:
     return ConnectionFailure(
-        f"could not connect to the SSH server at {where}: {why}",
+        f"could not connect to the SSH server at {where}: {reasons(why)}",
         hint="Check HOST and PORT of the connection to the SSH tunnel, and that the server runs.",
     )
 

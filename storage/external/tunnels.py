@@ -54,7 +54,8 @@ class Port(LoopbackPort):
 
     def __init__(self, tunnel: Tunnel, host: str, port: int) -> None:
         super().__init__()
-        self.failure: str | None = None  # of the last client, why the place was not reached
+        # Of the last client: why the place was not reached.
+        self.failure: ConnectionFailure | None = None
         self._tunnel, self._place = tunnel, (host, port)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,9 +68,9 @@ class Port(LoopbackPort):
             finally:
                 far_writer.close()
         except ConnectionFailure as error:
-            self.failure = error.message
+            self.failure = error
         except (OSError, ssh().Error) as error:
-            self.failure = str(error) or "the SSH connection was lost"
+            self.failure = ConnectionFailure(str(error) or "the SSH connection was lost")
         finally:
             writer.close()
 
