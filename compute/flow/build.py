@@ -18,7 +18,7 @@ from foreshore.compute.flow.errors import ErrorOutput, Port, may_be_negative
 from foreshore.compute.flow.join_inputs import Lookup
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.linear_chain import LINEAR, linear_chain
-from foreshore.compute.flow.operators.exchange import Exchange
+from foreshore.compute.flow.operators.exchange import Broadcast, Exchange
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
 from foreshore.compute.flow.operators.temporal import TemporalFilter
@@ -221,6 +221,13 @@ class Builder:
         exchange = Exchange(number, layout, scalars, compiler.program(), context.peers, context)
         return self.add(exchange)
 
+    def at_all(self, number: int) -> int:
+        """Return the number of an operator with the rows of another, at each worker."""
+        peers = self.context.peers
+        if peers is None:
+            return number
+        return self.add(Broadcast(number, self.operators[number].layout, peers))
+
     def is_monotonic(self, relation: ir.Relation) -> bool:
         """Return whether a part of the plan never loses rows, outside of recursions."""
         return self._outer is None and is_monotonic(relation, self._values)
@@ -357,8 +364,7 @@ class Builder:
 
     def _closed_by(self, chain: Sequence[ir.Relation]) -> Closing | None:
         """Return the filter by watermarks with which a chain begins, if it has an operator."""
-        alone = self.context.peers is None and self._outer is None
-        return closed_by(chain) if alone else None
+        return closed_by(chain) if self._outer is None else None
 
     def _built_closing(self, chain: Sequence[ir.Relation], closed: Closing) -> int:
         found = self._built.get(chain[0])

@@ -7,6 +7,7 @@ from foreshore.compute.flow.layout import Place, layout_of
 from foreshore.compute.flow.operators.arranged import Arranged
 from foreshore.compute.flow.operators.closed_groups import ClosedGroups, ClosedRows
 from foreshore.compute.flow.operators.closing import Closing, Freed, Marks
+from foreshore.compute.flow.operators.spread_join import SpreadArranged
 from foreshore.compute.flow.waiting import Waiting
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
@@ -52,10 +53,12 @@ def build_closing(builder: "Builder", closed: Closed) -> int:
     """Build the operator of a filter by watermarks; return its number."""
     parts = (closed.rows, *closed.watermarks)
     layouts = [layout_of(columns_of(each)) for each in parts]
-    numbers = [
+    rows, *marks = [
         builder.in_layout(builder.node(each), layout)
         for each, layout in zip(parts, layouts, strict=True)
     ]
+    # Equal rows wait with one worker, where they cancel. Each worker follows the watermarks.
+    numbers = [builder.by_columns(rows), *map(builder.at_all, marks)]
     context = builder.context
     waiting = context.own(Waiting(layouts[0].words, context.seed))
     return builder.add(
@@ -99,7 +102,7 @@ def _freed_of_join(builder: "Builder", join: ir.Join, known: dict[int, Marks]) -
     """
     columns = columns_of(join)
     for lookup in builder.lookups.get(join, ()):
-        if lookup is None or type(lookup.readable) is not Arranged:
+        if lookup is None or type(lookup.readable) not in (Arranged, SpreadArranged):
             continue
         for column, marks in known.items():
             stored = lookup.outputs.get(column)

@@ -18,7 +18,7 @@ from foreshore.compute.flow.sums import SumTable, width_of_sum
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of, type_of
-from foreshore.expr.ir import Aggregate, And, Call, Case, Literal, Scalar
+from foreshore.expr.ir import Aggregate, And, Call, Case, Column, Literal, Scalar
 from foreshore.expr.split import can_fail, is_not_null
 from foreshore.types import BOOL, ColumnType, SqlType
 
@@ -56,13 +56,32 @@ def require_canonical(type: SqlType) -> None:
 
 def build_reduce(builder: "Builder", reduce: ir.Reduce) -> int:
     """Build a reduction; return the operator's number."""
-    return _ReduceBuilder(builder, reduce).build()
+    if builder.context.peers is None or not _has_ends_alone(builder, reduce):
+        return _ReduceBuilder(builder, reduce).build()
+    # Each worker keeps its own minima and maxima, of which one takes the least and the greatest.
+    builder.built_as(reduce, _ReduceBuilder(builder, reduce, of_worker=True).build())
+    ends = tuple(
+        Aggregate(each.function, (Column(i, each.type),), each.type)
+        for i, each in enumerate(reduce.aggregates)
+    )
+    return _ReduceBuilder(builder, ir.Reduce(reduce, (), ends)).build()
+
+
+def _has_ends_alone(builder: "Builder", reduce: ir.Reduce) -> bool:
+    """Whether a reduction to one row has minima and maxima only, each of which changes rarely."""
+    return (
+        not reduce.group_key
+        and len(reduce.aggregates) > 0
+        and all(kind_of_aggregate(each) == "extreme" for each in reduce.aggregates)
+        and builder.is_monotonic(reduce.input)
+    )
 
 
 class _ReduceBuilder:
-    def __init__(self, builder: "Builder", reduce: ir.Reduce) -> None:
+    def __init__(self, builder: "Builder", reduce: ir.Reduce, *, of_worker: bool = False) -> None:
         self._builder = builder
         self._reduce = reduce
+        self._of_worker = of_worker  # over the rows of this worker; there is no row without any
         self._checks = list(_checks(reduce))
         self._port = -1
         only_sums = all(kind_of_aggregate(a) == "sums" for a in reduce.aggregates)
@@ -77,7 +96,8 @@ class _ReduceBuilder:
         for column in columns[:width]:
             if column.type.element is not None:
                 require_canonical(column.type)
-        self._input = builder.at_owners(self._input, reduce.group_key)
+        if not of_worker:
+            self._input = builder.at_owners(self._input, reduce.group_key)
         self._monotonic = builder.is_monotonic(reduce.input)
         self._key = layout_of(columns[:width])
         self._values = layout_of(columns[width:])
@@ -121,7 +141,9 @@ class _ReduceBuilder:
                 distinct,
                 self._builder.context,
                 partial_sums(self._reduce),
-                always=not self._reduce.group_key and self._builder.owns_empty_key,
+                always=not self._reduce.group_key
+                and self._builder.owns_empty_key
+                and not self._of_worker,
             )
         )
 

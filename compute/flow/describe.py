@@ -19,7 +19,7 @@ from foreshore.compute.flow.join_plan import plans_of
 from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators import fixpoint
 from foreshore.compute.flow.operators.closing import Closing
-from foreshore.compute.flow.operators.exchange import Exchange
+from foreshore.compute.flow.operators.exchange import Broadcast, Exchange
 from foreshore.compute.flow.operators.fixpoint import Fixpoint
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
@@ -136,6 +136,10 @@ class _Description:
                 return f"Linear {on}", _chain(relation)
             case Exchange() as exchange, _:
                 return f"Exchange {on} by ({_list(map(explain_scalar, exchange.by))})", ()
+            case Broadcast(), _:
+                return f"Exchange {on} to all workers", ()
+            case Reduce(), None:
+                return f"Reduce {on}, at each worker", ("Arrangement: first and last rows",)
             case Union(), _:
                 return f"Union of {_operators(operator.inputs)}", ()
             case Join() as join, _:

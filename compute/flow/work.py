@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from time import thread_time_ns
 
 from foreshore.compute.flow.operators.closing import Closing
-from foreshore.compute.flow.operators.exchange import Exchange
+from foreshore.compute.flow.operators.exchange import Broadcast, Exchange
 from foreshore.compute.flow.operators.fixpoint import Fixpoint
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
@@ -24,6 +24,7 @@ NAMES: dict[type, str] = {
     Union: "Union",
     Join: "Delta join",
     SpreadJoin: "Delta join",
+    Broadcast: "Exchange",
     Exchange: "Exchange",
     Reduce: "Reduce",
     TopK: "TopK",

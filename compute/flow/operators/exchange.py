@@ -1,4 +1,4 @@
-"""Exchange: updates go to the workers that own their keys (`flow/peers.py`)."""
+"""Exchanges: updates go to the workers that own their keys, or to all (`flow/peers.py`)."""
 
 from collections.abc import Sequence
 
@@ -39,3 +39,17 @@ class Exchange(Stateless):
         keys = self._key.run(updates, self._context)
         assert len(keys) == len(updates), (len(keys), len(updates))
         return self._peers.route(updates, self._strings, keys.words, self._key.strings)
+
+
+class Broadcast(Stateless):
+    """An input, the updates of all workers at each of them."""
+
+    def __init__(self, input: int, layout: Layout, peers: Peers) -> None:
+        self.inputs: tuple[int, ...] = (input,)
+        self.layout = layout
+        self._peers = peers
+        self._strings: Ints = strings_of(layout)
+
+    def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
+        """Return the updates of all workers; collective."""
+        return self._peers.broadcast(inputs[0], self._strings)
