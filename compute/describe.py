@@ -51,7 +51,7 @@ def _changes(engine: str, relation: Relation, name_of: NameOf, mark: str = "") -
 
     def described(relation: Relation) -> str:
         if not has_recursion(relation):
-            return describe_plan(differentiate(plans_of(relation).all), name, mark)
+            return describe_plan(differentiate(plans_of(relation).all, relation), name, mark)
         tree = explain_relation(relation, name, depth=1)
         return f"Rows, computed anew at each change:\n{tree}"
 

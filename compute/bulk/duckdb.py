@@ -28,6 +28,7 @@ from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.framed import framed_comoments, framed_sums
 from foreshore.compute.bulk.kernel_errors import carried_in
 from foreshore.compute.bulk.session import Columns, Session
+from foreshore.compute.delta.closed import Closed
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
 from foreshore.compute.replica.batch_sizing import BatchSizing
@@ -265,6 +266,7 @@ class DuckDbStore(DuckDbSession):
     ) -> None:
         super().__init__(cursor, functions)
         self._sizes: dict[str, tuple[int, int]] = {}  # consolidated entries, and added since
+        self._closed: dict[str, Closed] = {}  # rows of tables that are not read again
         self._schema = schema
         self._layouts: dict[str, Layout] = {}
         cursor.execute(f"CREATE SCHEMA {schema}")
@@ -335,6 +337,10 @@ class DuckDbStore(DuckDbSession):
         if since > size:
             self._consolidate(main, layout)
 
+    def let_go(self, contents: str, closed: Closed) -> None:
+        """Drop the closed rows of contents when their tables are consolidated."""
+        self._closed[_main(contents)] = self._closed[_tail(contents)] = closed
+
     def _append(self, table: str, entries: str, layout: Layout) -> None:
         names = ", ".join(layout.names)
         count = self._change(f"INSERT INTO {table} SELECT {names} FROM {entries}")
@@ -343,7 +349,7 @@ class DuckDbStore(DuckDbSession):
 
     def _consolidate(self, table: str, layout: Layout) -> None:
         """Consolidate the entries of a table."""
-        select = consolidate_select(table, layout, self.dialect)
+        select = consolidate_select(table, layout, self.dialect, self._closed.get(table))
         self._create("consolidated", layout)
         count = self._change(f"INSERT INTO consolidated {select}")
         self._cursor.execute(f"DROP TABLE {table}")

@@ -132,7 +132,7 @@ class BulkEngine(ABC):
             return TemporalDataflow(self, description, schemas)
         if has_recursion(description.relation):
             return RecomputedDataflow(description, self.evaluations)
-        plan = differentiate(plans_of(description.relation).all)
+        plan = differentiate(plans_of(description.relation).all, description.relation)
         missing = set(plan.inputs) - set(schemas)
         assert not missing, f"no schema of {missing}"
         return self._dataflow(plan, description.as_of)

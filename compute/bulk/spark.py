@@ -267,7 +267,9 @@ class SparkEngine(BulkEngine):
         relation = description.relation
         if has_temporal_filter(relation) or has_recursion(relation):
             raise Mismatch("dataflows of its kind are not saved")
-        dataflow = self._dataflow(differentiate(plans_of(relation).all), description.as_of)
+        dataflow = self._dataflow(
+            differentiate(plans_of(relation).all, relation), description.as_of
+        )
         assert isinstance(dataflow, SparkDataflow)
         try:
             dataflow.load(saved)

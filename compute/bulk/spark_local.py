@@ -14,6 +14,7 @@ import pyarrow as pa
 from foreshore.compute.bulk.duckdb import DuckDbSession, faults
 from foreshore.compute.bulk.spark_dialect import spark_form
 from foreshore.compute.delta.changes import change_table, input_table, state_table
+from foreshore.compute.delta.closed import Closed
 from foreshore.compute.delta.differentiate import TickPlan
 from foreshore.compute.delta.tables import Layout, consolidate_select, row_layout
 from foreshore.compute.delta.tick import layout_of
@@ -131,9 +132,11 @@ class LocalSteps:
         finally:
             self.cancellation.disarm()
 
-    def consolidated(self, name: str, paths: Sequence[str], tail: pa.Table) -> pa.Table:
-        """Return the entries of contents, one for each row."""
-        select = consolidate_select(name, self._layouts[name], self.session.dialect)
+    def consolidated(
+        self, name: str, paths: Sequence[str], tail: pa.Table, closed: Closed | None = None
+    ) -> pa.Table:
+        """Return the entries of contents, one for each row, without closed rows."""
+        select = consolidate_select(name, self._layouts[name], self.session.dialect, closed)
         return self.fetch(select, {name: (paths, tail)}, {})
 
     def release(self) -> None:

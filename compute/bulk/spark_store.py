@@ -38,6 +38,7 @@ from foreshore.compute.bulk.spark_types import arrow_schema
 from foreshore.compute.bulk.step_log import StepLog
 from foreshore.compute.checkpoint.kept_file import KeptFile
 from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
+from foreshore.compute.delta.closed import Closed
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.delta.touched import Touch
 from foreshore.compute.engine import ArrangementSize, Cancellation
@@ -96,6 +97,7 @@ class SparkStore(SparkSqlSession):
         self._is_local = False  # the next statement
         self._is_anew = False  # and whether it computes all anew
         self._read = 0  # bytes of the files that it reads
+        self._closed: dict[str, Closed] = {}  # rows of contents that are not read again
         self._generations = count()
         self._resting = 0  # steps until consolidation is tried again
         self.files_read = 0  # by statements since the last `begin`, of so many:
@@ -228,6 +230,10 @@ class SparkStore(SparkSqlSession):
         into.tail.append(self._changes[changes].select(into.layout.names))
         into.shown = None
 
+    def let_go(self, contents: str, closed: Closed) -> None:
+        """Drop the closed rows of contents when these are consolidated."""
+        self._closed[contents] = closed
+
     def clear(self, changed: Sequence[str]) -> None:
         """Forget changes."""
         for name in changed:
@@ -298,12 +304,15 @@ class SparkStore(SparkSqlSession):
             and self.local is not None
             and self.local.takes(IN_MEMORY * contents.bytes(None))
         ):
-            rows = self.local.consolidated(name, paths, self._tail(contents))
+            rows = self.local.consolidated(
+                name, paths, self._tail(contents), self._closed.get(name)
+            )
             contents.files = [self._write_here(rows, contents)]
         else:
             self.tune(self._bulk)
             self._touched = {}
-            select = consolidate_select(name, contents.layout, self.dialect)
+            closed = self._closed.get(name)
+            select = consolidate_select(name, contents.layout, self.dialect, closed)
             contents.files = self._write(select, contents.clustering)
         contents.added, contents.tail, contents.shown = [], [], None
 

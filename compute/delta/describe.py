@@ -20,8 +20,10 @@ def describe_plan(plan: TickPlan, name_of: NameOf = str, mark: str = "") -> str:
         return (_title(relation) or explain_operator(relation, name_of)) + mark
 
     lines = []
+    closing = {each.trace: each.column for each in plan.closing}
     for trace in plan.traces:
-        lines.append(f"Trace {trace.number}: {_use(trace)}")
+        closed = f", without closed #{closing[trace.number]}" if trace.number in closing else ""
+        lines.append(f"Trace {trace.number}: {_use(trace)}{closed}")
         lines.append(explain_relation(trace.body, name_of, title, depth=1))
     for name, output in zip(("Rows", "Errors"), plan.outputs, strict=False):
         lines.append(f"{name}:")

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from foreshore.compute.bulk.frame import is_accumulable
+from foreshore.compute.delta.closed import ClosingColumn, closing_columns, watermark_columns
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Aggregate,
@@ -88,14 +89,28 @@ class TickPlan:
     inputs: Mapping[GlobalId, tuple[ColumnType, ...]]
     traces: tuple[Trace, ...]
     outputs: tuple[Relation, ...]
+    closing: tuple[ClosingColumn, ...] = ()  # of the traces whose rows close
+    watermarks: Mapping[GlobalId, int] = field(default_factory=dict)  # their columns, by inputs
 
 
-def differentiate(relations: Sequence[Relation]) -> TickPlan:
-    """Return the plan of the changes of several relations, sharing common traces."""
+def differentiate(relations: Sequence[Relation], view: Relation | None = None) -> TickPlan:
+    """Return the plan of the changes of several relations, sharing common traces.
+
+    They are those of a `view` that may emit on window close.
+    """
     builder = _Builder()
     outputs = tuple(builder.flat(relation, {}) for relation in relations)
     sharing = _Sharing(builder.traces, outputs)
-    return TickPlan(builder.inputs, tuple(sharing.traces), sharing.outputs)
+    traces, outputs = tuple(sharing.traces), sharing.outputs
+    if view is None:
+        return TickPlan(builder.inputs, traces, outputs)
+    closing = closing_columns(view, traces, outputs, _kept)
+    return TickPlan(builder.inputs, traces, outputs, closing, watermark_columns(view))
+
+
+def _kept(relation: Relation) -> list[Relation]:
+    """Return the bodies of the traces that a relation needs from before a window."""
+    return [trace.body for trace in differentiate((relation,)).traces if trace.kept]
 
 
 @dataclass(slots=True)
@@ -109,9 +124,9 @@ class _Builder:
         match relation:
             case Constant():
                 return relation
-            case Get(id=id, columns=columns):
+            case Get(id=id, columns=columns, watermark=watermark):
                 self.inputs.setdefault(id, columns)
-                return Get(id, columns)
+                return Get(id, columns, watermark=watermark)
             case LocalGet(number=number):
                 return bound[number]
             case Let(number=number, value=value, body=body):

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from foreshore.compute.bulk.dialect import Dialect
 from foreshore.compute.bulk.frame import group_by
+from foreshore.compute.delta.closed import Closed
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import Constant
 from foreshore.types import ColumnType
@@ -40,8 +41,10 @@ def row_layout(columns: Sequence[ColumnType], dialect: Dialect, *, timed: bool) 
     return Layout(tuple(rows), tuple(forms), (("d", "BIGINT"),))
 
 
-def consolidate_select(name: str, layout: Layout, dialect: Dialect) -> str:
-    """Return the SELECT of a table with one entry for each row, omitting zeros."""
+def consolidate_select(
+    name: str, layout: Layout, dialect: Dialect, closed: Closed | None = None
+) -> str:
+    """Return the SELECT of a table with one entry for each row, omitting zeros and closed rows."""
     rows = [
         f"{dialect.of_group(column, forms)} AS {column}"
         for (column, _), forms in zip(layout.rows, layout.forms, strict=True)
@@ -49,7 +52,11 @@ def consolidate_select(name: str, layout: Layout, dialect: Dialect) -> str:
     sums = [f"CAST(sum({column}) AS {type}) AS {column}" for column, type in layout.sums]
     by = group_by([form for forms in layout.forms for form in forms])
     some = " OR ".join(f"sum({column}) <> 0" for column, _ in layout.sums)
-    return f"SELECT {', '.join([*rows, *sums])} FROM {name}{by} HAVING {some}"
+    where = ""
+    if closed is not None:
+        through = dialect.literal(closed.through, closed.type)
+        where = f" WHERE c{closed.column} IS NULL OR c{closed.column} > {through}"
+    return f"SELECT {', '.join([*rows, *sums])} FROM {name}{where}{by} HAVING {some}"
 
 
 def by_position(updates: pa.Table) -> pa.Table:

@@ -8,7 +8,8 @@ nothing.
 
 The statements of a step depend on which inputs and traces have changed: unchanged ones cost
 nothing. Statements are rendered once for each such case. Changes are only added to contents. When
-as many entries have been added as there were, they are consolidated.
+as many entries have been added as there were, they are consolidated, without rows that watermarks
+have closed (`closed.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from foreshore.compute.delta.changes import (
     input_table,
     state_table,
 )
+from foreshore.compute.delta.closed import Closed, Greatest
 from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.tables import Layout, row_layout
 from foreshore.compute.engine import (
@@ -127,6 +129,10 @@ class Store(Hydrating, Protocol):
         """Add changes to contents, and consolidate the entries now and then."""
         ...
 
+    def let_go(self, contents: str, closed: Closed) -> None:
+        """Drop the closed rows of contents when they are consolidated."""
+        ...
+
     def clear(self, changed: Sequence[str]) -> None:
         """Empty the tables of changes `changed`."""
         ...
@@ -156,6 +162,7 @@ class TickDataflow(WindowedDataflow):
         self._output_needs = [tables_of(output, plan.traces) for output in plan.outputs]
         self._statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
         self.batch_sizing = store.batch_sizing() if _multiplies(plan) else None
+        self._greatest = Greatest(plan.watermarks)
         self._empty = TableOutput(_no_updates(plan.outputs[0]), _no_errors())
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
@@ -244,7 +251,19 @@ class TickDataflow(WindowedDataflow):
         for trace in plan.traces:
             if trace.kept and change_table(trace) in changed:
                 store.absorb(state_table(trace), change_table(trace))
+        self._let_go(loaded)
         return TableOutput(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors()), changed
+
+    def _let_go(self, loaded: Mapping[GlobalId, pa.Table]) -> None:
+        """Let the store drop rows whose windows the watermarks have closed."""
+        if not self._plan.closing:
+            return
+        self._greatest.follow(loaded)
+        for each in self._plan.closing:
+            through = self._greatest.through(each.marks)
+            if through is not None:
+                name = state_table(self._plan.traces[each.trace])
+                self._store.let_go(name, Closed(each.column, each.type, through))
 
     def _fill(self, trace: Trace, changed: Sequence[str]) -> bool:
         """Compute the changes of a trace; return whether there are any."""

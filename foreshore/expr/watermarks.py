@@ -101,17 +101,28 @@ Bounded = Mapping[int, Bounds]  # of the columns that are bounded
 
 def bounded_columns(relation: Relation) -> dict[Relation, Bounded]:
     """Return the bounded columns of a lowered relation, and of each of its parts."""
-    analysis = _Analysis()
+    analysis = BoundedColumns()
     analysis.of(relation)
     return analysis.found
 
 
-class _Analysis:
+class BoundedColumns:
+    """The bounded columns of relations, and of what `LocalGet`s stand for."""
+
     def __init__(self) -> None:
         self.found: dict[Relation, Bounded] = {}
         self._values: dict[int, Bounded] = {}  # of Lets
 
+    def bind(self, number: int, bounded: Bounded) -> None:
+        """Let `LocalGet(number)` stand for a relation with these bounded columns."""
+        self._values[number] = bounded
+
+    def bound(self, number: int) -> Bounded:
+        """Return the bounded columns of what `LocalGet(number)` stands for."""
+        return self._values.get(number, {})
+
     def of(self, relation: Relation) -> Bounded:
+        """Return the bounded columns of a lowered relation."""
         known = self.found.get(relation)
         if known is None or isinstance(relation, Let):
             known = self.found[relation] = self._node(relation)

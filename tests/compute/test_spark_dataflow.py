@@ -33,6 +33,7 @@ from foreshore.expr.ir import (
     count_all,
 )
 from foreshore.expr.ir import Case as CaseWhen
+from foreshore.expr.traversal import sources_of
 from foreshore.expr.watermarks import final_rows
 from foreshore.ids import GlobalId
 from foreshore.types import (
@@ -55,8 +56,10 @@ from tests.compute.cases import (
     updates,
 )
 from tests.compute.flow.test_auto_cdc import CLAUSES, changing, planned
+from tests.compute.flow.test_closing import COLUMNS as STREAM
 from tests.compute.flow.test_closing import PLANS as WINDOWED
 from tests.compute.flow.test_closing import history as growing_streams
+from tests.compute.flow.test_closing import stream
 from tests.compute.flow.test_loop import DISTANCES, graphs
 from tests.compute.packing import check_packed
 from tests.compute.physical import (
@@ -161,6 +164,23 @@ def test_rows_and_versions_of_changes_are_exact(engine: SparkEngine, clauses: st
     query = next(each for each in reversed(CLAUSES) if clauses in each)
     relation = planned(f"SELECT * FROM AUTO_CDC({query})")
     check_maintained(engine, Case(relation, changing(Random(5))[:4], frozenset((3,))))
+
+
+def test_rows_of_closed_windows_are_dropped(engine: RestartingSpark) -> None:
+    final = final_rows(WINDOWED["all aggregates"])
+    assert final is not None
+    (id,) = sources_of(final)
+    description = DataflowDescription(GlobalId("t1"), final, (id,), (), 1)
+    dataflow = engine.plain(description, {id: schema_of(STREAM)})
+    dataflow.hydrate({id: Input(schema_of(STREAM), (), (stream(0, 1),))})
+    kept = []
+    for time in range(2, 12):
+        dataflow.step(time, time + 1, {id: stream(1000 * time, time)})
+        while dataflow.maintain():
+            pass
+        kept.append(sum(each.records for each in dataflow.sizes()))
+    assert max(kept) <= 100, kept  # of 1,000 new rows in each step
+    dataflow.close()
 
 
 def test_values_of_every_type_round_trip(engine: SparkEngine, tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from foreshore.compute.bulk import duckdb
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.delta.describe import describe_plan
+from foreshore.compute.delta.tick import TickDataflow
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow import hydration, ordered
 from foreshore.compute.flow.describe import describe_operators
@@ -186,6 +189,8 @@ def engine(
     monkeypatch.setattr(closed_groups, "LEAST_TO_FORGET", 1)
     monkeypatch.setattr(ordered, "EAGER", 4)
     monkeypatch.setattr(hydration, "BULK_ROWS", 1 << 60)
+    monkeypatch.setattr(duckdb, "CONSOLIDATE_TAIL_AFTER", 0)
+    monkeypatch.setattr(duckdb, "CONSOLIDATE_AFTER", 0)
     match request.param:
         case "operators":
             return WithoutBulk(bulk)
@@ -282,6 +287,31 @@ def test_state_of_closed_windows_is_freed(
     assert kept[-1] <= 2 * max(kept[:8]), kept
     with pytest.raises(DatabaseError, match="closed window"):
         dataflow.step(60, 61, dict.fromkeys(ids, stream(1000, 60)))
+    dataflow.close()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_duckdb_drops_rows_of_closed_windows(
+    bulk: DuckDbEngine, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(duckdb, "CONSOLIDATE_AFTER", 100)
+    final = final_rows(PLANS[name])
+    assert final is not None
+    ids = tuple(sorted(sources_of(final)))
+    description = DataflowDescription(GlobalId("t1"), final, ids, (), 1)
+    dataflow = bulk.create(description, dict.fromkeys(ids, schema_of(COLUMNS)))
+    assert isinstance(dataflow, TickDataflow)
+    assert "without closed #" in describe_plan(dataflow._plan)
+    store = dataflow._store
+    assert isinstance(store, duckdb.DuckDbStore)
+    dataflow.hydrate(dict.fromkeys(ids, Input(schema_of(COLUMNS), (), (stream(0, 1),))))
+    kept = []
+    for time in range(2, 30):
+        dataflow.step(time, time + 1, dict.fromkeys(ids, stream(1000 * time, time)))
+        names = [f"s{each.number}" for each in dataflow._plan.traces if each.kept]
+        counts = [store.execute(f"SELECT count(*) FROM {each}").fetchone() for each in names]
+        kept.append(sum(count[0] for count in counts if count is not None))
+    assert name == "days" or kept[-1] <= 1.2 * max(kept[:8]), kept
     dataflow.close()
 
 
