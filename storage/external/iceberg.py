@@ -77,6 +77,11 @@ def errors() -> Iterator[None]:
         ) from None
     except refused as error:
         raise _error("the Iceberg catalog refuses the credential", error, "28000") from error
+    except of.NotInstalledError as error:
+        raise FeatureNotSupported(
+            f"the Iceberg table needs a Python package: {error}",
+            hint="Run: pip install 'foreshore[lake]'",
+        ) from None
     except of.NoSuchTableError as error:
         raise _error("the Iceberg catalog has no such table", error, "42P01") from error
     except of.NoSuchNamespaceError as error:

@@ -51,7 +51,7 @@ class IcebergRows:
         if now.deletes == before.deletes:
             return
         columns = self._with_keys(schema, (before, now))
-        positions = self._positions(before), self._positions(now)
+        positions = self.positions(before), self.positions(now)
         if not before.values and not now.values and _has_all(*positions):
             return
         first = 0
@@ -69,7 +69,7 @@ class IcebergRows:
         self, planned: Planned, schema: Any
     ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, int]]:
         """Yield all rows of a file, which of them are not deleted, and the first one's number."""
-        columns, at = self._with_keys(schema, (planned,)), self._positions(planned)
+        columns, at = self._with_keys(schema, (planned,)), self.positions(planned)
         first = 0
         for batch in self._all(planned, columns):
             yield _only(batch, schema), self._live(batch, columns, first, planned, at), first
@@ -96,7 +96,7 @@ class IcebergRows:
         task = FileScanTask(planned.file)
         yield from scan._record_batches_from_scan_tasks_and_deletes([task], {})
 
-    def _positions(self, planned: Planned) -> np.ndarray:
+    def positions(self, planned: Planned) -> np.ndarray:
         """Return the numbers of the rows that are deleted by position, in order."""
         io = self._table.io
         found = [positions_in(io, each, planned.path) for each in planned.positions]

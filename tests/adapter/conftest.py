@@ -15,6 +15,7 @@ import pytest
 
 from foreshore.processes.launch import Launcher
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.lakes import catalog, place  # noqa: F401  # fixtures
 from tests.compute.in_process import InProcessLauncher
 
 

@@ -14,40 +14,26 @@ next one.
 """
 
 import tempfile
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
-from itertools import chain
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import (
-    DatabaseError,
-    FeatureNotSupported,
-    ObjectNotInPrerequisiteState,
-)
+from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState
 from foreshore.sinks.places import IcebergTarget
-from foreshore.storage.export.files.iceberg_rows import (
-    Keys,
-    added_rows,
-    appended_rows,
-    changed_keys,
-    in_table,
+from foreshore.storage.export.files.iceberg_change import (
+    FILE_BYTES,
+    IcebergChange,
+    check_writable,
 )
-from foreshore.storage.export.files.latest import latest_rows
 from foreshore.storage.export.files.spool import spooled
 from foreshore.storage.export.messages import Export
-from foreshore.storage.external.iceberg import catalog_of, check_properties, errors
-from foreshore.storage.lake.iceberg_plan import Planned, planned_files
-from foreshore.storage.lake.iceberg_rows import IcebergRows
+from foreshore.storage.external.iceberg import catalog_of, errors
 from foreshore.update import Timestamp
 
 ATTEMPTS = 5  # of a commit that conflicts with those of other writers
-FILE_BYTES = 64 << 20  # of rows, after which another file begins
-GONE = "__gone"  # the row of a key that is not in the relation at the end of the interval
 
 
 class IcebergExporter:
@@ -129,7 +115,7 @@ class IcebergExporter:
             table = self._table()
             self._check_frontier(table, lower)
             with errors():
-                change = _Change(table, self._export)
+                change = IcebergChange(table, self._export)
                 try:
                     change.prepare(file)
                 except BaseException:
@@ -163,111 +149,3 @@ class IcebergExporter:
             )
         if frontier != self._reached or frontier not in (None, lower):
             raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
-
-
-class _Change:
-    """Files that come and go with one commit, which is made on one version of the table."""
-
-    def __init__(self, table: Any, export: Export) -> None:
-        self._table = table
-        self._export = export
-        self._added: list[Any] = []
-        self._removed: list[Any] = []
-
-    def prepare(self, file: Path | None) -> None:
-        """Write the files that the updates of a file need."""
-        if file is None:
-            return
-        if self._export.spec.envelope == "append":
-            self._write(appended_rows(file))
-            return
-        key = self._export.spec.key
-        with (
-            latest_rows(file, key, GONE) as rows,
-            changed_keys(file, key) as keys,
-            IcebergRows(self._table) as reader,
-        ):
-            found = planned_files(self._table, self._table.current_snapshot(), keys.filter())
-            touched = [each for each in found if self._has(reader, each, keys)]
-            self._removed += [each.file for each in touched]
-            kept = (self._kept(reader, each, keys) for each in touched)
-            self._write(chain(added_rows(rows, GONE), chain.from_iterable(kept)))
-
-    def commit(self, property: str, upper: Timestamp, is_made: Callable[[], bool]) -> None:
-        """Commit the files with the frontier; raises CommitFailedException if it conflicts.
-
-        Where the package says so, `is_made` says whether the commit was made after all.
-        """
-        from pyiceberg.exceptions import CommitFailedException
-
-        ask = self._table._do_commit
-
-        def asked(updates: Any, requirements: Any) -> None:
-            try:
-                ask(updates=updates, requirements=requirements)
-            except CommitFailedException:
-                if not is_made():
-                    raise
-
-        self._table._do_commit = asked
-        transaction = self._table.transaction()
-        said = {property: str(upper)}
-        transaction.set_properties(said)
-        update = transaction.update_snapshot(snapshot_properties=said)
-        with update.overwrite() if self._removed else update.fast_append() as snapshot:
-            for each in self._added:
-                snapshot.append_data_file(each)
-            for each in self._removed:
-                snapshot.delete_data_file(each)
-        transaction.commit_transaction()
-
-    def abandon(self) -> None:
-        """Remove the files that were written."""
-        for each in self._added:
-            with suppress(OSError):  # they take room, and nothing names them
-                self._table.io.delete(each.file_path)
-
-    def _has(self, reader: IcebergRows, planned: Planned, keys: Keys) -> bool:
-        """Whether a file has rows of these keys."""
-        schema = self._table.schema().select(*self._export.spec.key)
-        return any(keys.mask(each).any() for each in reader.rows(planned, schema))
-
-    def _kept(self, reader: IcebergRows, planned: Planned, keys: Keys) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file that have none of these keys."""
-        for batch in reader.rows(planned, self._table.schema()):
-            yield batch.filter(pa.array(~keys.mask(batch)))
-
-    def _write(self, rows: Iterator[pa.RecordBatch]) -> None:
-        """Write rows to files, each when its rows have come.
-
-        The package would have all rows in memory, also those of a reader.
-        """
-        schema = self._table.schema().as_arrow()
-        gathered: list[pa.RecordBatch] = []
-        size = 0
-        for each in rows:
-            gathered.append(in_table(each, schema))
-            size += gathered[-1].nbytes
-            if size >= FILE_BYTES:
-                self._write_file(pa.Table.from_batches(gathered, schema))
-                gathered, size = [], 0
-        self._write_file(pa.Table.from_batches(gathered, schema))
-
-    def _write_file(self, rows: pa.Table) -> None:
-        from pyiceberg.io.pyarrow import _dataframe_to_data_files
-
-        if rows.num_rows:
-            self._added += _dataframe_to_data_files(
-                self._table.metadata, rows, self._table.io, write_uuid=uuid.uuid4()
-            )
-
-
-def check_writable(table: Any) -> None:
-    """Raise FeatureNotSupported if a sink cannot write to a table."""
-    check_properties(table)
-    if not table.spec().is_unpartitioned():
-        raise FeatureNotSupported("sinks to partitioned Iceberg tables")
-    if table.metadata.format_version < 2:
-        raise FeatureNotSupported(
-            "sinks to Iceberg tables of format version 1", hint="Upgrade the table to version 2."
-        )

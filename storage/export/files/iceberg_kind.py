@@ -8,7 +8,8 @@ from foreshore import blocking
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedColumn
 from foreshore.sinks.places import IcebergTarget
 from foreshore.storage.export.exporter import Exporter
-from foreshore.storage.export.files.iceberg import IcebergExporter, check_writable
+from foreshore.storage.export.files.iceberg import IcebergExporter
+from foreshore.storage.export.files.iceberg_change import check_writable
 from foreshore.storage.export.files.iceberg_rows import APPENDED
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.iceberg import catalog_of, errors

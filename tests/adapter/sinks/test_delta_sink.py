@@ -4,6 +4,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import deltalake
@@ -15,32 +16,10 @@ from foreshore.storage.export.files.delta_kind import KIND
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.lakes import delta_rows, until_rows
 from tests.adapter.sinks.waiting import STATUS
 from tests.adapter.sources.test_files import reaches
 from tests.harness import object_store
-
-
-@pytest.fixture
-def place(own_env: TestEnvironment, tmp_path: Path) -> Path:
-    """Return a new directory that COPY and sinks may write."""
-    place = tmp_path / "out"
-    place.mkdir()
-    own_env.environment.let_copy([str(place)], tmp_path / "data")
-    return place
-
-
-def rows_of(table: Path) -> list[tuple[object, ...]]:
-    """Return the rows of a Delta table, sorted as text."""
-    found = deltalake.DeltaTable(str(table)).to_pyarrow_table().to_pylist()
-    return sorted((tuple(row.values()) for row in found), key=str)
-
-
-async def until_rows(table: Path, rows: list[tuple[object, ...]]) -> None:
-    """Wait until the table has these rows."""
-    while True:
-        if await asyncio.to_thread(rows_of, table) == rows:
-            return
-        await asyncio.sleep(0.05)
 
 
 async def test_each_change_arrives_once_over_kills_and_restarts(
@@ -66,7 +45,7 @@ async def test_each_change_arrives_once_over_kills_and_restarts(
             await env.environment.equip_sources()
     table = [(row[0], row[1]) for row in sorted(held.items(), key=str)]
     while True:
-        found = [(row[0], row[1]) for row in await asyncio.to_thread(rows_of, place / "t")]
+        found = [(row[0], row[1]) for row in await asyncio.to_thread(delta_rows, place / "t")]
         if found == sorted([*table, (100, "a"), (200, None)], key=str):
             break
         await asyncio.sleep(0.05)
@@ -86,7 +65,7 @@ async def test_a_table_that_is_made_anew_gets_no_rest_of_the_changes(
         deltalake.write_deltalake(str(place / "t"), rows, mode="append")
     await env.ran("a", "INSERT INTO t VALUES (2)")
     await reaches(env, "SELECT status FROM mz_internal.mz_sink_statuses", "stalled")
-    assert rows_of(place / "t") == [(10 + number,) for number in range(8)]
+    assert delta_rows(place / "t") == [(10 + number,) for number in range(8)]
 
 
 async def test_changes_are_appended_with_their_times(own_env: TestEnvironment, place: Path) -> None:
@@ -123,11 +102,11 @@ async def test_rows_whose_keys_have_nulls_are_replaced(
     await env.ran("a", "INSERT INTO t VALUES (NULL, 1, 1), (NULL, 2, 2), (1, 1, 3)")
     into = f"INTO DELTA (URL '{place}/t') KEY (k, j) NOT ENFORCED"
     await env.ran("a", f"CREATE SINK s FROM t {into} WITH (COMMIT INTERVAL '10 ms')")
-    await until_rows(place / "t", [(1, 1, 3), (None, 1, 1), (None, 2, 2)])
+    await until_rows(partial(delta_rows, place / "t"), (1, 1, 3), (None, 1, 1), (None, 2, 2))
     await env.ran("a", 'UPDATE t SET "V w" = "V w" + 10 WHERE j = 1')
-    await until_rows(place / "t", [(1, 1, 13), (None, 1, 11), (None, 2, 2)])
+    await until_rows(partial(delta_rows, place / "t"), (1, 1, 13), (None, 1, 11), (None, 2, 2))
     await env.ran("a", "DELETE FROM t WHERE k IS NULL")
-    await until_rows(place / "t", [(1, 1, 13)])
+    await until_rows(partial(delta_rows, place / "t"), (1, 1, 13))
 
 
 async def test_a_key_that_is_not_unique_stalls_the_sink(
@@ -142,14 +121,14 @@ async def test_a_key_that_is_not_unique_stalls_the_sink(
             break
         await asyncio.sleep(0.02)
     await env.ran("a", "DELETE FROM t WHERE v = 1")
-    assert rows_of(place / "t") == []
+    assert delta_rows(place / "t") == []
 
 
 async def test_an_earlier_exporter_commits_nothing(own_env: TestEnvironment, place: Path) -> None:
     env = own_env
     await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t')")
-    await until_rows(place / "t", [(1,)])
+    await until_rows(partial(delta_rows, place / "t"), (1,))
     (described,) = env.environment.coordinator.exports.controller.statuses()
     running = env.environment.coordinator.exports.controller.description(described)
     assert running is not None
@@ -162,7 +141,7 @@ async def test_an_earlier_exporter_commits_nothing(own_env: TestEnvironment, pla
     await newer.write(parts(2, lower), lower, lower + 10)
     with pytest.raises(Exception, match="another exporter"):
         await older.write(parts(3, lower), lower, lower + 20)
-    assert rows_of(place / "t") == [(1,), (2,)]
+    assert delta_rows(place / "t") == [(1,), (2,)]
     assert await exporter(export).resume() == lower + 10
 
 

@@ -3,9 +3,9 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,58 +21,12 @@ from foreshore.storage.external.access import Access
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.types import INT4, ColumnType, RelationDesc
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.lakes import connected, connection, equipped, into, until_rows
 from tests.adapter.sources.test_files import reaches
-from tests.iceberg_catalog import CLIENT, SECRET, IcebergCatalog, serving
+from tests.iceberg_catalog import CLIENT, SECRET, IcebergCatalog
 
 pytest.importorskip("pyiceberg")
 STATUS = "SELECT status FROM mz_internal.mz_sink_statuses"
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[IcebergCatalog]:
-    """Serve an empty catalog, whose tables are below a directory."""
-    (tmp_path / "lake").mkdir()
-    with serving(tmp_path / "lake") as catalog:
-        yield catalog
-
-
-async def connected(
-    env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
-) -> TestEnvironment:
-    """Return an environment with a connection to the catalog, where sinks may write its tables."""
-    await equipped(env, tmp_path)
-    await env.ran("a", f"CREATE SECRET k AS '{CLIENT}:{SECRET}'", connection("c", catalog, "k"))
-    return env
-
-
-async def equipped(env: TestEnvironment, tmp_path: Path) -> None:
-    """Let an environment use secrets and the directory of the catalog."""
-    env.environment.unlock_secrets(bytes(32))
-    env.environment.let_copy([str(tmp_path / "lake")], tmp_path / "data")
-    await env.environment.equip_sources()
-
-
-def connection(name: str, catalog: IcebergCatalog, secret: str) -> str:
-    """Return a statement that creates a connection."""
-    return (
-        f"CREATE CONNECTION {name} TO ICEBERG CATALOG (CATALOG TYPE 'rest', URL '{catalog.url}'"
-        f", CREDENTIAL SECRET {secret})"
-    )
-
-
-def into(table: str, more: str = "", name: str = "c") -> str:
-    """Return what follows FROM of a sink."""
-    place = f"(NAMESPACE 'n', TABLE '{table}', LOCAL FILES)"
-    return f"INTO ICEBERG CATALOG CONNECTION {name} {place} {more} WITH (COMMIT INTERVAL '10 ms')"
-
-
-async def until_rows(catalog: IcebergCatalog, table: str, *rows: Any) -> None:
-    """Wait until a table has these rows."""
-    wanted = sorted(rows, key=repr)
-    while True:
-        if await asyncio.to_thread(catalog.rows, table) == wanted:
-            return
-        await asyncio.sleep(0.05)
 
 
 async def test_each_change_arrives_once_over_kills_and_restarts(
@@ -204,20 +158,20 @@ async def test_a_catalog_that_is_away_stalls_a_sink_until_it_is_back(
     env = await connected(own_env, catalog, tmp_path)
     await env.ran("a", "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     await env.ran("a", f"CREATE SINK s FROM t {into('t')}")
-    await until_rows(catalog, "n.t", (1,))
+    await until_rows(partial(catalog.rows, "n.t"), (1,))
     catalog.away = True
     await env.ran("a", "INSERT INTO t VALUES (2)")
     status = "SELECT status, error LIKE 'the Iceberg catalog or%' FROM mz_internal.mz_sink_statuses"
     await reaches(env, status, "stalled|t")
     catalog.away = False
-    await until_rows(catalog, "n.t", (1,), (2,))
+    await until_rows(partial(catalog.rows, "n.t"), (1,), (2,))
     await reaches(env, STATUS, "running")
     catalog.tables.rename_table("n.t", "n.gone")
     await env.ran("a", "INSERT INTO t VALUES (3)")
     status = "SELECT status, error LIKE '%no such table%' FROM mz_internal.mz_sink_statuses"
     await reaches(env, status, "stalled|t")
     catalog.tables.rename_table("n.gone", "n.t")
-    await until_rows(catalog, "n.t", (1,), (2,), (3,))
+    await until_rows(partial(catalog.rows, "n.t"), (1,), (2,), (3,))
 
 
 async def test_a_column_that_another_program_drops_stalls_a_sink_until_it_is_back(
@@ -238,7 +192,7 @@ async def test_a_column_that_another_program_drops_stalls_a_sink_until_it_is_bac
     await reaches(env, status, "stalled|t")
     with catalog.tables.load_table("n.t").update_schema() as update:
         update.add_column("v", StringType())
-    await until_rows(catalog, "n.t", (1, None, None), (2, None, "b"))
+    await until_rows(partial(catalog.rows, "n.t"), (1, None, None), (2, None, "b"))
 
 
 async def test_dates_beyond_those_of_iceberg_stall_a_sink(

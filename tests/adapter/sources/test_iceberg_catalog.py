@@ -1,7 +1,6 @@
 """CREATE SOURCE ... FROM ICEBERG CATALOG CONNECTION: the snapshots of a table, in order."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from foreshore.errors import FeatureNotSupported, InsufficientPrivilege
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.iceberg import opened
 from tests.adapter.harness import TestEnvironment
-from tests.adapter.sinks.test_iceberg_sink import connected, connection, equipped, into
+from tests.adapter.lakes import connected, connection, equipped, into, reading
 from tests.adapter.sources.test_files import reaches
 from tests.harness import object_store
 from tests.iceberg_catalog import CLIENT, SECRET, IcebergCatalog, serving
@@ -20,20 +19,6 @@ from tests.iceberg_deletes import by_position, by_value
 pytest.importorskip("pyiceberg")
 
 IDS = "SELECT id, p FROM s ORDER BY 1, 2"
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[IcebergCatalog]:
-    """Serve an empty catalog, whose tables are below a directory."""
-    (tmp_path / "lake").mkdir()
-    with serving(tmp_path / "lake") as catalog:
-        yield catalog
-
-
-def reading(table: str, options: str = ", LOCAL FILES", name: str = "c") -> str:
-    """Return what follows the name of a source."""
-    place = f"(NAMESPACE 'n', TABLE '{table}', POLL INTERVAL '10 ms'{options})"
-    return f"FROM ICEBERG CATALOG CONNECTION {name} {place}"
 
 
 def made(catalog: IcebergCatalog, name: str, rows: pa.Table) -> None:
