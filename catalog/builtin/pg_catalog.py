@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from foreshore.catalog.builtin import foreign_keys, statistics
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.dependencies import attrdef, depend, rewrite
-from foreshore.catalog.builtin.descriptions import descriptions
+from foreshore.catalog.builtin.descriptions import descriptions, relation_descriptions
 from foreshore.catalog.builtin.extension import extensions
 from foreshore.catalog.builtin.granted import default_acl, role_settings
 from foreshore.catalog.builtin.operators import operator_class_of, operator_relations
@@ -419,6 +419,7 @@ def _database(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the descriptions of the system's objects, and the comments on the database's."""
     yield from descriptions() if snapshot.is_rest else ()
+    yield from relation_descriptions(snapshot.builtins)
     for schema in snapshot.schemas.values() if snapshot.is_rest else ():
         if schema.comment:
             yield {"objoid": schema.oid, "classoid": NAMESPACE_OID, "description": schema.comment}
