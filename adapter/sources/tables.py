@@ -134,7 +134,7 @@ def is_table(source: Item, item: Item) -> bool:
     """Return whether an item is a table of a source, and neither its progress nor its errors."""
     return (
         item.part_of == source.id
-        and item.feed is not None
+        and bool(item.feed)
         and not is_auxiliary(item.feed.reference)
     )
 

@@ -102,12 +102,14 @@ def _freed_of_join(builder: "Builder", join: ir.Join, known: dict[int, Marks]) -
     """
     columns = columns_of(join)
     for lookup in builder.lookups.get(join, ()):
-        if lookup is None or type(lookup.readable) not in (Arranged, SpreadArranged):
+        readable = None if lookup is None else lookup.readable
+        if lookup is None or type(readable) not in (Arranged, SpreadArranged):
             continue
+        assert isinstance(readable, Arranged | SpreadArranged)
         for column, marks in known.items():
             stored = lookup.outputs.get(column)
             if isinstance(stored, ir.Column) and columns[column].type.name in _TIMES:
-                spine = ClosedRows(lookup.readable.spine)
+                spine = ClosedRows(readable.spine)
                 yield Freed(spine, lookup.layout.places[stored.index], marks)
                 break
 

@@ -157,7 +157,8 @@ def positions_in(io: Any, file: Any, path: str) -> np.ndarray:
             column = fragment.to_table(columns=["pos"], filter=wanted).column("pos")
     else:
         column = _read_deletes(io, file).get(path, pa.chunked_array([], pa.int64()))
-    return column.cast(pa.int64()).to_numpy()
+    rows: np.ndarray = column.cast(pa.int64()).to_numpy()
+    return rows
 
 
 def _has_all(before: np.ndarray, now: np.ndarray) -> bool:

@@ -345,13 +345,10 @@ class Parser(StarParser):
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
         token, following = self._curr, self._next
         if token and token.text == "(" and following and first_word(following) == "show":
-            found = self._shown(token)
-            if found is not None:
-                return found
-        found = self.time_window() or self.auto_cdc()
-        if found is not None:
-            return found
-        return super()._parse_table(*args, **kwargs)
+            shown = self._shown(token)
+            if shown is not None:
+                return shown
+        return self.time_window() or self.auto_cdc() or super()._parse_table(*args, **kwargs)
 
     def _shown(self, token: Token) -> Shown | None:
         """Parse `(SHOW ...) [alias]`; None if it is a join whose first item is named `show`."""

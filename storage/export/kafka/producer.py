@@ -167,7 +167,7 @@ class TransactionalProducer:
             if hashes is not None:
                 for row, value in enumerate(values):
                     key = None if keys is None else keys[row]
-                    more = {"partition": hashes[row] % partitions}
+                    more: dict[str, Any] = {"partition": hashes[row] % partitions}
                     if headers is not None:
                         more["headers"] = headers[row]
                     self._put(topic, value, key, **more)
