@@ -132,11 +132,9 @@ async def drop_source_tables(context: StatementContext, plan: DropSourceTables) 
 
 def is_table(source: Item, item: Item) -> bool:
     """Return whether an item is a table of a source, and neither its progress nor its errors."""
-    return (
-        item.part_of == source.id
-        and bool(item.feed)
-        and not is_auxiliary(item.feed.reference)
-    )
+    if item.part_of != source.id or not item.feed:
+        return False
+    return not is_auxiliary(item.feed.reference)
 
 
 def source_called(context: StatementContext, name: Name, may_lack: bool) -> Item | None:
