@@ -17,7 +17,11 @@ def shown_webhook(state: State, target: WebhookTarget) -> str:
         value = _secret(state, each.secret) if each.secret else quote_string(each.value)
         options.append(f"HEADER {quote_string(each.name)} = {value}")
     options.append(f"TIMEOUT = '{target.timeout_ms} ms'")
-    options.append(f"MAX ROWS = {target.most_rows}")
+    for name, column in (("BODY", target.body), ("REMOVED BODY", target.removed_body)):
+        if column:
+            options.append(f"{name} = {quote_string(column)}")
+    if not (target.body or target.removed_body):
+        options.append(f"MAX ROWS = {target.most_rows}")
     if target.private:
         options.append("PRIVATE = true")
     return f"WEBHOOK ({', '.join(options)})"

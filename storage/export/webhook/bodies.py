@@ -2,17 +2,22 @@
 
 {"sink": "...", "lower": 5, "upper": 9, "part": 0, "last": true,
 "changes": [{"time": 5, "diff": 1, "row": {"id": 1, ...}}, ...]}
+
+A target may also want a body for each change, which a column of the relation has.
 """
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.sinks.webhook import WebhookTarget
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake.columns import json_texts
+from foreshore.types import RelationDesc
 from foreshore.update import Timestamp
 
 MOST_BYTES = 1 << 20  # of the changes of a body, unless one change has more
@@ -43,8 +48,70 @@ class Body:
     data: bytes
 
 
-class Bodies:
+class BodyMaker(Protocol):
     """Makes bodies of an interval's changes."""
+
+    def add(self, part: pa.Table) -> list[Body]:
+        """Take updates; return the bodies that are full, of which none is the last."""
+        ...
+
+    def last(self) -> Body | None:
+        """Return the last body; None if there is no further one."""
+        ...
+
+
+def bodies_of(export: Export, lower: Timestamp, upper: Timestamp) -> BodyMaker:
+    """Return what makes the bodies that the target wants."""
+    target = export.spec.target
+    assert isinstance(target, WebhookTarget), target
+    if target.body or target.removed_body:
+        return Documents(export.desc, target)
+    return Bodies(export, lower, upper, target.most_rows)
+
+
+class Documents:
+    """Makes a body for each change, of the document that a column has; none where it is NULL.
+
+    Changes come by time, and of one time those first that remove.
+    """
+
+    def __init__(self, desc: RelationDesc, target: WebhookTarget) -> None:
+        self._added, self._removed = (
+            desc.names.index(name) if name else None for name in (target.body, target.removed_body)
+        )
+        self._width = len(desc.names)
+        self._part = 0
+
+    def add(self, part: pa.Table) -> list[Body]:
+        """Take updates; return a body for each that has one."""
+        diffs = part.column(self._width + 1)
+        none = pa.chunked_array([pa.nulls(len(part), pa.string())])
+        added, removed = (
+            none if place is None else part.column(place).cast(pa.string())
+            for place in (self._added, self._removed)
+        )
+        found = pa.table(
+            {
+                "time": part.column(self._width),
+                "sign": pc.sign(diffs),
+                "text": pc.if_else(pc.greater(diffs, 0), added, removed),
+            }
+        )
+        found = found.filter(pc.is_valid(found["text"]))
+        found = found.sort_by([("time", "ascending"), ("sign", "ascending")])
+        bodies = []
+        for text in found["text"].cast(pa.binary()).to_pylist():
+            bodies.append(Body(self._part, text))
+            self._part += 1
+        return bodies
+
+    def last(self) -> Body | None:
+        """Return None: each body is whole."""
+        return None
+
+
+class Bodies:
+    """Makes bodies of many changes each."""
 
     def __init__(self, export: Export, lower: Timestamp, upper: Timestamp, rows: int) -> None:
         self._export = export

@@ -17,7 +17,7 @@ from foreshore.errors import ConnectionFailure, InvalidParameterValue
 from foreshore.sinks.webhook import SECRETS, WebhookTarget
 from foreshore.storage.export.messages import Export
 from foreshore.storage.export.webhook.address import place_of
-from foreshore.storage.export.webhook.bodies import Bodies, Body
+from foreshore.storage.export.webhook.bodies import Body, bodies_of
 from foreshore.storage.export.webhook.request import Answer, Call
 from foreshore.storage.external.retries import waits
 from foreshore.update import Timestamp
@@ -49,7 +49,7 @@ class WebhookExporter:
         self, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp
     ) -> None:
         """Send an interval, one request after the other."""
-        bodies = Bodies(self._export, lower, upper, self._target.most_rows)
+        bodies = bodies_of(self._export, lower, upper)
         async for part in parts:
             for body in await blocking.run(None, bodies.add, part):
                 await self._send(body, lower, upper)

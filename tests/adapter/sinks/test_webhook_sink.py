@@ -198,3 +198,41 @@ def test_a_number_is_an_address_as_well() -> None:
         address_of(place_of("https://2130706433/"), private=False)
     with pytest.raises(InvalidParameterValue):
         place_of("https://x/a b")
+
+
+async def test_column_is_the_body_of_a_request_for_each_change(
+    own_env: TestEnvironment, receiver: Receiver
+) -> None:
+    """Alertmanager's form: an alert that fires while a row is there, and is resolved after."""
+    env = own_env
+    await env.ran(
+        "a",
+        "CREATE TABLE readings (machine text, degrees int)",
+        """CREATE MATERIALIZED VIEW too_hot AS
+           SELECT machine, jsonb_build_array(jsonb_build_object('labels', l, 'endsAt', '9999')) AS
+               fires, jsonb_build_array(jsonb_build_object('labels', l)) AS resolved
+           FROM (SELECT machine, jsonb_build_object('alertname', 'hot', 'machine', machine) AS l
+                 FROM readings GROUP BY machine HAVING max(degrees) > 90) AS hot""",
+    )
+    options = f"URL '{receiver.url}', PRIVATE, BODY = 'fires', REMOVED BODY = 'resolved'"
+    await env.ran("a", f"CREATE SINK s FROM too_hot INTO WEBHOOK ({options})", "WAIT FOR SINKS s")
+    assert not receiver.requests
+    await env.ran("a", "INSERT INTO readings VALUES ('a', 91), ('b', 90), ('c', 99)")
+    await env.ran("a", "WAIT FOR SINKS s")
+    await env.ran("a", "UPDATE readings SET degrees = 100 - degrees % 10 WHERE machine <> 'c'")
+    await env.ran("a", "DELETE FROM readings WHERE machine = 'c'", "WAIT FOR SINKS s")
+    found = [json.loads(body) for _, body in receiver.requests]
+    labels = [(each[0]["labels"]["machine"], each[0].get("endsAt")) for each in found]
+    assert sorted(labels[:2]) == [("a", "9999"), ("c", "9999")]
+    assert sorted(labels[2:], key=str) == [("b", "9999"), ("c", None)]
+    keys = [headers["Idempotency-Key"] for headers, _ in receiver.requests]
+    assert len(set(keys)) == len(keys)
+    shown = (await env.query("a", "SHOW CREATE SINK s")).splitlines()[0].split("|")[1]
+    await env.ran("a", "DROP SINK s", shown)
+    await env.reopen()
+    await env.ran("a", "INSERT INTO readings VALUES ('d', 95)", "WAIT FOR SINKS s")
+    assert b'"d"' in receiver.requests[-1][1]
+    create = f"CREATE SINK w FROM too_hot INTO WEBHOOK (URL '{receiver.url}', PRIVATE, BODY ="
+    assert "42804" in await env.query("a", f"{create} 'machine')")
+    assert "42703" in await env.query("a", f"{create} 'text')")
+    assert "22023" in await env.query("a", f"{create} 'fires', MAX ROWS 3)")

@@ -119,7 +119,7 @@ def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: W
         options = parsed_options(WHAT, target.options, TABLE_OPTIONS)
         return IcebergTarget(bind_catalog_table(planning, target, options))
     if isinstance(target, ast.WebhookTargetSyntax):
-        return bind_webhook_target(planning, target)
+        return bind_webhook_target(planning, target, rows.desc)
     assert isinstance(target, ast.PostgresTargetSyntax), target
     return bind_postgres_target(planning, target)
 
