@@ -18,6 +18,7 @@ from foreshore.adapter.introspection.sink_rows import (
     sink_statuses,
 )
 from foreshore.adapter.introspection.source_rows import (
+    dead_letters,
     source_statistics,
     source_status_history,
     source_statuses,
@@ -410,6 +411,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_source_statuses": source_statuses,
     "mz_source_status_history": source_status_history,
     "mz_source_statistics": source_statistics,
+    "mz_dead_letters": dead_letters,
     "mz_sink_statuses": sink_statuses,
     "mz_tokens": token_rows,
     "mz_metric_statuses": metric_statuses,

@@ -67,6 +67,7 @@ DECLARED = (
     Declared("foreshore_source_snapshot_rows_known", "gauge", "Rows at its beginning.", _SOURCE),
     Declared("foreshore_source_snapshot_rows_staged", "gauge", "Of these, rows read.", _SOURCE),
     Declared("foreshore_source_commits_total", "counter", "Batches committed.", _SOURCE),
+    Declared("foreshore_source_dead_letters", "gauge", "Rows of SOURCE_errors, _late.", _SOURCE),
     Declared("foreshore_sink_state", "gauge", "1 for its state.", (*_SINK, "state")),
     Declared("foreshore_sink_lag_seconds", "gauge", "How far its target is behind.", _SINK),
     Declared("foreshore_sink_updates_total", "counter", "Updates that its target has.", _SINK),
@@ -82,6 +83,9 @@ DECLARED = (
     Declared("foreshore_compaction_segments_behind", "gauge", "Segments not compacted."),
     Declared("foreshore_compaction_rounds_total", "counter", "Rounds of the compacter."),
     Declared("foreshore_compaction_failing_shards", "gauge", "Shards it tries again later."),
+    Declared("foreshore_disk_bytes", "gauge", "Size of the disk of the data directory."),
+    Declared("foreshore_disk_free_bytes", "gauge", "What is free of it for the server."),
+    Declared("foreshore_machine_memory_bytes", "gauge", "Memory of the machine or the cgroup."),
 )
 
 Values = tuple[str, ...]

@@ -6,8 +6,10 @@ The event loop has a turn after each `VIEWS_PER_TURN` views; the text is made on
 
 import asyncio
 import os
+import shutil
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client import Metric
@@ -15,10 +17,12 @@ from prometheus_client import Metric
 from foreshore import latencies
 from foreshore.adapter.introspection.failing_views import causes_of
 from foreshore.adapter.introspection.metric_families import Samples, Values, shown_family
+from foreshore.adapter.introspection.source_rows import letters_of
 from foreshore.adapter.metrics.published import Family
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.item import Cluster, Item
 from foreshore.compute.controller.data_errors import Cause
+from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.protocol import DataflowStatus
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
@@ -53,10 +57,13 @@ class EnvironmentMetrics:
         published = self._published(samples)
         await self._views(samples)
 
+        data_dir = self._coordinator.storage.scratch.parent
+
         def rest() -> list[Metric]:
             for labels, pid in pids:
                 if (resident := _resident_bytes(pid)) is not None:
                     samples.put("foreshore_replica_memory_bytes", resident, labels)
+            _machine(samples, data_dir)
             return [*samples.families(), *map(shown_family, published)]
 
         return await asyncio.to_thread(rest)
@@ -210,6 +217,10 @@ class EnvironmentMetrics:
             samples.put("foreshore_source_updates_total", status.updates, labels)
             samples.put("foreshore_source_bytes_total", status.bytes, labels)
             samples.put("foreshore_source_commits_total", status.batches, labels)
+            letters = sum(
+                coordinator.storage.count_updates(each.id) for each in letters_of(coordinator, id)
+            )
+            samples.put("foreshore_source_dead_letters", letters, labels)
             outputs = tuple(status.outputs.values())
             messages = sum(each.messages for each in outputs)
             samples.put("foreshore_source_messages_total", messages, labels)
@@ -247,6 +258,15 @@ class EnvironmentMetrics:
         samples.put("foreshore_compaction_segments_behind", amounts.segments_behind)
         samples.put("foreshore_compaction_rounds_total", amounts.rounds)
         samples.put("foreshore_compaction_failing_shards", amounts.failing_shards)
+
+
+def _machine(samples: Samples, data_dir: Path) -> None:
+    """Add the size of the disk and of the memory. Blocks."""
+    usage = shutil.disk_usage(data_dir)
+    samples.put("foreshore_disk_bytes", usage.total)
+    samples.put("foreshore_disk_free_bytes", usage.free)
+    if (memory := machine_bytes()) is not None:
+        samples.put("foreshore_machine_memory_bytes", memory)
 
 
 def _resident_bytes(pid: int) -> int | None:

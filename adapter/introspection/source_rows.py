@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.webhooks import Received
@@ -13,8 +14,11 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.rights import holds
 from foreshore.ids import GlobalId
 from foreshore.json_text import canonical_json
-from foreshore.sources.outputs import is_auxiliary
+from foreshore.sources.outputs import ERRORS, LATE, is_auxiliary
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
 
 
 def source_statuses(context: StatementContext) -> Iterator[Row]:
@@ -112,6 +116,27 @@ def source_statistics(context: StatementContext) -> Iterator[Row]:
             "bytes_indexed": 0,
             "snapshot_committed": True,
         }
+
+
+def dead_letters(context: StatementContext) -> Iterator[Row]:
+    """Yield each relation of what sources could not use, and how many rows it has."""
+    coordinator = context.coordinator
+    for id in coordinator.ingestion.controller.statuses():
+        for item in letters_of(coordinator, id):
+            assert item.feed
+            yield {
+                "source_id": id,
+                "object_id": item.id,
+                "kind": "error" if item.feed.reference == ERRORS else "late",
+                "letters": coordinator.storage.count_updates(item.id),
+            }
+
+
+def letters_of(coordinator: "Coordinator", source: GlobalId) -> Iterator[Item]:
+    """Yield the relations of what a source could not decode, and of rows that came too late."""
+    for item in coordinator.state.items_of(parts_of(source)):
+        if item.feed and (item.feed.reference == ERRORS or item.feed.reference.startswith(LATE)):
+            yield item
 
 
 def _statistics(id: GlobalId, status: SourceStatus, outputs: Sequence[OutputStatus]) -> Row:

@@ -38,6 +38,7 @@ _LIVE = (
     " mz_sink_statuses mz_sink_status_history mz_sink_statistics mz_sink_statistics_history"
     " mz_cluster_replica_metrics mz_cluster_replica_metrics_history"
     " mz_cluster_replica_utilization mz_cluster_replica_status_history"
+    " mz_dead_letters"
 ).split()
 _CATALOG = {
     "mz_array_types": "id text, element_id text",
@@ -116,6 +117,7 @@ _INTERNAL = {
     "reason text?, occurred_at timestamptz",
     "mz_source_statistics_history": f"{_FLOW}, messages_received int8, offset_lag int8?",
     "mz_sink_statistics_history": f"{_FLOW}, lag_ms int8?",
+    "mz_dead_letters": "source_id text, object_id text, kind text, letters int8",
 }
 
 

@@ -5,16 +5,19 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client import REGISTRY, Metric
 
 import foreshore.server.main  # noqa: F401 - which registers the metrics of all layers
 from foreshore.adapter.introspection.metric_families import DECLARED
 from foreshore.adapter.introspection.metrics import EnvironmentMetrics
+from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.latencies import BOUNDS, Latencies, kind_of
 from tests.adapter.harness import TestEnvironment, in_environment, until
 
 ROOT = Path(__file__).parent.parent.parent.parent
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
+RULES = ROOT / "docker" / "prometheus-rules.yml"
 DASHBOARD = ROOT / "docker" / "grafana" / "dashboards" / "foreshore.json"
 
 
@@ -51,22 +54,48 @@ def test_names_follow_prometheus() -> None:
             assert name.endswith("_seconds"), name
 
 
-def test_alerts_and_dashboard_ask_for_what_is_served() -> None:
-    served = set()
+def served() -> set[str]:
+    """Return the names of all series that a server has."""
+    found = set()
     for name, (kind, _) in declared().items():
-        served |= (
-            {f"{name}_{part}" for part in ("bucket", "sum", "count")}
-            if kind == "histogram"
-            else {name}
-        )
-    page = (ROOT / "docs" / "metrics.md").read_text()
-    alerts = re.findall(r"\bforeshore_\w+", page.partition("## Alerts")[2])
+        parts = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+        found |= {f"{name}{part}" for part in parts}
+    return found
+
+
+def test_dashboard_asks_for_what_is_served() -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     asked = re.findall(r"\b(?:foreshore|process|python)_\w+", " ".join(expressions))
     assert len(expressions) > 10
-    assert set(alerts) <= served
-    assert set(asked) <= served
+    assert set(asked) <= served()
+
+
+def test_rules_ask_for_metrics_and_labels_that_are_served() -> None:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    known = served()
+    labels = {name: set(each.split(", ")) for name, (_, each) in declared().items()}
+    for rule in group["rules"]:
+        asked = set(re.findall(r"\b(?:foreshore|process|python)_\w+", rule["expr"]))
+        assert asked <= known, rule["alert"]
+        assert asked or rule["expr"].startswith("up{"), rule["alert"]
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        texts = rule["annotations"]
+        assert texts.keys() == {"summary", "description"}
+        shown = set(re.findall(r"\$labels\.(\w+)", texts["summary"]))
+        allowed = {"instance"}.union(*(labels.get(name, set()) for name in asked))
+        assert shown <= allowed, rule["alert"]
+        relations = re.findall(r"mz_internal\.(\w+)", texts["description"])
+        assert set(relations) <= {name for _, name in builtins_by_name()}, rule["alert"]
+
+
+def test_page_lists_the_rules() -> None:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    page = (ROOT / "docs" / "metrics.md").read_text().partition("## Alerts")[2]
+    row = re.compile(r"^\| (Foreshore\w+) \| [^|]+ \| ?(\w*) \| (\w+) \|$", re.MULTILINE)
+    assert row.findall(page) == [
+        (each["alert"], each.get("for", ""), each["labels"]["severity"]) for each in group["rules"]
+    ]
 
 
 def test_dashboard_is_one_that_grafana_reads() -> None:

@@ -246,3 +246,26 @@ async def test_statistics_know_the_ends_of_the_topic(
     env.ingest.last.kill()
     kafka.write("counted", [(None, b"four")], partition=0)
     await until(env, counts, "4|4|4|4|0")
+
+
+async def test_dead_letters_are_listed_and_decoded_after_all(
+    env: TestEnvironment, kafka: MockKafka
+) -> None:
+    kafka.write("letters", [(None, each) for each in (b'{"price": 1}', b'{"price": NaN}', b"no")])
+    topic = "FROM KAFKA CONNECTION k (TOPIC 'letters') FORMAT JSON"
+    await created(env, f"CREATE SOURCE s (price int8) {topic}")
+    listed = (
+        "SELECT o.name, d.kind, d.letters FROM mz_internal.mz_dead_letters d "
+        "JOIN mz_objects o ON o.id = d.object_id"
+    )
+    await until(env, listed, "s_errors|error|2")
+    await env.ran(
+        "a",
+        "CREATE MATERIALIZED VIEW all_bids AS SELECT price FROM s UNION ALL "
+        "SELECT (replace(convert_from(data, 'UTF8'), 'NaN', '2')::jsonb ->> 'price')::int8 "
+        "FROM s_errors WHERE convert_from(data, 'UTF8') LIKE '%NaN%'",
+    )
+    await until(env, "SELECT * FROM all_bids ORDER BY 1", "1\n2")
+    kafka.write("letters", [(None, b'{"price": NaN}')])
+    await until(env, "SELECT * FROM all_bids ORDER BY 1", "1\n2\n2")
+    await until(env, listed, "s_errors|error|3")
