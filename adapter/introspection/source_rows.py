@@ -15,6 +15,7 @@ from foreshore.catalog.rights import holds
 from foreshore.ids import GlobalId
 from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import ERRORS, LATE, is_auxiliary
+from foreshore.storage.external.states import Status
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 def source_statuses(context: StatementContext) -> Iterator[Row]:
     """Yield the state of each source and of each table of one, and its error if it has one.
 
-    A table has the state of its source, unless it has ceased while the others go on.
+    A table has the state of its source, unless it has ceased, or its rows are read while the others
+    go on: then the details say how many of them were read.
     """
     state = context.coordinator.state
     for id, status in context.coordinator.ingestion.controller.statuses().items():
@@ -34,7 +36,10 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
             if item.id != id and is_auxiliary(item.feed.reference):
                 continue
             output = status.outputs.get(item.id)
-            shown = output if output is not None and output.state == "ceased" else status
+            is_apart = output is not None and (
+                output.state == "ceased" or "running" == status.state != output.state
+            )
+            shown = output if output is not None and is_apart else status
             yield {
                 "id": item.id,
                 "name": item.name,
@@ -42,6 +47,7 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
                 "last_status_change_at": shown.since * 1000,
                 "status": shown.state,
                 "error": shown.error,
+                "details": _rows_read(shown),
                 "next_try_at": None if shown.next_try is None else shown.next_try * 1000,
             }
     for item, received in context.coordinator.webhooks.received():
@@ -53,6 +59,15 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
             "status": "created" if received.last_at is None else "running",
             "details": _requests_of(received, _sees(context, item)),
         }
+
+
+def _rows_read(status: Status) -> str | None:
+    """Return how many rows of a table were read that joins the others later, as JSON."""
+    if not isinstance(status, OutputStatus) or status.counts.waits is None:
+        return None
+    counts = status.counts
+    found = {"rows_read": counts.snapshot_staged or 0, "rows": counts.snapshot_known}
+    return canonical_json(json.dumps(found))
 
 
 def _requests_of(received: Received, sees: bool) -> str:

@@ -103,6 +103,7 @@ class OutputReport:
     snapshot_known: int | None = None  # rows that it has at the beginning, perhaps estimated
     snapshot_staged: int | None = None  # how many of them were read
     ceased: str | None = None  # why it gets no more rows, while the others go on
+    waits: str | None = None  # its state while its rows are read and the others go on
 
 
 @dataclass(frozen=True, slots=True)

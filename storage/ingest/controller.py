@@ -452,7 +452,7 @@ class IngestController:
         source.status.known = reported.known
         for id, counts in reported.outputs.items():
             output = _output(source.status, id)
-            state = "running" if counts.ceased is None else "ceased"
+            state = (counts.waits or "running") if counts.ceased is None else "ceased"
             has_ceased = state == "ceased" != output.state
             if counts.ceased is None:
                 output.refused = None

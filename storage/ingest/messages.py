@@ -176,6 +176,7 @@ class OutputCounts(msgspec.Struct, frozen=True):
     snapshot_known: int | None = None
     snapshot_staged: int | None = None
     ceased: str | None = None
+    waits: str | None = None
 
 
 class Reported(Message, frozen=True):

@@ -233,7 +233,11 @@ class Source:
             last = found
             outputs = {
                 self._outputs[reference].id: OutputCounts(
-                    each.messages, each.snapshot_known, each.snapshot_staged, each.ceased
+                    each.messages,
+                    each.snapshot_known,
+                    each.snapshot_staged,
+                    each.ceased,
+                    each.waits,
                 )
                 for reference, each in found.outputs.items()
                 if reference in self._outputs

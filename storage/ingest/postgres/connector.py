@@ -59,6 +59,7 @@ class PostgresConnector:
         self._is_lost = False  # whether the slot can give no more
         self._moved = asyncio.Event()  # what is durable
         self._ceased: dict[str, str] = {}  # why tables are followed no longer
+        self._waits: dict[str, str] = {}  # the states of tables that join later
         self._counts: dict[str, SnapshotCounts] = {}  # of tables whose snapshot was read
         self._messages: dict[str, int] = {}  # of tables, in the stream
 
@@ -75,7 +76,7 @@ class PostgresConnector:
                 thread, lambda: begin(spec, tables, access, position, anew)
             )
             unused.append(begun.session)
-            self._is_lost, self._ceased = False, {}
+            self._is_lost, self._ceased, self._waits = False, {}, {}
             reading = Reading(access, spec.publication, thread, stopping, self._counts)
             joining = begun.joining
             if begun.new is None:
@@ -94,6 +95,10 @@ class PostgresConnector:
                         yield each
             if joining is not None:
                 unused.append(joining.session)
+                self._waits = {
+                    reference: "refreshing" if each.details.number else "starting"
+                    for reference, each in joining.tables.items()
+                }
             followed = [t for t in tables.values() if position.get(t.part, 1) > 0]
             since = dict.fromkeys(joining.tables, joining.new.lsn) if joining is not None else {}
             ignored = spec.exclude_columns if spec.applies_changes else None
@@ -124,6 +129,7 @@ class PostgresConnector:
                             self._note_ceased(each)
                         yield each
                 if isinstance(changes, Held):
+                    self._waits = {}
                     stream.go_on(r for r, t in tables.items() if position.get(t.part, 1) < 0)
                 else:
                     stream.taken()
@@ -149,6 +155,7 @@ class PostgresConnector:
                 counts.known if counts else None,
                 counts.staged if counts else None,
                 self._ceased.get(each),
+                self._waits.get(each),
             )
         return Report(outputs, {LSN: stream.received} if stream is not None else {})
 

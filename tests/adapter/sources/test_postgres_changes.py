@@ -1,9 +1,14 @@
 """Tables get other columns upstream: our relations follow when told to, or by themselves."""
 
 import asyncio
+import threading
+from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
+from foreshore.storage.ingest.postgres.layout import TableLayout
+from foreshore.storage.ingest.postgres.snapshot import Snapshot
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.replicated import SOURCE, Upstream, rows_of
 from tests.adapter.sources.replicated import env as env
@@ -131,3 +136,34 @@ async def test_a_table_is_refreshed_when_told(env: TestEnvironment, upstream: Up
     await env.ran("a", "ALTER SOURCE s REFRESH TABLE b")
     await until(env, "SELECT count(*) FROM b WHERE id = 50", "2")
     assert "SCHEMA CHANGES" not in await env.query("a", "SHOW CREATE SOURCE s")
+
+
+async def test_state_of_a_table_that_is_refreshed_shows_the_rows_read(
+    env: TestEnvironment, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream is held while the table's snapshot is not complete."""
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    go_on, rows = threading.Event(), Snapshot.rows
+
+    def slow(self: Snapshot, table: TableLayout) -> Iterator[pa.Table]:
+        yield from rows(self, table)
+        go_on.wait(60)
+
+    monkeypatch.setattr(Snapshot, "rows", slow)
+    monkeypatch.setattr("foreshore.storage.ingest.source.REPORT_SECONDS", 0.05)
+    upstream.execute("ANALYZE up.b")
+    states = "SELECT name, status, details FROM mz_internal.mz_source_statuses ORDER BY name"
+    running = "a|running|NULL\n{}\ns|running|NULL"
+    try:
+        upstream.execute("ALTER TABLE up.b ADD c int DEFAULT 7")
+        upstream.execute("ANALYZE up.b")
+        await env.ran("a", "ALTER SOURCE s REFRESH TABLE b")
+        progress = '{"rows": 20, "rows_read": 20}'
+        await until(env, states, running.format(f"b|refreshing|{progress}"))
+        upstream.execute("INSERT INTO up.b VALUES (70, 1, 2)")
+        await until(env, "SELECT count(*), max(c) FROM b", "20|NULL")
+    finally:
+        go_on.set()
+    await same(env, upstream, "id, v, c")
+    await until(env, states, running.format("b|running|NULL"))
