@@ -15,6 +15,7 @@ from foreshore.compute.flow.collection import Collections, Import
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
 from foreshore.compute.flow.convert import words_of
 from foreshore.compute.flow.errors import ErrorOutput, Port, may_be_negative
+from foreshore.compute.flow.folds import with_folds
 from foreshore.compute.flow.join_inputs import Lookup
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.linear_chain import LINEAR, linear_chain
@@ -79,6 +80,7 @@ class Builder:
         equal values in the columns `placed_by` if there are any. Raises Unsupported.
         """
         columns = columns_of(relation)
+        relation = with_folds(relation)
         self.picked = columns_read(relation)
         if self.context.peers is None:
             self._import_joined(relation)

@@ -10,8 +10,10 @@ from foreshore.compute.flow.bulk import partial_sums
 from foreshore.compute.flow.compiler import Compiler, NotOrderable, shows_least
 from foreshore.compute.flow.convert import Form
 from foreshore.compute.flow.float_sums import Comoments, FloatSums
+from foreshore.compute.flow.folds import Fold
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Place, composed, layout_of
+from foreshore.compute.flow.operators.folded import Folded
 from foreshore.compute.flow.operators.listed import Listed
 from foreshore.compute.flow.operators.reduce import Distinct, End, Extremes, Reduce, SumOf, Sums
 from foreshore.compute.flow.sums import SumTable, width_of_sum
@@ -26,17 +28,20 @@ if TYPE_CHECKING:
     from foreshore.compute.flow.build import Builder
 
 _KINDS = {"sum": 2, "sum_float": groups.FLOAT, "comoment_float": groups.COMOMENT}
-Kind = OneOf["sums", "distinct", "extreme", "listed"]
+Kind = OneOf["sums", "distinct", "extreme", "listed", "folded"]
 KINDS: dict[Kind, str] = {  # and what is kept for them
     "sums": "sums",
     "distinct": "counts of values, and sums,",
     "extreme": "ordered rows",
     "listed": "ordered rows, all of which are read,",
+    "folded": "ordered rows, and states in Python,",
 }
 
 
 def kind_of_aggregate(aggregate: Aggregate) -> Kind:
     """Return how an aggregate is maintained."""
+    if isinstance(aggregate, Fold):
+        return "folded"
     match aggregate.function:
         case "count" | "sum" | "sum_float":
             return "distinct" if aggregate.distinct and aggregate.args else "sums"
@@ -107,7 +112,7 @@ class _ReduceBuilder:
         """Build the operator."""
         plain: list[tuple[Aggregate, Place]] = []
         distinct: list[Distinct] = []
-        ordered: list[Extremes | Listed] = []
+        ordered: list[Extremes | Listed | Folded] = []
         # By value and filter, and whether the order is descending: a maximum of values that are
         # equal and look different is the first of them, for all others the last of what a minimum
         # is the first of.
@@ -125,7 +130,7 @@ class _ReduceBuilder:
                     descending = is_max and shows_least(type_of(arg))
                     end = End(place, is_last=is_max and not descending)
                     ends.setdefault((arg, aggregate.filter, descending), []).append(end)
-                case "listed":
+                case "listed" | "folded":
                     ordered.append(self._listed(aggregate, place))
         ordered += [self._extremes(*of, found) for of, found in ends.items()]
         for scalar, place in zip(self._reduce.group_key, self._key.places, strict=True):
@@ -214,7 +219,7 @@ class _ReduceBuilder:
         monotonic = self._monotonic
         return Extremes(program, spine, at, ends, self._builder.context, monotonic=monotonic)
 
-    def _listed(self, aggregate: Aggregate, place: Place) -> Listed:
+    def _listed(self, aggregate: Aggregate, place: Place) -> Listed | Folded:
         compiler = self._compiler()
         conditions = [] if aggregate.function == "array_agg" else _conditions(aggregate)[:1]
         if aggregate.function == "comoment_float":
@@ -242,7 +247,10 @@ class _ReduceBuilder:
         compiler.put(columns, args, "key" if aggregate.distinct else "row")
         program = compiler.program()
         spine = self._builder.spine(self._key.words, program.texts)
-        return Listed(aggregate, program, spine, layout_of(columns), place, self._builder.context)
+        context = self._builder.context
+        if isinstance(aggregate, Fold):
+            return Folded(aggregate, program, spine, layout_of(columns), place, context)
+        return Listed(aggregate, program, spine, layout_of(columns), place, context)
 
     def _distinct(self, aggregate: Aggregate, place: Place) -> Distinct:
         args = aggregate.args

@@ -24,7 +24,10 @@ PART = 16_384  # rows that are looked up at once
 PART_BYTES = 16 << 20
 WAIT_SECONDS = 0.2
 MOST_FUNCTIONS = 256
-LITTLE = 32  # functions that have less than one part of so many do not share the bound
+WHILE = 100  # calls
+LITTLE = (
+    2 * MOST_FUNCTIONS
+)  # functions that have less than one part of so many do not share the bound
 _UNKNOWN, _ASKED = -1, -2  # in place of the number of an answer
 
 
@@ -35,6 +38,7 @@ class Answers:
         self._limit = limit
         self._lock = Lock()
         self._of: dict[tuple[str, pa.DataType], _OfFunction] = {}
+        self._calls = 0
 
     @property
     def nbytes(self) -> int:
@@ -73,21 +77,34 @@ class Answers:
 
     def _function(self, key: str, result: pa.DataType) -> "_OfFunction":
         with self._lock:
+            self._calls += 1
             found = self._of.pop((key, result), None) or _OfFunction(result)
+            found.used_at = self._calls
             self._of[key, result] = found  # the one that was used last is the last
             while len(self._of) > MOST_FUNCTIONS:
                 del self._of[next(iter(self._of))]
             return found
 
     def _forget(self, used: "_OfFunction") -> None:
-        """Forget until the bound is kept. Functions that have much have the same part of it."""
+        """Forget until the bound is kept.
+
+        What is kept of functions that have not been called for a while goes first. Of the others
+        those that have much have the same part of the bound.
+        """
         with self._lock:
-            sizes = [each.nbytes for each in self._of.values()]
-            shared_by = sum(size > self._limit // LITTLE for size in sizes)
-            if used.nbytes_newer > self._limit // (2 * max(shared_by, 1)):
+            each_has = [each for each in self._of.values() if each.nbytes > self._limit // LITTLE]
+            active = sum(self._calls - each.used_at < WHILE for each in each_has)
+            if used.nbytes_newer > self._limit // (2 * max(active, 1)):
                 used.forget_older()
-            while sum(each.nbytes for each in self._of.values()) > self._limit:
-                max(self._of.values(), key=lambda each: each.nbytes).forget_older()
+            total = sum(each.nbytes for each in self._of.values())
+            while total > self._limit:
+                idle = self._calls - each_has[0].used_at >= WHILE
+                chosen = each_has[0] if idle else max(each_has, key=lambda each: each.nbytes)
+                before = chosen.nbytes
+                chosen.forget_older()
+                total -= before - chosen.nbytes
+                if not chosen.nbytes:
+                    each_has.remove(chosen)
 
 
 def joined(parts: Sequence[Outcome]) -> Outcome:
@@ -108,6 +125,7 @@ class _OfFunction:
         self._result = result
         self._changed = Condition()
         self._newer, self._older = _Half(result), _Half(result)
+        self.used_at = 0  # the number of the call that used it last
 
     @property
     def nbytes(self) -> int:
@@ -178,7 +196,7 @@ class _Half:
     def __init__(self, result: pa.DataType) -> None:
         self._slots = np.full(64, -1, np.int32)
         self._first, self._second = np.zeros(32, np.uint64), np.zeros(32, np.uint64)
-        self._numbers = np.full(32, _UNKNOWN, np.int64)  # of answers, by place
+        self._numbers = np.full(32, _UNKNOWN, np.int32)  # of answers, by place
         self._count = 0
         self._answers = _Parts(result)
 
@@ -237,7 +255,7 @@ class _Half:
             none = np.zeros(more, np.uint64)
             self._first = np.concatenate([self._first, none])
             self._second = np.concatenate([self._second, none])
-            self._numbers = np.concatenate([self._numbers, np.full(more, _UNKNOWN, np.int64)])
+            self._numbers = np.concatenate([self._numbers, np.full(more, _UNKNOWN, np.int32)])
         if 2 * count > len(self._slots):
             self._slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
             mask = np.uint64(len(self._slots) - 1)

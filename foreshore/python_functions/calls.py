@@ -5,13 +5,17 @@ declared IMMUTABLE, and later a sample, are evaluated a second time, in another 
 copy of its module: if an answer differs, a maintained view could not take a row back.
 """
 
+import hashlib
+import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 
 from foreshore.errors import data_error
 from foreshore.python_functions.definition import PythonFunction
+from foreshore.python_functions.folds import fold
 from foreshore.python_functions.table_rows import sets_from_python, sets_from_structs
 from foreshore.python_functions.values import Wrong, check_texts, described, from_python, to_python
 
@@ -38,11 +42,20 @@ class Loaded:
 
     def __init__(self, function: PythonFunction) -> None:
         self._function = function
-        self._call = _defined(function)
+        self._class: Any = None
+        self._call: Callable[..., Any] = self._no_call
+        if function.step == "fold":
+            self._class = _defined(function)
+        else:
+            self._call = _defined(function)
         self._copy: Callable[..., Any] | None = None
         self._fault: Fault | None = None  # why it is called no more
         self._seen = 0
         self._next_sample = OFTEN + EVERY
+
+    @staticmethod
+    def _no_call(*of: Any) -> Any:
+        raise AssertionError("only folds")
 
     def outcome(self, arrays: Sequence[pa.Array], arrow: pa.DataType) -> Found:
         """Return the values, of type `arrow`, and the errors by row.
@@ -52,6 +65,8 @@ class Loaded:
         """
         if self._fault is not None:
             raise self._fault.with_traceback(None)  # which would keep all rows before
+        if self._function.step == "fold":  # which the caller checks
+            return fold(self._function, self._class, arrays, arrow, _failure), {}
         found = self._evaluated(self._call, arrays, arrow)
         if self._function.volatility == "immutable":
             self._check(arrays, found, arrow)
@@ -113,13 +128,22 @@ class Loaded:
         return range(min(rows, SAMPLE))
 
 
-def _defined(function: PythonFunction) -> Callable[..., Any]:
-    """Return what the module of a function defines; raises Fault if it cannot be run."""
+def _defined(function: PythonFunction) -> Any:
+    """Return what the module of a function defines; raises Fault if it cannot be run.
+
+    For folds that is an instance of the class, whose module can be found by `pickle`.
+    """
     name = _file_of(function)
     module: dict[str, Any] = {"__name__": f"foreshore_function_{function.name}"}
     try:
+        if function.step == "fold":
+            digest = hashlib.blake2b(function.source.encode(), digest_size=8).hexdigest()
+            registered = ModuleType(f"foreshore_function_{digest}")
+            module, sys.modules[registered.__name__] = registered.__dict__, registered
         exec(compile(function.source, name, "exec", dont_inherit=True), module)
         found = module[function.name]
+        if function.step == "fold":
+            return found()
         call = _aggregate(found()) if isinstance(found, type) else found
     except MemoryError:
         raise
@@ -148,12 +172,13 @@ def _failure(function: PythonFunction, error: BaseException) -> str:
 
 def _aggregate(of: Any) -> Callable[[Any], Any]:
     """Return the function of the array of a group's values."""
+    finish = of.finish if hasattr(of, "finish") else of.result
 
     def call(values: Sequence[Any] | None) -> Any:
         state = of.init()
         for value in values or ():
             state = of.add(state, value)
-        return of.finish(state)
+        return finish(state)
 
     return call
 

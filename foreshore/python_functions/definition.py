@@ -6,6 +6,7 @@ run a plan without a catalog, and a function with another body has another key.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal as OneOf
 
 import msgspec
 
@@ -46,12 +47,14 @@ _OF_TEXT = {
 }
 
 
-class PythonFunction(msgspec.Struct, frozen=True):
+class PythonFunction(msgspec.Struct, frozen=True, omit_defaults=True):
     """A function for hosts: `name` is that of what its source defines.
 
     `kinds` say how arguments become Python's values, `result` the reverse.
     A kind is a type's name, `decimal`, `uuid` or `json`, with `[]` for arrays.
     `columns`, with names and kinds, are those of the rows of RETURNS TABLE.
+    With `retracts` it is the class of an aggregate that takes values back. `step` is then a part of
+    its work: `fold` changes states, `outcome` reads the value or the error of one (`folds.py`).
     """
 
     name: str
@@ -62,6 +65,8 @@ class PythonFunction(msgspec.Struct, frozen=True):
     strict: bool = False
     volatility: str = "immutable"
     columns: tuple[tuple[str, str], ...] = ()
+    retracts: bool = False
+    step: OneOf["", "fold", "outcome"] = ""
 
 
 def kind_of(type: SqlType) -> str:

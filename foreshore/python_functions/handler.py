@@ -16,16 +16,20 @@ from dataclasses import dataclass
 from foreshore.errors import InvalidFunctionDefinition, SyntaxError_
 
 _ARRAYS = frozenset(("Array", "ChunkedArray"))
-_AGGREGATE = ("init", "add", "finish")
+_AGGREGATE = (("init",), ("add",), ("finish", "result"))
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """The name of a function, or of the class of an aggregate; whether it takes whole columns."""
+    """The name of a function, or of the class of an aggregate; whether it takes whole columns.
+
+    An aggregate that `retracts` can take a value back.
+    """
 
     name: str
     vectorized: bool
     is_aggregate: bool = False
+    retracts: bool = False
 
 
 def handler_of(source: str, name: str, parameters: int) -> Handler:
@@ -74,16 +78,16 @@ def _parsed(source: str, name: str) -> ast.Module:
 
 def _class(definition: ast.ClassDef, parameters: int) -> Handler:
     methods = {each.name for each in definition.body if isinstance(each, ast.FunctionDef)}
-    missing = [each for each in _AGGREGATE if each not in methods]
+    missing = [each for each in _AGGREGATE if methods.isdisjoint(each)]
     if missing:
         raise InvalidFunctionDefinition(
-            f'class "{definition.name}" has no method "{missing[0]}"',
+            f'class "{definition.name}" has no method "{missing[0][0]}"',
             hint="The class of an aggregate has init(self), add(self, state, value) and"
-            " finish(self, state).",
+            " finish(self, state), and may have remove(self, state, value).",
         )
     if parameters != 1:
         raise InvalidFunctionDefinition("a function over a class has one parameter, an array")
-    return Handler(definition.name, False, is_aggregate=True)
+    return Handler(definition.name, False, is_aggregate=True, retracts="remove" in methods)
 
 
 def _check_count(definition: ast.FunctionDef, parameters: int) -> None:

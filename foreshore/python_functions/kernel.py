@@ -13,6 +13,7 @@ from foreshore.errors import DataError, FeatureNotSupported
 from foreshore.expr.functions.function import ScalarFunction, Signature
 from foreshore.python_functions.answers import Answers
 from foreshore.python_functions.definition import PythonFunction, function_of
+from foreshore.python_functions.folds import outcomes
 from foreshore.python_functions.hosts import hosts
 from foreshore.python_functions.limits import check_allowed, limits
 from foreshore.types import arrow_type
@@ -28,6 +29,8 @@ def python_scalar(key: str) -> ScalarFunction:
     NULL if it failed only the second time. So its errors end the statement, and are not looked for.
     """
     function = function_of(key)
+    if function.step == "outcome":
+        return _outcome(key)
 
     def kernel(types: Signature, *arrays: pa.Array) -> Any:
         _check(function)
@@ -53,6 +56,15 @@ def python_scalar(key: str) -> ScalarFunction:
         fallible=True,
         volatility=function.volatility,
     )
+
+
+def _outcome(key: str) -> ScalarFunction:
+    """Return what reads the result of a fold."""
+
+    def kernel(types: Signature, packed: pa.Array) -> Any:
+        return outcomes(packed, types.result)
+
+    return ScalarFunction(key, NAME, (), "any", kernel, strict=False, fallible=True)
 
 
 def answers() -> Answers:

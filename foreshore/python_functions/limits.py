@@ -15,7 +15,7 @@ MEGABYTES = "FORESHORE_PYTHON_FUNCTION_MEMORY"
 KEPT = "FORESHORE_PYTHON_FUNCTION_ANSWERS"
 DEFAULT_SECONDS = 60.0
 DEFAULT_MEGABYTES = 1024
-DEFAULT_KEPT = 64  # megabytes of answers in a process
+DEFAULT_KEPT = 128  # megabytes of answers in a process
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ def python_function(function: SqlFunction) -> PythonFunction:
         function.strict,
         function.volatility,
         tuple((name, kind_of(type)) for name, type in function.columns),
+        handler.retracts,
     )
 
 

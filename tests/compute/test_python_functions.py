@@ -14,6 +14,7 @@ import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Engine
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -51,6 +52,22 @@ class longest:
     def finish(self, state): return max(state, key=lambda s: (len(s), s), default=None)
 """
 
+MIDDLE = """
+import bisect
+class middle:
+    def init(self): return []
+    def add(self, state, value):
+        if value == 3: raise ValueError("three")
+        bisect.insort(state, -1 if value is None else value)
+        return state
+    def remove(self, state, value):
+        state.remove(-1 if value is None else value)
+        return state
+    def result(self, state):
+        return state[len(state) // 2] if state else None
+"""
+HEAP = MIDDLE.replace("middle", "stuck").replace("state.remove", "1 // 0; state.remove")
+
 
 def _mix(a: int | None, b: int | None) -> int | None:
     if a is None or b == 2:
@@ -66,11 +83,20 @@ def _longest(values: tuple[str | None, ...] | None) -> str | None:
     return max((v or "" for v in values or ()), key=lambda s: (len(s), s), default=None)
 
 
+def _middle(values: tuple[int | None, ...] | None, name: str = "middle") -> int | None:
+    state = sorted(-1 if value is None else value for value in values or ())
+    if 3 in state:
+        raise Failure(f'38000 function "{name}", line 6: ValueError: three')
+    return state[len(state) // 2] if state else None
+
+
 MEANT: dict[str, Callable[..., Any]] = {
     "python:mix": _mix,
     "python:pick": lambda a: a is not None and a % 2 == 1,
     "python:half": lambda a: None if a is None else a / 2,
     "python:longest": _longest,
+    "python:middle": _middle,
+    "python:stuck": partial(_middle, name="stuck"),
 }
 
 
@@ -87,6 +113,18 @@ def _mixed(a: Column, b: Column) -> Scalar:
 _A, _B = column(0), column(1)
 _PICKED = Filter(U1, (_called("pick", PICK, BOOL, _B),))
 _TEXTS = Reduce(U1, (_A,), (Aggregate("array_agg", (column(2, TEXT),), array_of(TEXT)),))
+_NUMBERS = Reduce(U1, (_A,), (Aggregate("array_agg", (_B,), array_of(INT4)), count_all()))
+_ALL = Reduce(
+    U1, (), (Aggregate("array_agg", (_A,), array_of(INT4), filter=_called("pick", PICK, BOOL, _B)),)
+)
+
+
+def _folded(name: str, source: str, over: Relation, at: int, *kept: int) -> Relation:
+    call = _called(name, source, INT4, column(at, array_of(INT4)), retracts=True)
+    width = len(columns_of(over))
+    return Project(Map(over, (call,)), (*kept, width))
+
+
 PLANS: dict[str, Relation] = {
     "values": Map(U1, (_mixed(_A, _B), _called("half", HALF, FLOAT8, _A, vectorized=True))),
     "predicate": _PICKED,
@@ -102,6 +140,9 @@ PLANS: dict[str, Relation] = {
         ),
         (0, 1),
     ),
+    "aggregate that takes values back": _folded("middle", MIDDLE, _NUMBERS, 1, 0, 2),
+    "aggregate of all, filtered": _folded("middle", MIDDLE, _ALL, 0),
+    "aggregate that fails to take values back": _folded("stuck", HEAP, _NUMBERS, 1, 0),
     "aggregate": Map(
         _TEXTS, (_called("longest", LONGEST, TEXT, column(1, array_of(TEXT))),)
     ),

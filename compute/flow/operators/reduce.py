@@ -18,6 +18,7 @@ from foreshore.compute.flow.float_sums import Comoments, FloatSums
 from foreshore.compute.flow.kernels import groups, rows
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.closed_groups import ClosedGroups, Kept
+from foreshore.compute.flow.operators.folded import Folded
 from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted_groups
 from foreshore.compute.flow.operators.listed import Listed
 from foreshore.compute.flow.operators.operator import Window
@@ -247,7 +248,7 @@ class Reduce(ClosedGroups):
         layout: Layout,
         key: Layout,
         sums: Sums,
-        ordered: Sequence[Extremes | Listed],
+        ordered: Sequence[Extremes | Listed | Folded],
         distinct: Sequence[Distinct],
         context: Context,
         bulk: Bulk | None,
@@ -343,7 +344,7 @@ class Reduce(ClosedGroups):
         )
 
     @property
-    def _parts(self) -> tuple[Extremes | Listed | Distinct, ...]:
+    def _parts(self) -> tuple[Extremes | Listed | Folded | Distinct, ...]:
         return (*self._ordered, *self._distinct)
 
     def commit(self) -> None:
