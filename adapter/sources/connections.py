@@ -149,6 +149,8 @@ def _checked(
             raise InvalidParameterValue(
                 f'the option "{name}" must be a secret', hint="Write SECRET and its name."
             )
+        if rule.required and not value.strip():
+            raise InvalidParameterValue(f'the option "{name}" must not be empty')
         if rule.choices and value.lower() not in rule.choices:
             raise InvalidParameterValue(
                 f'invalid value for option "{name}": "{value}"',

@@ -43,7 +43,7 @@ class KafkaSource(msgspec.Struct, frozen=True, tag="kafka"):
     connection: str  # its id
     topic: str
     messages: Messages | None = None  # as rows of its own; None if it has none
-    start_offsets: tuple[int, ...] = ()  # of the first partitions
-    start_timestamp: int | None = None  # milliseconds
+    start_offsets: tuple[int, ...] = ()  # of the first partitions; -n: n messages before the end
+    start_timestamp: int | None = None  # milliseconds; -n: n before the source is created
     group_prefix: str = ""
     batch_ms: int = 100  # for how long messages are gathered

@@ -35,18 +35,24 @@ class SourceOptionParser(ClusterParser):
         if self.at_symbol("("):
             value = self.in_parentheses(self._listed)
         elif not self._at_option_end():
-            value = self.advance().value
+            value = self._option_value()
         return ast.SourceOption(" ".join(words), value, at)
 
     def _at_value(self) -> bool:
-        return self.at_symbol("=") or self.at_symbol("(") or self.at_literal()
+        return self.at_literal() or any(map(self.at_symbol, "=(-"))
 
     def _at_option_end(self) -> bool:
         return self.at_symbol(",") or self.at_symbol(")")
 
+    def _option_value(self) -> str:
+        """Parse a value, which may be a negative number."""
+        sign = "-" if self.accept_symbol("-") else ""
+        return f"{sign}{self.advance().value}"
+
     def _listed(self) -> str:
         """Parse a number or a reference."""
-        return self.advance().value if self.at_literal() else self._reference()
+        is_value = self.at_literal() or self.at_symbol("-")
+        return self._option_value() if is_value else self._reference()
 
     def _reference(self) -> str:
         return ".".join(self.dotted())

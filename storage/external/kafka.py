@@ -8,9 +8,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
 
-from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
+from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.storage.external import kafka_tunnels
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.kafka_failures import Failures
 
 ANSWER_SECONDS = 10.0
 TRY_SECONDS = 1.0  # after which a client is asked whether no broker can be reached
@@ -31,12 +32,6 @@ def configuration(access: Access) -> dict[str, Any]:
     if access.tunnel is not None:
         return kafka_tunnels.through(access, access.tunnel, found)
     return found
-
-
-def why_not(access: Access, why: str) -> str:
-    """Return why Kafka is not reached: what a client says, and what its tunnel does."""
-    failure = None if access.tunnel is None else kafka_tunnels.failure_of(access.tunnel)
-    return failure or why
 
 
 def _configuration(options: Mapping[str, str]) -> dict[str, Any]:
@@ -63,8 +58,7 @@ class Client:
 
     def __init__(self, access: Access, group: str = "foreshore") -> None:
         self._broker = access.options["broker"]
-        self.failure: str | None = None  # why no broker can be reached
-        self._last: str | None = None
+        self.failures = Failures(access, "read from")
         self._access = access
         self._admin: AdminClient | None = None
         try:
@@ -83,7 +77,7 @@ class Client:
                     "fetch.max.bytes": 16_777_216,
                     "reconnect.backoff.max.ms": 2_000,
                     "log_level": 0,
-                    "error_cb": self._told,
+                    "error_cb": self.failures.told,
                 }
             )
         except KafkaException as error:
@@ -91,16 +85,8 @@ class Client:
                 f"the connection to Kafka is wrong: {error.args[0].str()}"
             ) from error
 
-    def _told(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.failure = self._last or error.str()
-        elif error.code() == KafkaError._AUTHENTICATION:
-            self.failure = error.str()
-        else:
-            self._last = error.str()
-
     def metadata(self, topic: str | None = None) -> ClusterMetadata:
-        """Return what the brokers say of a topic or of all; raises ConnectionFailure."""
+        """Return what the brokers say of a topic or of all; raises DatabaseError."""
         ends = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
@@ -109,17 +95,16 @@ class Client:
                 return self.consumer.list_topics(topic, timeout=TRY_SECONDS)
             except KafkaException as error:
                 self.consumer.poll(0)  # hear why
-                if self.failure is not None or time.monotonic() > ends:
-                    why = self.failure or self._last or error.args[0].str()
-                    raise self.unreachable(why) from error
+                if self.failures.reason is not None or time.monotonic() > ends:
+                    raise self.failures.error(error.args[0]) from error
 
     def topic(self, name: str) -> TopicMetadata:
-        """Return what the brokers say of a topic; raises UndefinedObject, ConnectionFailure."""
+        """Return what the brokers say of a topic; raises UndefinedObject, DatabaseError."""
         found: TopicMetadata = self.metadata(name).topics[name]
         if found.error is not None:
             if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise self._missing(name)
-            raise self.unreachable(f'topic "{name}": {found.error.str()}')
+            raise self.failures.error(found.error, f'topic "{name}"')
         return found
 
     def topic_id(self, name: str) -> str | None:
@@ -141,14 +126,17 @@ class Client:
                 raise self._missing(name) from error
             if code == KafkaError._UNSUPPORTED_FEATURE:
                 return None
-            raise self.unreachable(f'topic "{name}": {error.args[0].str()}') from error
+            raise self.failures.error(error.args[0], f'topic "{name}"') from error
         except TimeoutError as error:
-            raise self.unreachable(f'topic "{name}": no answer') from error
+            raise self.failures.error("no answer", f'topic "{name}"') from error
         is_given = found.get_most_significant_bits() or found.get_least_significant_bits()
         return str(found) if is_given else None
 
     def _missing(self, name: str) -> UndefinedObject:
-        return UndefinedObject(f'topic "{name}" does not exist at {self._broker}')
+        return UndefinedObject(
+            f'topic "{name}" does not exist at {self._broker}',
+            hint="Check its name, or create it.",
+        )
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the offsets of the first message that is there, and of the next one to come."""
@@ -157,13 +145,8 @@ class Client:
                 TopicPartition(topic, partition), timeout=ANSWER_SECONDS
             )
         except KafkaException as error:
-            raise self.unreachable(error.args[0].str()) from error
+            raise self.failures.error(error.args[0]) from error
         return found
-
-    def unreachable(self, why: str) -> ConnectionFailure:
-        """Return the error that says that Kafka cannot be read."""
-        why = why_not(self._access, why)
-        return ConnectionFailure(f"could not read from Kafka at {self._broker}: {why}")
 
     def close(self) -> None:
         """Leave the brokers."""
@@ -171,7 +154,7 @@ class Client:
 
 
 async def validate(access: Access) -> None:
-    """Reach a broker; raises ConnectionFailure."""
+    """Reach a broker; raises DatabaseError."""
 
     def reach() -> None:
         client = Client(access)

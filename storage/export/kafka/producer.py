@@ -3,98 +3,22 @@
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
-from foreshore.errors import (
-    ConnectionFailure,
-    DatabaseError,
-    InsufficientPrivilege,
-    InvalidParameterValue,
-    ObjectNotInPrerequisiteState,
-    UndefinedObject,
-)
+from foreshore.errors import ConnectionFailure, InvalidParameterValue
 from foreshore.storage.export.kafka.messages import Messages
 from foreshore.storage.external.access import Access
-from foreshore.storage.external.kafka import configuration, why_not
+from foreshore.storage.external.kafka import configuration
+from foreshore.storage.external.kafka_failures import TRANSACTION_SECONDS, Failures
 
-TRANSACTION_SECONDS = 600.0  # after which the brokers abort a transaction
 BEGIN_SECONDS = 30.0  # for the brokers to shut out earlier producers
 COMMIT_SECONDS = 120.0
 ABORT_SECONDS = 5.0
 SLICE_SECONDS = 0.5  # after which it is seen that the producer is to be closed
 LONGEST_MESSAGE = 512 << 20  # that is tried; the topic has a limit of its own
 QUEUED_MESSAGES, QUEUED_KB = 100_000, 131_072  # that wait here
-
-_MEANINGS: dict[int, tuple[Callable[..., DatabaseError], str, str | None]] = {
-    KafkaError._FENCED: (ObjectNotInPrerequisiteState, "another exporter writes", None),
-    KafkaError.PRODUCER_FENCED: (ObjectNotInPrerequisiteState, "another exporter writes", None),
-    KafkaError.INVALID_PRODUCER_EPOCH: (
-        ObjectNotInPrerequisiteState,
-        "the brokers have ended the transaction",
-        f"Another exporter writes, or it took more than {TRANSACTION_SECONDS:.0f} s.",
-    ),
-    KafkaError.MSG_SIZE_TOO_LARGE: (
-        partial(DatabaseError, sqlstate="54000"),
-        "a message is too large for the topic",
-        'Raise "max.message.bytes" of the topic.',
-    ),
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
-        InvalidParameterValue,
-        f"the brokers allow no transactions of {TRANSACTION_SECONDS:.0f} s",
-        'Raise "transaction.max.timeout.ms" of the brokers.',
-    ),
-    **dict.fromkeys(
-        (
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ),
-        (
-            InsufficientPrivilege,
-            "the user of the connection lacks a right",
-            "It must be able to write the topics and the id of transactions.",
-        ),
-    ),
-    **dict.fromkeys(
-        (
-            KafkaError.UNKNOWN_TOPIC_OR_PART,
-            KafkaError._UNKNOWN_TOPIC,
-            KafkaError._UNKNOWN_PARTITION,
-        ),
-        (UndefinedObject, "the topic does not exist", None),
-    ),
-}
-
-
-class Failures:
-    """Why no broker can be reached, as a client is told."""
-
-    def __init__(self, access: Access) -> None:
-        self._access = access
-        self.reason: str | None = None
-        self._last: str | None = None
-
-    def told(self, error: KafkaError) -> None:
-        """Take an error of a client."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.reason = self._last or error.str()
-        elif error.code() == KafkaError._AUTHENTICATION:
-            self.reason = error.str()
-        else:
-            self._last = error.str()
-
-    def error(self, why: KafkaError | str) -> DatabaseError:
-        """Return an error of Kafka as one of ours."""
-        if isinstance(why, KafkaError):
-            if (meaning := _MEANINGS.get(why.code())) is not None:
-                kind, message, hint = meaning
-                return kind(f"{message}: {why.str()}", hint=hint)
-            why = self.reason or self._last or why.str()
-        where, why = self._access.options["broker"], why_not(self._access, why)
-        return ConnectionFailure(f"could not write to Kafka at {where}: {why}")
 
 
 class TransactionalProducer:

@@ -10,9 +10,10 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from foreshore.errors import ConnectionFailure
-from foreshore.storage.export.kafka.producer import SLICE_SECONDS, Failures
+from foreshore.storage.export.kafka.producer import SLICE_SECONDS
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.kafka import ANSWER_SECONDS, configuration
+from foreshore.storage.external.kafka_failures import Failures
 from foreshore.update import Timestamp
 
 DEFAULT_TOPIC = "_foreshore-progress"

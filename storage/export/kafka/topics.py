@@ -7,9 +7,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from foreshore.errors import InsufficientPrivilege, InvalidParameterValue, UndefinedObject
-from foreshore.storage.export.kafka.producer import SLICE_SECONDS, Failures
+from foreshore.storage.export.kafka.producer import SLICE_SECONDS
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.kafka import ANSWER_SECONDS, configuration
+from foreshore.storage.external.kafka_failures import Failures
 
 BY_THE_BROKER = -1  # partitions or replicas as the broker has them by default
 

@@ -1,6 +1,9 @@
 """Kafka as a kind of external system."""
 
+import time
 from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from foreshore.sources.kafka import KafkaSource
 from foreshore.storage.external.access import Accesses
@@ -20,7 +23,10 @@ class KafkaKind:
         return KafkaConnector(spec, outputs, accesses)
 
     async def discover(self, spec: KafkaSource, accesses: Accesses) -> Discovered:
-        """Return the columns of its rows."""
+        """Return the columns of its rows, and the source with a time at which it begins."""
+        begins = spec.start_timestamp
+        if begins is not None and begins < 0:  # so many milliseconds ago
+            spec = replace(spec, start_timestamp=max(0, time.time_ns() // 1_000_000 + begins))
         return Discovered(spec, await outputs_of(spec, accesses))
 
     async def dispose(self, spec: KafkaSource, position: Position, accesses: Accesses) -> None:

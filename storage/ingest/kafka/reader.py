@@ -89,9 +89,9 @@ class TopicReader:
             found = self._without_ends(self._client.consumer.consume(count, timeout=remaining))
             messages += found
             size += sum(map(len, found))
-        if not messages and self._client.failure is not None:
-            raise self._client.unreachable(self._client.failure)
-        self._client.failure = None
+        if not messages and self._client.failures.reason is not None:
+            raise self._client.failures.unreachable()
+        self._client.failures.reason = None
         self.messages += len(messages)
         for partition, offset in self._following(messages).items():
             if offset > self._offsets[partition]:
@@ -123,7 +123,7 @@ class TopicReader:
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise self._lost(error.str())
             else:
-                raise self._client.unreachable(error.str())
+                raise self._client.failures.error(error, f'topic "{self._spec.topic}"')
         return messages
 
     def committed(self, position: Position) -> None:
@@ -163,7 +163,7 @@ class TopicReader:
             try:
                 answers = self._client.consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS)
             except KafkaException as error:
-                raise self._client.unreachable(error.args[0].str()) from error
+                raise self._client.failures.error(error.args[0]) from error
             by_time = {each.partition: each.offset for each in answers}
         starts = {}
         for each in partitions:
@@ -173,9 +173,13 @@ class TopicReader:
                 start = following if by_time[each] == _END else by_time[each]
             elif each < len(spec.start_offsets):
                 start = spec.start_offsets[each]
+                if start < 0:  # so many before the end
+                    start = max(first, following + start)
                 if start > following:
                     raise ObjectNotInPrerequisiteState(
-                        f'partition {each} of topic "{topic}" ends before START OFFSET {start}'
+                        f'partition {each} of topic "{topic}" ends before START OFFSET {start}',
+                        hint="The source begins when the topic has got there; or create it with"
+                        f" START OFFSET {following} or less.",
                     )
             starts[each] = max(first, start)
         return starts

@@ -91,7 +91,7 @@ async def test_a_wrong_password_is_told_and_mended(env: TestEnvironment, broker:
         )
         into = "INTO KAFKA CONNECTION guarded (TOPIC 'secret', TOPIC PARTITION COUNT 1)"
         error = await env.query("a", f"CREATE SINK s FROM t {into} {KEYED}")
-        assert "ERROR 08006: could not write to Kafka" in error
+        assert "ERROR 28P01: could not write to Kafka" in error
         assert "wrong password" in error
         await env.ran("a", "ALTER SECRET pw AS 'right'", f"CREATE SINK s FROM t {into} {KEYED}")
         await until_values(broker, "secret", ["a"])

@@ -1,6 +1,7 @@
 """Kafka: the messages of a topic become rows, whatever their format and envelope."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -163,6 +164,26 @@ async def test_groups_of_a_regular_expression_are_columns(
     await until(env, 'SELECT "offset" FROM t_errors ORDER BY 1', "2\n3\n4\n5")
     shown = (await env.query("a", "SHOW CREATE SOURCE s")).splitlines()[0]
     assert f"FORMAT REGEX '{pattern}' INCLUDE" in shown
+
+
+async def test_negative_starts_are_before_the_end_or_the_present(
+    env: TestEnvironment, kafka: MockKafka
+) -> None:
+    now = time.time_ns() // 1_000_000
+    kafka.write("ends", [(None, b"%d" % number) for number in range(3)], partition=0)
+    of = "FROM KAFKA CONNECTION k (TOPIC 'ends', {}) FORMAT TEXT"
+    await created(env, f"CREATE SOURCE s {of.format('START OFFSET -2')}")
+    await until(env, "SELECT * FROM s ORDER BY 1", "1\n2")
+    assert "START OFFSET = (-2)" in await env.query("a", "SHOW CREATE SOURCE s")
+    await env.ran("a", "DROP SOURCE s")
+    await created(env, f"CREATE SOURCE s {of.format('START OFFSET = (-1, -5)')}")
+    await until(env, "SELECT * FROM s ORDER BY 1", "2")
+    await env.ran("a", "DROP SOURCE s")
+    await created(env, f"CREATE SOURCE s {of.format('START TIMESTAMP -1200000')}")
+    shown = await env.query("a", "SHOW CREATE SOURCE s")
+    start = int(shown.partition("START TIMESTAMP = ")[2].partition(",")[0])
+    assert now <= start + 1_200_000 <= time.time_ns() // 1_000_000
+    await env.ran("a", "DROP SOURCE s")
 
 
 async def test_a_source_begins_where_it_shall(env: TestEnvironment, kafka: MockKafka) -> None:

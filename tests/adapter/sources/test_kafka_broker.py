@@ -50,7 +50,7 @@ async def test_password_over_tls_is_told_and_mended(
     )
     for statement in (SOURCE, "VALIDATE CONNECTION k"):
         found = await env.query("a", statement)
-        assert "ERROR 08006: could not read from Kafka at" in found
+        assert "ERROR 28P01: could not read from Kafka at" in found
         assert "wrong password" in found, found
     await env.ran("a", "ALTER SECRET pw AS 'right'")
     await created(env, SOURCE)

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from foreshore.errors import ConnectionFailure, ObjectNotInPrerequisiteState
+from foreshore.errors import InsufficientPrivilege, ObjectNotInPrerequisiteState
 from foreshore.sources.formats import TextFormat
 from foreshore.sources.kafka import KafkaSource, Messages
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.kafka_failures import Failures
 from foreshore.storage.ingest.kafka.reader import TopicReader
 
+ACCESS = Access("kafka", {"broker": "127.0.0.1:1"})
 EOF = KafkaError._PARTITION_EOF
 
 
@@ -41,7 +43,7 @@ class Client:
     """Gives what it was given, one list for each call."""
 
     told: list[list[Told]]
-    failure: str | None = None
+    failures: Failures = field(default_factory=lambda: Failures(ACCESS, "read from"))
     consumer: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,16 +63,12 @@ class Client:
         found = {0: 7, 1: -1, 2: 1}  # that of partition 1 is later than its messages
         return [TopicPartition("t", each.partition, found[each.partition]) for each in asked]
 
-    def unreachable(self, why: str) -> ConnectionFailure:
-        return ConnectionFailure(why)
-
 
 def reading(*told: list[Told], **options: Any) -> TopicReader:
     """Return a reader at offset 5 whose clock advances by a second at each look."""
-    access = Access("kafka", {"broker": "127.0.0.1:1"})
     times = iter(range(100))
     spec = KafkaSource("c", "t", Messages(TextFormat()), batch_ms=3000, **options)
-    reader = TopicReader(spec, access, "g", clock=lambda: float(next(times)))
+    reader = TopicReader(spec, ACCESS, "g", clock=lambda: float(next(times)))
     reader._client.close()
     reader._client = Client(list(told))  # type: ignore[assignment]
     reader._offsets, reader._refresh_at = {0: 5}, 1e9
@@ -95,6 +93,7 @@ def test_partitions_begin_at_a_time_or_offset() -> None:
     assert reading()._starts([0, 1]) == {0: 3, 1: 3}
     assert reading(start_timestamp=5)._starts([0, 1, 2]) == {0: 7, 1: 20, 2: 3}
     assert reading(start_offsets=(0, 9))._starts([0, 1, 2]) == {0: 3, 1: 9, 2: 3}
+    assert reading(start_offsets=(-4, -100, -1))._starts([0, 1, 2]) == {0: 16, 1: 3, 2: 19}
     with pytest.raises(ObjectNotInPrerequisiteState, match="ends before START OFFSET 21"):
         reading(start_offsets=(21,))._starts([0])
 
@@ -102,7 +101,7 @@ def test_partitions_begin_at_a_time_or_offset() -> None:
 def test_errors_of_partitions_are_raised() -> None:
     with pytest.raises(ObjectNotInPrerequisiteState, match="has lost messages"):
         reading([Told(5), Told(5, KafkaError._AUTO_OFFSET_RESET)]).take()
-    with pytest.raises(ConnectionFailure):
+    with pytest.raises(InsufficientPrivilege, match='topic "t": the user .* lacks a right'):
         reading([Told(5, KafkaError.TOPIC_AUTHORIZATION_FAILED)]).take()
 
 

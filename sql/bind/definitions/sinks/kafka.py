@@ -17,6 +17,7 @@ from foreshore.sql.bind.definitions.sinks.partition import bind_partition_by
 from foreshore.sql.bind.definitions.sinks.written import Written
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.formats import bind_format
+from foreshore.sql.bind.definitions.sources.kafka import topic_name
 from foreshore.sql.bind.definitions.sources.options import (
     OptionValue,
     Parse,
@@ -26,9 +27,6 @@ from foreshore.sql.bind.definitions.sources.options import (
 )
 from foreshore.sql.planning import Planning, located
 from foreshore.types import RelationDesc, SqlType, item_of
-
-LONGEST_TOPIC = 249  # characters, by the rules of Kafka
-_TOPIC_CHARACTERS = frozenset("._-")
 
 
 def bind_kafka_target(
@@ -128,19 +126,6 @@ def _type_of(name: str, desc: RelationDesc) -> SqlType:
 # --- options -----------------------------------------------------------------------------------
 
 
-def _topic(name: str, value: OptionValue) -> str:
-    found = text(name, value)
-    is_plain = all(
-        (each.isascii() and each.isalnum()) or each in _TOPIC_CHARACTERS for each in found
-    )
-    if not is_plain or len(found) > LONGEST_TOPIC or found in (".", ".."):
-        raise InvalidParameterValue(
-            f'"{found}" cannot be the name of a topic',
-            hint=f"Use up to {LONGEST_TOPIC} ASCII letters, digits, '.', '_' and '-'.",
-        )
-    return found
-
-
 def _number(most: int) -> Callable[[str, OptionValue], int]:
     def parse(name: str, value: OptionValue) -> int:
         found = count(name, value)
@@ -165,7 +150,7 @@ def _settings(name: str, value: OptionValue) -> dict[str, str]:
 
 
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {
-    "topic": ("topic", _topic),
+    "topic": ("topic", topic_name),
     "topic partition count": ("partitions", _number(10_000)),
     "topic replication factor": ("replicas", _number(32_767)),
     "topic config": ("settings", _settings),

@@ -22,6 +22,8 @@ from foreshore.sql.bind.definitions.sources.options import (
 from foreshore.sql.planning import Planning, located
 
 LONGEST_BATCH_MS = 10_000
+LONGEST_TOPIC = 249  # characters, by the rules of Kafka
+_TOPIC_CHARACTERS = frozenset("._-")
 
 
 def bind_kafka(
@@ -106,14 +108,35 @@ def _includes(includes: Sequence[ast.IncludeSyntax]) -> tuple[Include, ...]:
 # --- options -----------------------------------------------------------------------------------
 
 
+def topic_name(name: str, value: OptionValue) -> str:
+    """Return the name of a topic, by the rules of Kafka."""
+    found = text(name, value)
+    is_plain = all(
+        (each.isascii() and each.isalnum()) or each in _TOPIC_CHARACTERS for each in found
+    )
+    if not is_plain or len(found) > LONGEST_TOPIC or found in (".", ".."):
+        raise InvalidParameterValue(
+            f'"{found}" cannot be the name of a topic',
+            hint=f"Use up to {LONGEST_TOPIC} ASCII letters, digits, '.', '_' and '-'.",
+        )
+    return found
+
+
 def _offsets(name: str, value: OptionValue) -> tuple[int, ...]:
     return tuple(
-        count(name, each) for each in ((value,) if isinstance(value, str) else value or ())
+        _signed(name, each) for each in ((value,) if isinstance(value, str) else value or ())
     )
 
 
+def _signed(name: str, value: OptionValue) -> int:
+    """Return a number that may be negative."""
+    if isinstance(value, str) and value.startswith("-"):
+        return -count(name, value.removeprefix("-"))
+    return count(name, value)
+
+
 def _timestamp(name: str, value: OptionValue) -> int:
-    found = count(name, value)
+    found = _signed(name, value)
     if found > 253_402_300_799_999:
         raise InvalidParameterValue(f'option "{name}" must be milliseconds since 1970')
     return found
@@ -127,7 +150,7 @@ def _batch(name: str, value: OptionValue) -> int:
 
 
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {
-    "topic": ("topic", text),
+    "topic": ("topic", topic_name),
     "start offset": ("start_offsets", _offsets),
     "start timestamp": ("start_timestamp", _timestamp),
     "group id prefix": ("group_prefix", text),
