@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from foreshore.server.http.columnar import ENCODERS
 from foreshore.server.http.requests import SqlRequest
 
 _ERROR = {
@@ -27,6 +28,7 @@ _COLUMN = {
         "type_mod": {"type": "integer"},
     },
 }
+_BYTES = {"type": "string", "contentMediaType": "application/octet-stream"}
 _RESULT = {
     "type": "object",
     "description": "Of a statement: its rows and their tag, or only a tag (ok), or an error.",
@@ -67,7 +69,16 @@ def document() -> dict[str, Any]:
                         "required": True,
                         "content": {"application/json": {"schema": request}},
                     },
-                    "responses": {"200": _answer("application/json", results), **refused},
+                    "responses": {
+                        "200": {
+                            "description": "the answer, or one result in another format",
+                            "content": {
+                                "application/json": {"schema": results},
+                                **{kind: {"schema": _BYTES} for kind in ENCODERS},
+                            },
+                        },
+                        **refused,
+                    },
                 }
             },
             "/api/subscribe": {

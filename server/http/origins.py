@@ -63,7 +63,7 @@ class Origins:
         return {
             "vary": "origin",
             "access-control-allow-origin": origin,
-            "access-control-allow-headers": "authorization, content-type, last-event-id,"
+            "access-control-allow-headers": "accept, authorization, content-type, last-event-id,"
             " mcp-protocol-version, mcp-method, mcp-name",
             "access-control-allow-methods": "GET, POST",
             "access-control-max-age": "600",

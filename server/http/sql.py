@@ -4,7 +4,8 @@
     {"queries": [{"query": "SELECT $1::int", "params": ["1"]}]}       the extended protocol
 
 The answer is {"results": [...]}, one for each statement up to the first that fails. It is sent
-while it is made, so a large result needs little memory.
+while it is made, so a large result needs little memory. With a header Accept one result is sent as
+Arrow, Parquet or CSV (`download.py`).
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from foreshore.adapter.client import Completed, EmptyQuery, Execution, Rows
 from foreshore.errors import FeatureNotSupported
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
+from foreshore.server.http.columnar import media_type
+from foreshore.server.http.download import Download
 from foreshore.server.http.ending import Disconnected
 from foreshore.server.http.exchange import Exchange, answered, long_lived
 from foreshore.server.http.messages import as_json, error_fields, notice_fields
@@ -54,10 +57,16 @@ class SqlEndpoint:
                 guest = await sessions.admit(request, claim, other)
             async with sessions.open(guest, options, exchange.ending) as opened:
                 with long_lived(request):
-                    answer = _Answer(exchange, opened)
+                    answer = _answer(exchange, opened)
                     await answer.run(asked)
         # The session's place is free when its client can send the next request.
         await answer.finish()
+
+
+def _answer(exchange: Exchange, opened: Opened) -> "_Answer | Download":
+    """Return the answer in the format that the request wants."""
+    kind = media_type(exchange.request.headers.get("accept", ""))
+    return _Answer(exchange, opened) if kind is None else Download(exchange, opened, kind)
 
 
 class _Answer:
