@@ -86,6 +86,22 @@ async function post(body) {
   return answer.results;
 }
 
+/** The result of one statement as a Blob of a media type; it may take as long as it takes. */
+export async function file(query, type) {
+  const headers = { "Content-Type": "application/json", Accept: type };
+  if (credentials) headers.Authorization = basic(credentials);
+  let response;
+  try {
+    const body = JSON.stringify({ query, options: OPTIONS });
+    response = await fetch(new URL("sql", API), { method: "POST", headers, body, credentials: "omit", cache: "no-store" });
+    if (response.ok) return await response.blob();
+  } catch (error) {
+    throw new Unreachable(`The answer did not come whole: ${error.message}`);
+  }
+  const answer = await response.json().catch(() => ({}));
+  throw new SqlError(answer.error || { message: `Status ${response.status}` });
+}
+
 function checked(results) {
   const failed = results.find((result) => result.error);
   if (failed) throw new SqlError(failed.error);

@@ -13,13 +13,47 @@ const WORDS = ("SELECT FROM WHERE GROUP BY ORDER BY HAVING LIMIT OFFSET JOIN LEF
 const MOST = 60;
 const COLUMNS_MS = 30_000;
 
+let routines = null; // names of functions, asked for once
+let system = null; // the system's relations with their columns, asked for once
+
+async function once(query, take) {
+  try {
+    return take(await rows(query));
+  } catch {
+    return null; // the next completion asks again
+  }
+}
+
+async function freshRoutines() {
+  routines ??= await once(
+    "SELECT DISTINCT proname AS name FROM pg_proc WHERE proname ~ '^[a-z][a-z0-9_]*$' ORDER BY 1",
+    (found) => found.map(({ name }) => ({ name, text: `${name}(` })),
+  );
+  return routines || [];
+}
+
+async function systemRelations() {
+  if (!system) {
+    const [list, of] = await Promise.all([
+      once("SELECT r.id, r.name, s.name AS schema_name, r.type FROM mz_relations r JOIN mz_schemas s ON s.id = r.schema_id WHERE r.id NOT LIKE 'u%' ORDER BY r.name", (found) => found),
+      once("SELECT c.id, c.name, c.type FROM mz_columns c WHERE c.id NOT LIKE 'u%' ORDER BY c.id, c.position", grouped),
+    ]);
+    if (list && of) system = { list, of };
+  }
+  return system || { list: [], of: new Map() };
+}
+
+function grouped(found) {
+  const of = new Map();
+  for (const { id, name, type } of found) of.set(id, [...(of.get(id) || []), { name, type }]);
+  return of;
+}
+
 let columns = { at: -Infinity, of: new Map(), asking: null };
 
 async function readColumns() {
   const found = await rows("SELECT c.id, c.name, c.type FROM mz_columns c WHERE c.id LIKE 'u%' ORDER BY c.id, c.position");
-  const of = new Map();
-  for (const { id, name, type } of found) of.set(id, [...(of.get(id) || []), { name, type }]);
-  columns = { at: performance.now(), of, asking: null };
+  columns = { at: performance.now(), of: grouped(found), asking: null };
 }
 
 async function freshColumns() {
@@ -66,9 +100,14 @@ export async function complete(editor) {
   const cursor = editor.getCursor();
   const before = editor.getLine(cursor.line).slice(0, cursor.ch);
   const [, owner, prefix] = /(?:((?:[\w$]+|"[^"]*")(?:\.(?:[\w$]+|"[^"]*"))*)\.)?("?[\w$]*)$/.exec(before);
-  const objects = (catalog.state.data?.list || []).filter((object) => !object.system);
-  const of = await freshColumns();
+  const own = (catalog.state.data?.list || []).filter((object) => !object.system);
   const text = editor.getValue();
+  // The system's relations only if they are named: there are hundreds.
+  const asked = /\b(pg_|mz_|information_schema)/i.test(text);
+  const others = asked ? await systemRelations() : { list: [], of: [] };
+  const objects = [...own, ...others.list];
+  const of = new Map([...others.of, ...(await freshColumns())]);
+  const functions = owner ? [] : (await freshRoutines()).map(({ name, text: call }) => hint(name, call, "function"));
   const columnHints = (object) => (of.get(object.id) || []).map((c) => hint(c.name, quoteName(c.name), c.type));
   let list;
   if (owner) {
@@ -85,6 +124,7 @@ export async function complete(editor) {
       ...objects.filter((o) => o.type !== "index").map((o) => hint(o.name, quoteName(o.name), o.type)),
       ...[...new Set(objects.map((o) => o.schema_name))].map((name) => hint(name, quoteName(name), "schema")),
       ...WORDS.filter((word) => word.length > 1).map((word) => hint(word, upper || /[()]/.test(word) || word === word.toLowerCase() ? word : word.toLowerCase(), "")),
+      ...functions,
     ];
   }
   const from = { line: cursor.line, ch: cursor.ch - prefix.length };

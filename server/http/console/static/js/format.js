@@ -60,6 +60,14 @@ export function ago(text, now = Date.now()) {
   return date ? duration(Math.max(0, now - date.getTime())) : "–";
 }
 
+/** When something is due, as a person says it; `now` is the server's clock. */
+export function due(text, now = Date.now()) {
+  const date = moment(text);
+  if (!date) return "";
+  const left = date.getTime() - now;
+  return left > 500 ? `tried again in ${duration(Math.ceil(left / 1000) * 1000)}` : "being tried now";
+}
+
 const TYPES = {
   16: "boolean", 17: "bytea", 18: '"char"', 19: "name", 20: "bigint", 21: "smallint", 23: "integer",
   25: "text", 26: "oid", 114: "json", 700: "real", 701: "double precision", 790: "money", 869: "inet",

@@ -130,6 +130,7 @@ function Keys({ onClose }) {
     ["Ctrl K", "Find a page or an object"],
     ["g then o, s, b, n, c, e, r", "Go to Overview, SQL, Objects, Connections, Clusters, Sessions, Roles"],
     ["Ctrl Enter", "Run the statements, or those that are selected"],
+    ["Ctrl Shift Enter", "Run the statement at the cursor"],
     ["Ctrl .", "Cancel what runs"],
     ["Ctrl Space", "Complete a name"],
     ["Ctrl /", "Make a line a comment"],

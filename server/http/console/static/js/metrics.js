@@ -1,11 +1,14 @@
 // How the database fares: asked every two seconds, with the samples of the last minutes kept here.
 
 import { rows, statements } from "./api.js";
+import { ago, compact, due } from "./format.js";
 import { Poller } from "./poll.js";
 
 const INTERVAL_MS = 2000;
 const MOST_SAMPLES = 450; // a quarter of an hour
 const MOST_OBJECTS = 1000;
+
+const outside = (kind) => `SELECT id, name, type, status, error, details, next_try_at, last_status_change_at FROM mz_internal.mz_${kind}_statuses`;
 
 const QUERIES = {
   lag: "SELECT object_id, (extract(epoch FROM lag) * 1000)::float8 AS lag FROM mz_internal.mz_wallclock_global_lag",
@@ -13,10 +16,25 @@ const QUERIES = {
     FROM mz_internal.mz_dataflow_statuses`,
   memory: "SELECT object_id, replica_id, size, records FROM mz_introspection.mz_records_per_dataflow",
   activity: "SELECT xact_commit, tup_inserted, tup_updated, tup_deleted, numbackends FROM pg_stat_database",
-  sources: "SELECT id, name, type, status, error, last_status_change_at FROM mz_internal.mz_source_statuses",
-  sinks: "SELECT id, name, type, status, error, last_status_change_at FROM mz_internal.mz_sink_statuses",
+  sources: outside("source"),
+  sinks: outside("sink"),
   time: "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now",
 };
+
+/** The state of a dataflow as people should know it: failed if its last step was, failing if reads of it are. */
+export function stateOf(row) {
+  return row.failure && !["failing", "stalled"].includes(row.state) ? "failed" : row.state;
+}
+
+/** What a source or sink is doing beside its state: its next try, or the requests of a webhook. */
+export function doing(outside, now) {
+  if (outside.status === "stalled") return due(outside.next_try_at, now);
+  const of = outside.details;
+  if (!of || of.received === undefined) return "";
+  const received = of.last_received_at ? `${compact(of.received)} received, the last ${ago(of.last_received_at, now)} ago` : "nothing received since the start";
+  const why = of.last_refusal ? `: ${of.last_refusal}` : "";
+  return of.refused ? `${received}; ${compact(of.refused)} refused, the last ${ago(of.last_refused_at, now)} ago${why}` : received;
+}
 
 export const samples = []; // {t, lag: Map, memory: Map, commits, written}; oldest first
 

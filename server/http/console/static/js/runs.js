@@ -4,6 +4,7 @@
 import { catalog } from "./catalog.js";
 import { Copy } from "./live_copy.js";
 import { Session } from "./socket.js";
+import { statementsOf } from "./sql_text.js";
 import { load, save } from "./storage.js";
 
 export const MOST_ROWS = 100_000; // of a result that the page keeps
@@ -15,7 +16,8 @@ const CANCELLED = "57014"; // query_canceled
 const SECRET = /\b(password|secret|identified)\b/i; // such statements are not kept in the browser
 
 class Result {
-  constructor(streaming, began) {
+  constructor(streaming, began, text = "") {
+    this.text = text; // of its statement
     this.streaming = streaming;
     this.began = began;
     this.columns = null;
@@ -97,9 +99,11 @@ class Runs {
     this.#set({ running: { text, began, at: Date.now() }, results: [], messages: [], error: null, took: null, asked: false, cancelled: false });
     let result = null;
     let last = began;
+    const texts = statementsOf(text).map((one) => one.text);
+    const textOf = (number) => texts[number] || "";
     this.session.run(text, {
       begin: ({ is_streaming: streaming }) => {
-        result = new Result(streaming, last);
+        result = new Result(streaming, last, textOf(this.results.length));
         this.results.push(result);
         this.#set();
       },
@@ -114,7 +118,7 @@ class Runs {
       done: (tag) => {
         const now = performance.now();
         if (!result) {
-          result = new Result(false, last);
+          result = new Result(false, last, textOf(this.results.length));
           this.results.push(result);
         }
         Object.assign(result, { tag, ms: now - result.began });

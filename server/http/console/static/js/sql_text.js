@@ -47,3 +47,50 @@ export function offsetOf(text, position) {
   }
   return Math.min(offset, text.length);
 }
+
+const PIECE = /--[^\n]*|\/\*|'(?:[^'\\]|''|\\.)*'?|"(?:[^"]|"")*"?|\$(?:[A-Za-z_]\w*)?\$|;/y;
+
+/** The end of a comment that may have others in it. */
+function endOfComment(text, start) {
+  let depth = 0;
+  for (let at = start; at < text.length - 1; at += 1) {
+    const two = text.slice(at, at + 2);
+    if (two === "/*") depth += 1;
+    else if (two === "*/") depth -= 1;
+    else continue;
+    at += 1;
+    if (depth === 0) return at + 1;
+  }
+  return text.length;
+}
+
+/** The statements of a text: [{start, end, text}]; `end` is behind the semicolon. Empty ones are left out. */
+export function statementsOf(text) {
+  const found = [];
+  let start = 0;
+  const add = (end) => {
+    const piece = text.slice(start, end);
+    const lead = piece.length - piece.trimStart().length;
+    if (piece.replace(/;$/, "").trim()) found.push({ start: start + lead, end, text: piece.trim().replace(/;$/, "").trimEnd() });
+    start = end;
+  };
+  for (let at = 0; at < text.length; ) {
+    PIECE.lastIndex = at;
+    const match = PIECE.exec(text);
+    if (!match) at += 1;
+    else if (match[0] === ";") add((at += 1));
+    else if (match[0] === "/*") at = endOfComment(text, at);
+    else if (match[0].startsWith("$")) {
+      const end = text.indexOf(match[0], at + match[0].length);
+      at = end < 0 ? text.length : end + match[0].length;
+    } else at += match[0].length;
+  }
+  add(text.length);
+  return found;
+}
+
+/** The statement in which an offset is, or the last one before it. */
+export function statementAt(text, offset) {
+  const all = statementsOf(text);
+  return all.find(({ end }) => offset < end) || all[all.length - 1] || null;
+}

@@ -16,6 +16,7 @@ const ICONS = {
   history: "M10 5v5l3 2M4.5 6.5A7 7 0 113 10M4 3v4h4",
   play: "M6 4l10 6-10 6z",
   stop: "M5 5h10v10H5z",
+  download: "M10 3v9M6 9l4 4 4-4M4 16h12",
   search: "M9 14A5 5 0 109 4a5 5 0 000 10zM13 13l4 4",
   close: "M5 5l10 10M15 5L5 15",
   copy: "M7 7h9v9H7zM4 13V4h9",
@@ -46,8 +47,8 @@ export function Badge({ kind = "", children, title }) {
 }
 
 const GOOD = new Set(["running", "online", "ready", "success", "active", "live"]);
-const BAD = new Set(["failed", "stalled", "damaged", "error", "offline", "not-ready", "oom-killed", "aborted", "crashed"]);
-const WAITING = new Set(["hydrating", "starting", "pending", "waiting", "paused", "idle in transaction", "canceled", "ceased"]);
+const BAD = new Set(["failing", "failed", "stalled", "damaged", "error", "offline", "not-ready", "oom-killed", "aborted", "crashed"]);
+const WAITING = new Set(["hydrating", "starting", "pending", "waiting", "paused", "idle in transaction", "canceled", "ceased", "created"]);
 
 export function stateKind(state) {
   if (GOOD.has(state)) return "good";
@@ -113,7 +114,9 @@ export function Tabs({ tabs, active, name = "tab" }) {
     setQuery({ [name]: next });
     requestAnimationFrame(() => event.target.parentNode?.querySelector("[aria-selected=true]")?.focus());
   };
-  return html`<div class="tabs" role="tablist" onKeyDown=${move}>
+  const bar = useRef(null);
+  useEffect(() => bar.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [active]);
+  return html`<div class="tabs" role="tablist" onKeyDown=${move} ref=${bar}>
     ${tabs.map(
       ([id, label, number]) => html`<button key=${id} role="tab" aria-selected=${id === active ? "true" : "false"}
         tabindex=${id === active ? 0 : -1} onClick=${() => setQuery({ [name]: id })}>
@@ -171,9 +174,13 @@ export function Confirm({ title, text, action, onConfirm, onClose }) {
   return html`<${Dialog} title=${title} onClose=${onClose} actions=${buttons}>${text}</${Dialog}>`;
 }
 
-/** A plain table; columns are [{label, value: row => content, kind?: "number" | "code"}]. */
-export function Table({ columns, rows, rowKey, label, empty = "Nothing here." }) {
-  if (!rows.length) return html`<div class="none">${empty}</div>`;
+const ROWS_AT_ONCE = 200;
+
+/** A plain table; columns are [{label, value: row => content, kind?: "number" | "code"}]. Long ones are shown in parts. */
+export function Table({ columns, rows: all, rowKey, label, empty = "Nothing here." }) {
+  const [most, setMost] = useState(ROWS_AT_ONCE);
+  if (!all.length) return html`<div class="none">${empty}</div>`;
+  const rows = all.slice(0, most);
   return html`<div class="table-scroll"><table class="plain" aria-label=${label}>
     <thead><tr>${columns.map((c) => html`<th key=${c.label} class=${c.kind || ""} scope="col">${c.label}</th>`)}</tr></thead>
     <tbody>${rows.map(
@@ -181,7 +188,8 @@ export function Table({ columns, rows, rowKey, label, empty = "Nothing here." })
         ${columns.map((c) => html`<td key=${c.label} class=${c.kind || ""}>${c.value(row)}</td>`)}
       </tr>`,
     )}</tbody>
-  </table></div>`;
+  </table></div>
+  ${all.length > most && html`<div class="none"><button class="small" onClick=${() => setMost(most + ROWS_AT_ONCE)}>Show more</button> ${most} of ${all.length}</div>`}`;
 }
 
 export function Field({ label, children }) {

@@ -11,7 +11,7 @@ import { complete } from "../completion.js";
 import * as format from "../format.js";
 import { link } from "../router.js";
 import { runs } from "../runs.js";
-import { MODE, offsetOf } from "../sql_text.js";
+import { MODE, offsetOf, statementAt } from "../sql_text.js";
 import { load, save } from "../storage.js";
 import { Badge, CopyButton, Icon } from "../ui.js";
 import { Results } from "./results.js";
@@ -45,6 +45,22 @@ export function Editor({ route }) {
     const start = selected ? editor.current.indexFromPos(editor.current.getCursor("from")) : 0;
     runs.run(selected || editor.current.getValue(), start);
   };
+  /** The statement at the cursor, or what is selected. */
+  const one = () => {
+    const selected = editor.current.getSelection();
+    if (selected) return { text: selected, start: editor.current.indexFromPos(editor.current.getCursor("from")) };
+    return statementAt(editor.current.getValue(), editor.current.indexFromPos(editor.current.getCursor()));
+  };
+  const runOne = () => {
+    const found = one();
+    if (found) runs.run(found.text, found.start);
+  };
+  const explain = () => {
+    const found = one();
+    if (!found) return;
+    const prefix = "EXPLAIN ";
+    runs.run(/^explain\b/i.test(found.text) ? found.text : prefix + found.text, /^explain\b/i.test(found.text) ? found.start : found.start - prefix.length);
+  };
   const toggle = () => {
     save("history-open", !beside);
     setBeside(!beside);
@@ -55,6 +71,8 @@ export function Editor({ route }) {
       ${state.running
         ? html`<button class="danger" onClick=${() => runs.cancel()} title="Ctrl ."><${Icon} name="stop" /> Cancel</button>`
         : html`<button class="primary" onClick=${run} title="Ctrl Enter"><${Icon} name="play" /> Run</button>`}
+      <button class="small ghost" disabled=${state.running !== null} onClick=${runOne} title="Run the statement at the cursor (Ctrl Shift Enter)"><${Icon} name="play" size="14" /> Statement</button>
+      <button class="small ghost" disabled=${state.running !== null} onClick=${explain} title="Draw the plan of the statement at the cursor"><${Icon} name="clusters" size="14" /> Explain</button>
       <${Status} state=${state} />
       <div class="rest"></div>
       ${state.transaction !== "I" && html`<${Badge} kind=${state.transaction === "E" ? "dot bad" : "dot waiting"}>${state.transaction === "E" ? "failed transaction" : "in a transaction"}</${Badge}>`}
@@ -64,7 +82,7 @@ export function Editor({ route }) {
     </div>
     <div class="editor-body">
       <div class="editor-main">
-        <div class="editor-text" style=${{ height: height + "px" }}><${Text} editor=${editor} onRun=${run} error=${state.error} /></div>
+        <div class="editor-text" style=${{ height: height + "px" }}><${Text} editor=${editor} onRun=${run} onRunOne=${runOne} error=${state.error} /></div>
         <${Divider} height=${height} onHeight=${(to) => { setHeight(to); save("editor-height", to); }} />
         <${Results} state=${state} />
       </div>
@@ -85,17 +103,18 @@ function Status({ state }) {
   return html`<span class="dim" role="status" data-testid="took">${state.cancelled ? "Cancelled after" : state.error ? "Failed after" : "Done in"} ${format.duration(state.took)}</span>`;
 }
 
-function Text({ editor, onRun, error }) {
+function Text({ editor, onRun, onRunOne, error }) {
   const place = useRef(null);
-  const latest = useRef(onRun);
-  latest.current = onRun;
+  const latest = useRef({});
+  latest.current = { onRun, onRunOne };
   useLayoutEffect(() => {
     const made = window.CodeMirror(place.current, {
       value: runs.text, mode: MODE, lineNumbers: true, matchBrackets: true, autoCloseBrackets: true, indentUnit: 2, lineWrapping: false,
       placeholder: "SELECT …", screenReaderLabel: "SQL statements", spellcheck: false, viewportMargin: 50,
       hintOptions: { hint: complete, completeSingle: false },
       extraKeys: {
-        "Ctrl-Enter": () => latest.current(), "Cmd-Enter": () => latest.current(), "Ctrl-.": () => runs.cancel(), "Cmd-.": () => runs.cancel(),
+        "Ctrl-Enter": () => latest.current.onRun(), "Cmd-Enter": () => latest.current.onRun(),
+        "Shift-Ctrl-Enter": () => latest.current.onRunOne(), "Shift-Cmd-Enter": () => latest.current.onRunOne(), "Ctrl-.": () => runs.cancel(), "Cmd-.": () => runs.cancel(),
         "Ctrl-Space": "autocomplete", "Ctrl-/": "toggleComment", "Cmd-/": "toggleComment",
         Tab: (cm) => (cm.somethingSelected() ? cm.indentSelection("add") : cm.replaceSelection("  ")), "Shift-Tab": "indentLess",
         Esc: (cm) => cm.getInputField().blur(), // so that Tab leaves the editor

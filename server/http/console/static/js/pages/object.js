@@ -3,9 +3,9 @@
 import { html, useEffect, useState } from "../../vendor/htm/preact.js";
 import { rows, statement } from "../api.js";
 import { closure } from "../catalog.js";
-import { Sparkline } from "../chart.js";
+import { COLOURS, Legend, LineChart, Sparkline } from "../chart.js";
 import * as format from "../format.js";
-import { metrics, seriesOf } from "../metrics.js";
+import { doing, lagHistory, metrics, seriesOf, stateOf } from "../metrics.js";
 import { usePoll, useShared } from "../poll.js";
 import { link, objectLink } from "../router.js";
 import { quoteName, quoteNames } from "../sql_text.js";
@@ -14,6 +14,7 @@ import { Activity } from "./activity.js";
 import { PublicKeys, Validate } from "./connections.js";
 import { Contents } from "./contents.js";
 import { Dataflow } from "./dataflow.js";
+import { Errors } from "./errors.js";
 import { Workflow } from "./objects.js";
 
 const RELATIONS = new Set(["table", "view", "materialized-view", "source"]);
@@ -40,6 +41,7 @@ export function ObjectPage({ object, data, route }) {
     ["dependencies", "Dependencies"],
     ...(keepers.length && object.type !== "table" ? [["dataflow", "Dataflow"]] : []),
     ...(["view", "materialized-view", "index"].includes(object.type) ? [["freshness", "Freshness"]] : []),
+    ...(["view", "materialized-view", "index", "source"].includes(object.type) ? [["errors", "Errors"]] : []),
     ["rights", "Rights"],
   ];
   const tab = tabs.some(([id]) => id === route.query.get("tab")) ? route.query.get("tab") : tabs[0][0];
@@ -50,6 +52,7 @@ export function ObjectPage({ object, data, route }) {
       ${object.cluster && html`<a href=${link("clusters", [object.cluster])}>cluster ${object.cluster}</a>`}
       ${object.on_id && data.objects.get(object.on_id) && html`<a href=${objectLink(data.objects.get(object.on_id))}>on ${data.objects.get(object.on_id).name}</a>`}
     </div>
+    <${Comment} id=${object.id} />
     <${Figures} object=${object} keepers=${keepers} found=${found} />
     <${Tabs} tabs=${tabs} active=${tab} />
     ${object.type === "connection" && html`<${Validate} object=${object} />`}
@@ -60,9 +63,15 @@ export function ObjectPage({ object, data, route }) {
     ${tab === "definition" && html`<${Definition} object=${object} />`}
     ${tab === "dependencies" && html`<${Dependencies} object=${object} data=${data} found=${found} />`}
     ${tab === "dataflow" && html`<${Dataflow} keepers=${keepers} data=${data} route=${route} />`}
-    ${tab === "freshness" && html`<${Freshness} object=${object} />`}
+    ${tab === "freshness" && html`<${Freshness} object=${object} keepers=${keepers} />`}
+    ${tab === "errors" && html`<${Errors} object=${object} data=${data} />`}
     ${tab === "rights" && html`<${Rights} object=${object} />`}
   </${Page}>`;
+}
+
+function Comment({ id }) {
+  const { data } = useAnswer(() => rows("SELECT comment FROM mz_internal.mz_comments WHERE id = $1 AND object_sub_id IS NULL", [id]), id);
+  return data?.[0] ? html`<p class="comment">${data[0].comment}</p>` : null;
 }
 
 function Figures({ object, keepers, found }) {
@@ -79,12 +88,13 @@ function Figures({ object, keepers, found }) {
   return html`<div class="tiles">
     ${slow !== null && html`<${Tile} label="Lag" value=${format.duration(found.sample.lag.get(slow))} note=${html`<${Sparkline} points=${seriesOf("lag", slow).slice(-60)} width="120" label="Lag" />`} />`}
     ${states.length > 0 && html`<${Tile} label="Memory" value=${format.bytes(memory)} note=${`${format.compact(records)} records`} />`}
-    ${state && html`<${Tile} label="Dataflow" value=${html`<${State} state=${state.failure ? "failed" : state.state} />`} note=${state.failure || `hydrated in ${format.duration(state.hydration_ms)}`} title=${state.failure} />`}
+    ${state && html`<${Tile} label="Dataflow" value=${html`<${State} state=${stateOf(state)} />`} note=${state.failure || `hydrated in ${format.duration(state.hydration_ms)}`} title=${state.failure} />`}
     ${state && html`<${Tile} label="Last step" value=${format.duration(state.step_ms)} note=${`${format.compact(state.steps)} steps`} />`}
-    ${outside && html`<${Tile} label=${format.kindName(object.type)} value=${html`<${State} state=${outside.status} />`} note=${outside.error ? `tried ${format.ago(outside.last_status_change_at)} ago` : `for ${format.ago(outside.last_status_change_at)}`} />`}
+    ${outside && html`<${Tile} label=${format.kindName(object.type)} value=${html`<${State} state=${outside.status} />`} note=${outside.status === "stalled" ? doing(outside, found.sample.t) : `for ${format.ago(outside.last_status_change_at)}`} />`}
     ${object.size !== null && html`<${Tile} label="Stored" value=${format.bytes(object.size)} />`}
   </div>
-  ${outside?.error && html`<${Failure} error=${{ message: outside.error }} />`}`;
+  ${outside?.error && html`<${Failure} error=${{ message: outside.error, fields: { message: outside.error, detail: `Since ${format.ago(outside.last_status_change_at, found.sample.t)}; ${doing(outside, found.sample.t)}.` } }} />`}
+  ${outside?.details && html`<p class="dim">${doing(outside, found.sample.t)}</p>`}`;
 }
 
 /** Ask once for each `key`; gives {data, error}. */
@@ -119,7 +129,31 @@ function Columns({ object }) {
     { label: "Default", value: (c) => (c.default ? html`<code>${c.default}</code>` : html`<span class="dim">–</span>`) },
     { label: "Comment", value: (c) => c.comment || "" },
   ];
-  return html`<${Card} flush><${Table} columns=${columns} rows=${data} label="Columns" /></${Card}>`;
+  return html`<${Card} flush><${Table} columns=${columns} rows=${data} label="Columns" /></${Card}>
+    <${Keys} object=${object} />`;
+}
+
+/** Constraints and indexes of a relation. */
+function Keys({ object }) {
+  const { data, error } = useAnswer(async () => {
+    const [constraints, indexes] = await Promise.all([
+      rows("SELECT conname AS name, pg_get_constraintdef(oid) AS definition FROM pg_constraint WHERE conrelid = $1::text::oid ORDER BY 1", [object.oid]),
+      rows(
+        `SELECT i.name, pg_get_indexdef(i.oid) AS definition, k.name AS cluster FROM mz_indexes i LEFT JOIN mz_clusters k ON k.id = i.cluster_id
+         WHERE i.on_id = $1 ORDER BY 1`,
+        [object.id],
+      ),
+    ]);
+    return [...constraints.map((each) => ({ ...each, what: "constraint" })), ...indexes.map((each) => ({ ...each, what: "index" }))];
+  }, object.id);
+  if (!data) return error ? html`<${Failure} error=${error} />` : null;
+  const columns = [
+    { label: "Name", value: (k) => html`<b>${k.name}</b>` },
+    { label: "Kind", value: (k) => k.what },
+    { label: "Definition", kind: "wrap", value: (k) => html`<code>${k.definition}</code>` },
+    { label: "Cluster", value: (k) => k.cluster || "–" },
+  ];
+  return html`<${Card} title="Constraints and indexes" flush><${Table} columns=${columns} rows=${data} label="Constraints and indexes" empty="It has none." /></${Card}>`;
 }
 
 function Definition({ object }) {
@@ -142,7 +176,30 @@ function Dependencies({ object, data, found }) {
   </${Card}>`;
 }
 
-function Freshness({ object }) {
+const SPAN_HOURS = 24;
+
+/** The lag of the last day and the memory since the page was opened. */
+function History({ keepers }) {
+  const key = keepers.map((keeper) => keeper.id).join();
+  const { data, error } = useAnswer(() => lagHistory(SPAN_HOURS), key);
+  useShared(metrics);
+  const series = (pointsOf) => keepers.map((keeper, i) => ({ name: keeper.name, colour: i % COLOURS, points: pointsOf(keeper.id) })).filter((one) => one.points.length);
+  const lags = series((id) => data?.get(id) || []);
+  const memory = series((id) => seriesOf("memory", id));
+  return html`<div class="two">
+    <${Card} title="Greatest lag of each minute" aside=${html`<span class="dim">the last day</span>`}>
+      <${Failure} error=${error} />
+      <${LineChart} series=${lags} format=${format.duration} height=${170} label="Lag of the last day" empty=${data ? "There is no history yet: it has a sample for each minute" : "Loading …"} />
+      ${lags.length > 1 && html`<${Legend} series=${lags} />`}
+    </${Card}>
+    <${Card} title="Memory" aside=${html`<span class="dim">since the page was opened</span>`}>
+      <${LineChart} series=${memory} format=${format.bytes} height=${170} label="Memory over time" empty="Nothing is kept in memory, or measuring" />
+      ${memory.length > 1 && html`<${Legend} series=${memory} />`}
+    </${Card}>
+  </div>`;
+}
+
+function Freshness({ object, keepers }) {
   const text = `EXPLAIN FRESHNESS FOR ${keywordOf(object.type)} ${nameOf(object)}`;
   const { data, error } = usePoll(() => rows(text), 2000, text);
   if (!data) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`;
@@ -155,7 +212,8 @@ function Freshness({ object }) {
     { label: "", value: (r) => (r.culprit ? html`<${Badge} kind="waiting">delays</${Badge}>` : "") },
     { label: "Reason", value: (r) => r.reason || "" },
   ];
-  return html`<${Card} title="What it waits for, down to the tables" aside=${html`<code class="dim">EXPLAIN FRESHNESS</code>`} flush><${Table} columns=${columns} rows=${data} rowKey=${(r) => r.object} label="Freshness" /></${Card}>`;
+  return html`<${Card} title="What it waits for, down to the tables" aside=${html`<code class="dim">EXPLAIN FRESHNESS</code>`} flush><${Table} columns=${columns} rows=${data} rowKey=${(r) => r.object} label="Freshness" /></${Card}>
+    ${keepers.length > 0 && html`<${History} keepers=${keepers} />`}`;
 }
 
 function Rights({ object }) {

@@ -17,7 +17,7 @@ export function Objects({ route }) {
   if (!data) return html`<${Page} title="Objects">${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}</${Page}>`;
   const [database, schema, name] = route.parts[0] ? objectParts(route.parts[0]) : [];
   const object = route.parts[0] && data.list.find((o) => o.database_name === database && o.schema_name === schema && o.name === name);
-  return html`<div class="split">
+  return html`<div class=${"split" + (route.parts[0] ? " chosen" : "")}>
     <${Tree} data=${data} chosen=${object} />
     ${object && html`<${ObjectPage} key=${object.id} object=${object} data=${data} route=${route} />`}
     ${route.parts[0] && !object && html`<${Page} title="Objects"><${Empty} title=${`${objectParts(route.parts[0]).join(".")} does not exist`}>It may have been dropped or renamed.</${Empty}></${Page}>`}
@@ -40,6 +40,7 @@ function groups(data, find) {
 }
 
 const MOST_SHOWN = 300;
+const MOST_DRAWN = 150; // objects that are a graph unless a list is asked for
 
 function Tree({ data, chosen }) {
   const [find, setFind] = useState("");
@@ -74,8 +75,8 @@ function sorted(objects) {
 
 function All({ data, route }) {
   const { data: found } = useShared(metrics);
-  const shown = route.query.get("show") || "graph";
   const objects = data.list.filter((object) => !object.system);
+  const shown = route.query.get("show") || (objects.length > MOST_DRAWN ? "list" : "graph");
   const choice = html`<div class="segments" role="group" aria-label="How to show objects">${[["graph", "Graph"], ["list", "List"]].map(
     ([id, name]) => html`<button class="small" aria-pressed=${shown === id} onClick=${() => setQuery({ show: id })}>${name}</button>`,
   )}</div>`;
@@ -107,7 +108,10 @@ export function Workflow({ data, found, ids, selected }) {
   return html`<${Graph} nodes=${nodes} edges=${edges} selected=${selected} label="Objects and what they are made of" />`;
 }
 
-function List({ objects, found }) {
+function List({ objects: all, found }) {
+  const [find, setFind] = useState("");
+  const wanted = find.toLowerCase();
+  const objects = all.filter((o) => `${o.schema_name}.${o.name} ${format.kindName(o.type)} ${o.owner}`.toLowerCase().includes(wanted));
   const columns = [
     { label: "Name", value: (o) => html`<a class="name" href=${objectLink(o)}><${Icon} name=${o.type} />${o.name}</a>` },
     { label: "Type", value: (o) => format.kindName(o.type) },
@@ -118,5 +122,6 @@ function List({ objects, found }) {
     { label: "Memory", kind: "number", value: (o) => format.bytes(found?.sample.memory.get(o.id)) },
     { label: "Lag", kind: "number", value: (o) => format.duration(found?.sample.lag.get(o.id)) },
   ];
-  return html`<${Card} flush><${Table} columns=${columns} rows=${objects} rowKey=${(o) => o.id} label="Objects" /></${Card}>`;
+  return html`<label class="search"><${Icon} name="search" size="14" /><input type="search" placeholder="Find by name, type or owner" aria-label="Find in the list" value=${find} onInput=${(e) => setFind(e.target.value)} /></label>
+    <${Card} title=${`${format.count(objects.length)} objects`} flush><${Table} key=${find} columns=${columns} rows=${objects} rowKey=${(o) => o.id} label="Objects" empty="None has this in its name." /></${Card}>`;
 }

@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "../../vendor/htm/preact.js";
 import { catalog } from "../catalog.js";
 import { LineChart, Legend, Sparkline, COLOURS } from "../chart.js";
 import * as format from "../format.js";
-import { lagHistory, metrics, seriesOf } from "../metrics.js";
+import { doing, lagHistory, metrics, seriesOf, stateOf } from "../metrics.js";
 import { useShared } from "../poll.js";
 import { objectLink, setQuery } from "../router.js";
 import { Card, Empty, Failure, Icon, Loading, Page, State, Table, Tile } from "../ui.js";
@@ -17,7 +17,7 @@ export function maintained(data, found) {
   const states = new Map();
   for (const row of found.dataflows) {
     const before = states.get(row.object_id);
-    if (!before || row.failure || (before.state === "running" && row.state !== "running")) states.set(row.object_id, row);
+    if (!before || (row.failure && !before.failure) || (before.state === "running" && row.state !== "running")) states.set(row.object_id, row);
   }
   const kept = data.list
     .filter((object) => states.has(object.id) || object.type === "materialized-view" || (object.type === "index" && found.sample.lag.has(object.id)))
@@ -56,8 +56,8 @@ export function Overview({ route }) {
       <${Rates} found=${found} />
     </div>
     <${Views} views=${views} />
-    <${Externals} title="Sources" kind="source" data=${data} list=${found.sources} />
-    <${Externals} title="Sinks" kind="sink" data=${data} list=${found.sinks} />
+    <${Externals} title="Sources" kind="source" data=${data} list=${found.sources} now=${found.sample.t} />
+    <${Externals} title="Sinks" kind="sink" data=${data} list=${found.sinks} now=${found.sample.t} />
   </${Page}>`;
 }
 
@@ -68,12 +68,18 @@ function Tiles({ data, found, views }) {
   const memory = [...found.sample.memory.values()].reduce((a, b) => a + b, 0);
   const rate = found.rates[found.rates.length - 1];
   return html`<div class="tiles">
-    <${Tile} label="Views kept up to date" value=${format.count(views.length)} note=${bad.length ? `${bad.length} not running` : "all running"} />
+    <${Tile} label="Views kept up to date" value=${format.count(views.length)} note=${noteOf(bad)} />
     <${Tile} label="Greatest lag" value=${worst ? format.duration(worst.lag) : "–"} note=${worst ? worst.shown : "nothing is maintained"} title="How far the slowest view is behind the wall clock" />
     <${Tile} label="Memory of views" value=${format.bytes(memory)} note=${`${format.compact([...found.sample.records.values()].reduce((a, b) => a + b, 0))} records`} title="Arrangements and indexes of all replicas" />
     <${Tile} label="Transactions per second" value=${rate ? format.compact(rate.commits) : "–"} note=${rate ? `${format.compact(rate.written)} rows written` : "measuring"} title="All transactions that committed, those of this page included" />
     <${Tile} label="Sessions" value=${format.count(found.sample.sessions)} note=${`${format.count(data.list.filter((o) => o.type === "table" && !o.system).length)} tables`} />
   </div>`;
+}
+
+function noteOf(bad) {
+  const failing = bad.filter((view) => view.status.state === "failing").length;
+  const parts = [failing && `${failing} failing`, bad.length > failing && `${bad.length - failing} not running`].filter(Boolean);
+  return parts.length ? html`<span class="bad-text">${parts.join(", ")}</span>` : "all running";
 }
 
 function lines(views, pointsOf) {
@@ -132,7 +138,8 @@ function Rates({ found }) {
 function Views({ views }) {
   const columns = [
     { label: "View", value: (view) => html`<a class="name" href=${objectLink(view.of || view)}><${Icon} name=${view.type} />${view.shown}</a><small class="dim"> ${view.of ? view.name : ""}</small>` },
-    { label: "State", value: (view) => html`<${State} state=${view.status?.failure ? "failed" : view.status?.state} title=${view.status?.failure || ""} />` },
+    { label: "State", value: (view) => html`<${State} state=${view.status && stateOf(view.status)} title=${view.status?.failure || ""} />` },
+    ...(views.some((view) => view.status?.failure) ? [{ label: "Error", kind: "wrap", value: (view) => view.status?.failure && html`<a class="bad-text" href=${objectLink(view.of || view, { tab: "errors" })}>${view.status.failure}</a>` }] : []),
     { label: "Lag", kind: "number", value: (view) => format.duration(view.lag) },
     { label: "", value: (view) => html`<${Sparkline} points=${seriesOf("lag", view.id).slice(-60)} label=${"Lag of " + view.shown} />` },
     { label: "Memory", kind: "number", value: (view) => format.bytes(view.memory) },
@@ -149,14 +156,14 @@ function Views({ views }) {
 }
 
 /** Sources or sinks, with what they are doing. */
-function Externals({ title, kind, data, list }) {
+function Externals({ title, kind, data, list, now }) {
   if (!list.length) return null;
   const columns = [
     { label: "Name", value: (each) => (data.objects.get(each.id) ? html`<a class="name" href=${objectLink(data.objects.get(each.id))}><${Icon} name=${kind} />${each.name}</a>` : each.name) },
     { label: "Type", value: (each) => each.type },
     { label: "State", value: (each) => html`<${State} state=${each.status} />` },
     { label: "Since", value: (each) => `${format.ago(each.last_status_change_at)} ago` },
-    { label: "Error", value: (each) => each.error && html`<span class="bad-text">${each.error}</span>` },
+    { label: "", kind: "wrap", value: (each) => html`${each.error && html`<span class="bad-text">${each.error}</span>`} <span class="dim">${doing(each, now)}</span>` },
   ];
   return html`<${Card} title=${title} flush><${Table} columns=${columns} rows=${list} rowKey=${(each) => each.id} label=${title} /></${Card}>`;
 }

@@ -1,11 +1,14 @@
 // What came of the statements: tables, charts, messages.
 
-import { html, useMemo, useState } from "../../vendor/htm/preact.js";
+import { html, useMemo, useRef, useState } from "../../vendor/htm/preact.js";
 import { BarChart, COLOURS, Legend, LineChart } from "../chart.js";
+import { isRepeatable, saveCsv, saveJson, saveWhole } from "../download.js";
 import * as format from "../format.js";
 import { Grid } from "../grid.js";
+import { isPlan } from "../plan.js";
 import { MOST_ROWS } from "../runs.js";
 import { Badge, Failure, Icon } from "../ui.js";
+import { Plan } from "./plan.js";
 
 export function Results({ state }) {
   const [chosen, setChosen] = useState({ of: null, at: 0 });
@@ -36,7 +39,7 @@ function Messages({ messages }) {
 }
 
 function One({ result, version, running }) {
-  const [as, setAs] = useState("table");
+  const [as, setAs] = useState(null);
   const [changes, setChanges] = useState(false);
   if (!result.columns) {
     return html`<div class="result-line"><strong>${result.tag || "Running …"}</strong><span class="dim">${result.ms !== null ? format.duration(result.ms) : ""}</span></div>`;
@@ -45,6 +48,8 @@ function One({ result, version, running }) {
   const columns = copied ? result.copy.columns : result.columns;
   const rows = copied ? result.copy.sorted() : result.streaming ? [...result.rows].reverse() : result.rows;
   const live = result.streaming && running;
+  const plan = !result.streaming && isPlan(columns, rows);
+  const shown = as ?? (plan ? "plan" : "table");
   return html`
     <div class="result-bar">
       ${live && html`<${Badge} kind="dot good">live</${Badge}>`}
@@ -54,26 +59,43 @@ function One({ result, version, running }) {
       ${result.copy && html`<div class="segments" role="group" aria-label="Rows or changes">
         <button class="small" aria-pressed=${!changes} onClick=${() => setChanges(false)}>Rows</button><button class="small" aria-pressed=${changes} onClick=${() => setChanges(true)}>Changes</button></div>`}
       <div class="segments" role="group" aria-label="Table or chart">
-        <button class="small" aria-pressed=${as === "table"} onClick=${() => setAs("table")}><${Icon} name="table" size="14" /> Table</button>
-        <button class="small" aria-pressed=${as === "chart"} onClick=${() => setAs("chart")}><${Icon} name="chart" size="14" /> Chart</button></div>
-      <button class="small ghost" onClick=${() => download(columns, rows)} title="Save the rows shown as CSV">CSV</button>
+        ${plan && html`<button class="small" aria-pressed=${shown === "plan"} onClick=${() => setAs("plan")}><${Icon} name="objects" size="14" /> Picture</button>`}
+        <button class="small" aria-pressed=${shown === "table"} onClick=${() => setAs("table")}><${Icon} name="table" size="14" /> Table</button>
+        ${!plan && html`<button class="small" aria-pressed=${shown === "chart"} onClick=${() => setAs("chart")}><${Icon} name="chart" size="14" /> Chart</button>`}</div>
+      <${Downloads} result=${result} columns=${columns} rows=${rows} />
     </div>
-    ${as === "table" ? html`<${Grid} columns=${columns} rows=${rows} version=${version} label="Result" />` : html`<${Chart} columns=${columns} rows=${rows} version=${version} />`}`;
+    ${shown === "plan" ? html`<${Plan} lines=${rows.map(([line]) => line)} />` : shown === "table" ? html`<${Grid} columns=${columns} rows=${rows} version=${version} label="Result" />` : html`<${Chart} columns=${columns} rows=${rows} version=${version} />`}`;
 }
 
-function download(columns, rows) {
-  const quote = (value) => {
-    const text = format.cell(value);
-    if (text === null) return "";
-    return text === "" || /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+/** A menu of files: what the page has, or all of it from the server. */
+function Downloads({ result, columns, rows }) {
+  const menu = useRef(null);
+  const [busy, setBusy] = useState(null);
+  const [error, setError] = useState(null);
+  const close = () => menu.current.removeAttribute("open");
+  const whole = async (kind) => {
+    close();
+    setBusy(kind);
+    setError(null);
+    try {
+      await saveWhole(result.text, kind);
+    } catch (failure) {
+      setError(failure);
+    }
+    setBusy(null);
   };
-  const lines = [columns.map((c) => quote(c.name)), ...rows.map((row) => row.map(quote))].map((line) => line.join(","));
-  const url = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
-  const anchor = document.createElement("a");
-  anchor.href = url;
-  anchor.download = "result.csv";
-  anchor.click();
-  URL.revokeObjectURL(url);
+  const keys = (event) => event.key === "Escape" && close();
+  const kept = [["CSV", () => saveCsv(columns, rows)], ["JSON", () => saveJson(columns, rows)]];
+  const all = !result.streaming && result.tag && isRepeatable(result.text) ? [["CSV", "csv"], ["Parquet", "parquet"], ["Arrow", "arrow"]] : [];
+  return html`<details class="menu" ref=${menu} onKeyDown=${keys}>
+    <summary class="button small"><${Icon} name="download" size="14" /> ${busy ? "Saving …" : "Download"}</summary>
+    <div class="menu-items">
+      <small class="dim">The rows shown</small>
+      ${kept.map(([name, run]) => html`<button class="small ghost" key=${name} onClick=${() => { close(); run(); }}>${name}</button>`)}
+      ${all.length > 0 && html`<small class="dim" title="With the settings of a new session: search_path and others may differ">All rows: runs it again</small>`}
+      ${all.map(([name, kind]) => html`<button class="small ghost" key=${kind} onClick=${() => whole(kind)}>${name}</button>`)}
+    </div>
+  </details>${error && html`<${Failure} error=${error} />`}`;
 }
 
 const MOST_POINTS = 2000;
