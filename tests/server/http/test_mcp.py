@@ -311,3 +311,37 @@ def test_session_of_a_call_is_shown_and_ends_with_its_client(tmp_path: Path) -> 
                     await asyncio.sleep(0.01)
 
     over_environment(tmp_path, go)
+
+
+@pytest.mark.full
+def test_description_says_why_reads_of_a_view_fail(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        async with client_of(http, auth=("ann", "")) as agent, client_of(http, "developer") as all:
+            for client, error in ((all, "division by zero"), (agent, None)):
+                errors: list[Any] = []
+                async with asyncio.timeout(60):
+                    while not errors:
+                        found = await called(client, "describe_object", name="over_broken")
+                        errors = found["errors"]
+                        await asyncio.sleep(0.02)
+                (found,) = errors
+                assert found == {
+                    "in_schema": "public",
+                    "in_relation": "broken",
+                    "sqlstate": "22012",
+                    "error": error,  # values of rows are shown to those who may read them
+                    "rows": "1",
+                }
+            states = await called(all, "show_states")
+            failing = {each["name"] for each in states["dataflows"] if each["state"] == "failing"}
+            assert failing == {"broken", "over_broken"}
+            assert (await called(all, "describe_object", name="orders"))["errors"] == []
+
+    with_shop(
+        tmp_path,
+        go,
+        "CREATE MATERIALIZED VIEW broken AS SELECT 1 / (id - 3) AS x FROM orders",
+        "CREATE MATERIALIZED VIEW over_broken AS SELECT count(*) AS n FROM broken",
+        "CREATE ROLE ann LOGIN",
+        "GRANT SELECT ON over_broken TO ann",
+    )

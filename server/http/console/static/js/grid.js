@@ -13,7 +13,7 @@ const SHOWN = 400; // characters of a value in its cell
 
 function widthsOf(columns, rows) {
   return columns.map((column, i) => {
-    let most = Math.max(column.name.length, typeName(column.type_oid).length * 0.85);
+    let most = Math.max(column.name.length * 1.1 + 1, typeName(column.type_oid).length * 0.85);
     for (let r = 0; r < Math.min(rows.length, SAMPLE); r += 1) {
       const text = cell(rows[r][i]);
       if (text !== null) most = Math.max(most, Math.min(text.length, 60));
