@@ -19,7 +19,15 @@ from foreshore.errors import DataError, NumericValueOutOfRange
 from foreshore.storage.lake.columns import WrongValue, file_type, for_file, from_file
 from foreshore.types import INTERVAL, SqlType, arrow_type
 
-__all__ = ["WrongValue", "for_stream", "from_stream", "stream_field", "stream_type"]
+__all__ = [
+    "WrongValue",
+    "file_type",
+    "for_file",
+    "for_stream",
+    "from_stream",
+    "stream_field",
+    "stream_type",
+]
 
 MONEY = pa.decimal128(19, 2)
 SQL_TYPE = b"foreshore.type"  # the key of a field's metadata that has the SQL type's name

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from foreshore.adapter.files.arrow_columns import for_stream, stream_field
+from foreshore.adapter.files.arrow_columns import file_type, for_file, for_stream, stream_field
 from foreshore.arrow_stream import END
 from foreshore.output_style import OutputStyle
 from foreshore.server.http.values import shows_names
-from foreshore.storage.lake.columns import file_type, for_file
 from foreshore.text_columns import text_column
 from foreshore.types import RelationDesc
 
