@@ -14,13 +14,13 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.chosen import parts_of_new
 from foreshore.adapter.sources.webhook_check import check_condition
 from foreshore.catalog.builtin.registry import refuse_system_inputs
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import DatabaseError, FeatureNotSupported
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sources.files import FilesSource
 from foreshore.sources.kafka import KafkaSource, Messages
-from foreshore.sources.outputs import LATE, OWN_ROWS, Output, output_called
+from foreshore.sources.outputs import LATE, OWN_ROWS, Column, Output, output_called
 from foreshore.sources.spec import Feed, SourceSpec
 from foreshore.sources.webhook import WebhookSource
 from foreshore.sql.parse.keywords import quote_identifier
@@ -141,9 +141,7 @@ def _add(
     part_of: GlobalId | None = None,
 ) -> None:
     """Add a relation; what is kept of it is the statement of a table with its columns."""
-    (syntax,) = parse(_table_text(fed))
-    plan = plan_statement(syntax, context.planner.reader())
-    assert isinstance(plan, CreateTable), plan
+    plan = _planned(context, fed)
     refuse_reserved(plan.desc.names)
     add_item(
         context,
@@ -156,6 +154,39 @@ def _add(
         part_of=part_of,
         feed=fed.feed,
         constraints=constraint_names(plan),
+    )
+
+
+def _planned(context: StatementContext, fed: _Fed) -> CreateTable:
+    """Return the plan of the statement of a relation.
+
+    Raises FeatureNotSupported if a column has a type that tables cannot have.
+    """
+    reader = context.planner.reader()
+    try:
+        (syntax,) = parse(_table_text(fed))
+        plan = plan_statement(syntax, reader)
+    except DatabaseError:
+        for column in fed.output.columns if fed.output.details else ():
+            try:
+                (syntax,) = parse(f"SELECT NULL::{column.type}")
+                plan_statement(syntax, reader)
+            except DatabaseError as error:
+                raise _unsupported(fed, column) from error
+        raise
+    assert isinstance(plan, CreateTable), plan
+    return plan
+
+
+def _unsupported(fed: _Fed, column: Column) -> DatabaseError:
+    """Return the error for a column whose type tables cannot have."""
+    table = fed.feed.reference
+    name = f"{table}.{column.name}"
+    return FeatureNotSupported(
+        f'column "{column.name}" of table "{table}" has the type {column.type},'
+        " which is not supported",
+        hint=f"Read it as text by TEXT COLUMNS ({name}), or leave it out by EXCLUDE COLUMNS"
+        f" ({name}).",
     )
 
 

@@ -24,7 +24,8 @@ from foreshore.storage.ingest.postgres.shapes import Shape, shapes, stamp_of
 
 _COLUMNS = """
 SELECT t.schemaname::text, t.tablename::text, a.attname::text,
-    pg_catalog.format_type(a.atttypid, a.atttypmod),
+    pg_catalog.format_type(a.atttypid, a.atttypmod)
+    || pg_catalog.repeat('[]', greatest(a.attndims - 1, 0)),
     a.attnotnull, a.attnum = ANY (k.indkey) AND k.indisprimary,
     a.atttypid::pg_catalog.int8, a.atttypmod, c.oid::pg_catalog.int8,
     c.relreplident = 'f' AND (c.relkind <> 'p' OR NOT EXISTS (
