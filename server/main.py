@@ -67,6 +67,7 @@ from foreshore.server.ports import (
     unlink_unix,
 )
 from foreshore.server.server_lock import ServerLock
+from foreshore.server.traces import open_traces
 from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
@@ -197,6 +198,8 @@ async def serve(options: ServeOptions) -> None:
         origins = Origins(options.http_origin, options.http_host)
         programs = Sessions(environment, authenticator, listener.places, lease, origins, ROLE)
         http.open(programs, EnvironmentMetrics(environment, options.metrics_views))
+        if (traces := open_traces(options.trace_endpoint)) is not None:
+            closing.push_async_callback(blocking.run, None, traces.close)
         # Exclude the loaded modules from garbage collection, which would take 0.15 s of the loop.
         # Collect young objects less often, when fewer of them are still in use.
         gc.freeze()

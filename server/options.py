@@ -47,6 +47,7 @@ class ServeOptions:
     max_connections: int
     superuser_reserved_connections: int
     metrics_views: int
+    trace_endpoint: str | None
     log_format: str
     log_level: str | None
     shutdown_timeout: float
@@ -253,6 +254,11 @@ _OPTIONS = (
         type=click.IntRange(0),
         default=1000,
         help="Of so many views /metrics has series of their own.",
+    ),
+    option(
+        "trace-endpoint",
+        metavar="URL",
+        help="Where spans go, by OTLP over HTTP; default: OTEL_EXPORTER_OTLP_ENDPOINT, if given.",
     ),
     option(
         "shutdown-timeout",

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from foreshore import tracing
 from foreshore.adapter.read.access_path import IndexLookups, IndexRead, PeekPlan
 from foreshore.adapter.read.bind import (
     NOTHING_GIVEN,
@@ -90,6 +91,9 @@ async def _bound(
     bound = await call_side_effects(context, bound)
     if context.trace is not None:
         await _wait_for_inputs(context, context.trace, bound)
+    elif tracing.is_on():
+        with tracing.phase("wait for inputs"):
+            await _wait_for_inputs(context, Trace(), bound)
     return bound
 
 

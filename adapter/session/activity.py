@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from foreshore import tracing
 from foreshore.catalog.rights import may_act_as, owns
 from foreshore.clock import Clock
 from foreshore.errors import (
@@ -167,6 +168,7 @@ class Activity:
         self.connected_at = self.state_at = clock.now() * 1000
         self.query = ""
         self.query_at: int | None = None
+        self._root: tracing.Root | None = None  # of the running statement, if it is traced
         self._began = 0.0  # when the statement began, by the process's counter
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -181,6 +183,9 @@ class Activity:
         self.query = query
         self.query_at = self.state_at = self._clock.now() * 1000
         self._began = perf_counter()
+        if self._root is not None:  # such as of a COPY that has sent its rows
+            self._end_span(None)
+        self._root = tracing.begin(query)
         self._interrupts.begin()
         own, most = self._variables["statement_timeout"], self._variables["max_statement_time"]
         if own != "0" or most != "0":
@@ -200,8 +205,11 @@ class Activity:
         self._result = rows
         self.end()
 
-    def drop(self) -> None:
-        """Note that what began is over and is no statement of the history."""
+    def drop(self, name: str) -> None:
+        """Note that what began is over and is no statement of the history; `name` is its span's."""
+        if self._root is not None:
+            self._root.drop(name)
+            self._root = None
         self.end(is_kept=False)
 
     def end(self, error: DatabaseError | None = None, *, is_kept: bool = True) -> None:
@@ -215,12 +223,37 @@ class Activity:
                 if (least := self._variables["log_min_duration_statement"]) != "-1":
                     self._log(elapsed, least, error)
                 self._remember(self.query_at, error)
+            if self._root is not None:
+                self._end_span(error)
             self._result = None
         self._interrupts.end()
         self._idle_since = asyncio.get_running_loop().time()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _end_span(self, error: DatabaseError | None) -> None:
+        """End the span of the statement; the texts have no secrets, and no values of parameters."""
+        assert self._root is not None
+        who, text = self._find_who(), redacted(self.query[: tracing.MOST_TEXT])
+        attributes: dict[str, tracing.Attribute] = {
+            "db.system.name": "foreshore",
+            "db.namespace": who.database,
+            "db.query.text": text,
+            "db.user": who.name,
+            "foreshore.session": who.pid,
+            "foreshore.application": who.application,
+        }
+        if isinstance(self._result, int):
+            attributes["db.response.returned_rows"] = self._result
+        elif self._result is not None:
+            attributes["foreshore.tag"] = self._result
+        if error is not None:
+            attributes["db.response.status_code"] = error.sqlstate
+        words = text.split(None, 1)
+        name = words[0].upper()[:40] if words else "statement"
+        self._root.end(name, attributes, None if error is None else redacted(error.message))
+        self._root = None
 
     def _log(self, seconds: float, least: str, error: DatabaseError | None) -> None:
         """Log the statement if it took `least` or longer; values of parameters are not logged."""
@@ -255,6 +288,9 @@ class Activity:
         if (least := self._variables["log_min_duration_statement"]) == "0":
             self._log(0.0, least, None)
         self._remember(self.query_at)
+        if (root := tracing.begin(query)) is not None:
+            self._root = root
+            self._end_span(None)
         self._idle_since = self._loop.time()
 
     def expired(self, now: float, *, in_block: bool) -> DatabaseError | None:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from foreshore import tracing
 from foreshore.adapter import dispatch
 from foreshore.adapter.client import Completed, Landed, RowsAtHand
 from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows, TableRow
@@ -113,6 +114,8 @@ class StatementsAtHand:
     def may_run(self, prepared: Prepared) -> bool:
         """Whether a statement, whose plan is valid, may run now without waiting."""
         session, running = self._session, self._session.transactions.running
+        if tracing.is_on():  # its phases take place one after the other in `Session`
+            return False
         if not _runs_at_once(prepared, in_block=running is not None):
             return False
         if running is not None and (
@@ -201,7 +204,7 @@ class StatementsAtHand:
                 _at_once(transactions.rollback(is_counted=False))
             else:
                 undo()
-            session.activity.drop()
+            session.activity.drop("PREPARE")
             return False
         finally:
             if draws:

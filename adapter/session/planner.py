@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from foreshore import tracing
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.read.access_path import (
@@ -183,7 +184,8 @@ class SessionPlanner:
         while syntax is not None and not self.is_valid(prepared):
             is_small = self._session.environment.planning_cost.is_small(syntax.text, self.state)
             try:
-                await self._session.run_aside(is_small, self._prepare, prepared)
+                with tracing.phase("plan"):
+                    await self._session.run_aside(is_small, self._prepare, prepared)
             except DatabaseError as error:
                 if syntax.translated:
                     error.position = None

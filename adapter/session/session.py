@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from foreshore import blocking
+from foreshore import blocking, tracing
 from foreshore.adapter import dispatch
 from foreshore.adapter.client import (
     Completed,
@@ -306,7 +306,8 @@ class Session:
         A failed transaction accepts none that PostgreSQL has, whether it is supported or not.
         """
         try:
-            return await self.run_aside(is_short(sql), parse_in, self.dialect, sql)
+            with tracing.phase("parse"):
+                return await self.run_aside(is_short(sql), parse_in, self.dialect, sql)
         except FeatureNotSupported:
             self.transactions.check_may_parse(sql)
             raise
@@ -354,7 +355,7 @@ class Session:
         while True:
             context = self.context(prepared, args, alone=alone, again=conflicts > 0)
             try:
-                with self.interrupts.running():
+                with self.interrupts.running(), tracing.phase("execute"):
                     return await run(context)
             except (Conflict, TableDropped) as error:
                 conflicts += 1
@@ -388,7 +389,7 @@ class Session:
             return await self.statements.parse(name, sql, parameter_oids)
         self._begin_statement(sql)
         found = await self.statements.parse(name, sql, parameter_oids)
-        self.activity.drop()
+        self.activity.drop("PREPARE")
         return found
 
     def told(self) -> None:
@@ -537,7 +538,7 @@ class Session:
                 self._begin_statement(self.activity.query)
             await self.transactions.commit()
             if waits:
-                self.activity.drop()  # it was remembered when it had run
+                self.activity.drop("COMMIT")  # it was remembered when it had run
 
     # --- simple protocol -----------------------------------------------------------------------
 

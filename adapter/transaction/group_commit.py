@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heapify, heappop, heappush
-from time import perf_counter
+from time import perf_counter, time_ns
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from foreshore import tracing
 from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.catalog.naming import NameKey
 from foreshore.compute.keys.group_keys import GroupKeys
@@ -244,13 +245,14 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         write.done = loop.create_future()
         self.submit(write)
-        if not write.lock_timeout_ms:
-            return await write.done
-        timer = loop.call_later(write.lock_timeout_ms / 1000, self._give_up, write)
-        try:
-            return await write.done
-        finally:
-            timer.cancel()
+        with tracing.phase("commit"):
+            if not write.lock_timeout_ms:
+                return await write.done
+            timer = loop.call_later(write.lock_timeout_ms / 1000, self._give_up, write)
+            try:
+                return await write.done
+            finally:
+                timer.cancel()
 
     def submit(self, write: Write) -> None:
         """Let a write join the next group; its end calls `landed`."""
@@ -423,7 +425,11 @@ class GroupCommit:
                 for id, parts in tables.items()
                 if id in self._tokens
             ]
+            began = time_ns() if tracing.is_on() else 0
             await self._append(writes, partial(self._finish, group, time, tables.keys()))
+            if began:
+                amounts = {"foreshore.writes": len(group.writes), "foreshore.tables": len(writes)}
+                tracing.record("group commit", began, {"foreshore.timestamp": time, **amounts})
             if group.fault is not None:
                 raise group.fault
         except (OutOfDisk, Conflict, InvalidCapability) as error:  # nothing has been written

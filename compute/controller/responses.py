@@ -7,10 +7,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
+from foreshore import tracing
 from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.cluster import Replica
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.peeks import Peeks
+from foreshore.compute.controller.step_spans import record_steps
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
     Checkpoints,
@@ -77,6 +79,8 @@ class Responses:
                     else:
                         stream.put(lower, upper, tables[0], tables[1])
             case Status():
+                if tracing.is_on():
+                    record_steps(replica.name, replica.status, message)
                 replica.status = message
                 replica.status_at = asyncio.get_running_loop().time()
                 if message.arrangements is not None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from foreshore import tracing
 from foreshore.adapter.client import Completed, EmptyQuery, Execution, Rows
 from foreshore.errors import FeatureNotSupported
 from foreshore.server import metrics
@@ -45,6 +46,7 @@ class SqlEndpoint:
 
     async def _post(self, sessions: Sessions, exchange: Exchange) -> None:
         request = exchange.request
+        tracing.take_parent(request.headers.get("traceparent"))
         options = dict(options_of(request.query_params.get("options", "")))
         database = database_of(options, sessions.first)
         claim = claimed(request)
