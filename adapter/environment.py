@@ -40,6 +40,7 @@ from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.session.temporary import run_sweeps
 from foreshore.adapter.transaction.catalog_commit import follow_bursts, start_replica
+from foreshore.adapter.transaction.idle_watermarks import IdleWatermarks
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
@@ -204,6 +205,7 @@ class Environment:
         followers = [item.id for item in state.all(Item) if item.type == "subscription"]
         coordinator.subscriptions.open(standing, followers)
         self.coordinator.loop_latency.start()
+        self.idle_watermarks = IdleWatermarks(coordinator)
         self._sweeping = loop.create_task(run_sweeps(coordinator, self.sessions))
         loops = (
             coordinator.run_holds(),
@@ -211,6 +213,7 @@ class Environment:
             LagHistory(coordinator).run(),
             coordinator.usage.run(),
             AuditRetention(coordinator).run(),
+            self.idle_watermarks.run(),
         )
         self._tasks += [*map(loop.create_task, loops), self._sweeping]
         self._tasks.append(loop.create_task(self._read_watermarks(tables)))

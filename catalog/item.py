@@ -385,6 +385,11 @@ class Item(Granted, frozen=True):
         """Whether the item has contents of its own."""
         return self.type in ("table", "materialized view", "index")
 
+    @property
+    def is_marks(self) -> bool:
+        """Whether it has to what the clock has moved the watermark of what it is a part of."""
+        return self.type == "table" and bool(self.part_of) and not self.feed
+
 
 class ColumnOf(msgspec.Struct, frozen=True):
     """A column to drop, treated as an object; its `parts` are dropped with it."""

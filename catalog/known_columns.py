@@ -15,7 +15,7 @@ from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
 from foreshore.expr.ir import Get, Literal, Map, Project, Relation
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType, RelationDesc, Watermark
+from foreshore.types import ColumnType, RelationDesc
 
 
 def views_naming(state: State, table: GlobalId) -> list[Item]:
@@ -122,7 +122,7 @@ def as_known(
     mark = table.watermark
     if mark is not None:
         at = mark.column
-        mark = Watermark(places.index(at), mark.delay) if at in places else None
+        mark = replace(mark, column=places.index(at)) if at in places else None
     desc = RelationDesc(
         names, known_columns, shown_keys, append_only=table.append_only, watermark=mark
     )

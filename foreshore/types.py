@@ -41,6 +41,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from foreshore.ids import GlobalId
 from foreshore.interval_fields import interval_typmod, written_fields
 
 Datum = None | bool | int | float | str | bytes | tuple[Any, ...]
@@ -490,6 +491,9 @@ class Watermark(msgspec.Struct, frozen=True, gc=False):
 
     column: int  # of type timestamp or timestamptz
     delay: int  # microseconds, not negative
+    # After so many microseconds without a write the clock moves it; None: it waits for rows.
+    idle: int | None = None
+    marks: GlobalId | None = None  # the relation of one row, the time to which the clock moved it
 
 
 class RelationDesc(msgspec.Struct, frozen=True, gc=False):

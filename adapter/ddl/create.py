@@ -13,6 +13,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.drop import drop_objects
+from foreshore.adapter.ddl.marks import add_marks, with_marks
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.refresh import schedule_of
 from foreshore.adapter.ddl.roles.names import owner_of_new
@@ -101,7 +102,8 @@ def add_table(context: StatementContext, plan: CreateTable) -> GlobalId:
     schema = schema_of(context, plan.name)
     if plan.sequences:
         plan = with_sequences(context, id, plan)
-    add_item(
+    plan = with_marks(context, plan)
+    item = add_item(
         context,
         plan,
         schema,
@@ -111,6 +113,7 @@ def add_table(context: StatementContext, plan: CreateTable) -> GlobalId:
         retain_ms=plan.retain_ms,
         on_commit=plan.on_commit,
     )
+    add_marks(context, item, plan)
     return id
 
 

@@ -8,6 +8,7 @@ import msgspec
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.enums import plan_again
+from foreshore.adapter.ddl.marks import check_no_marks
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default, remember_committed
 from foreshore.adapter.session.context import StatementContext
@@ -35,6 +36,7 @@ async def drop(context: StatementContext, plan: Drop) -> Completed:
         if isinstance(each, NetworkPolicy):
             check_unused(context.planner.state, each)
     check_identity_sequences(context.planner.state, targets)
+    check_no_marks(context.planner.state, targets)
     dropped = drop_objects(context, targets, cascade=plan.cascade)
     await lock_to_alter(context, _tables(dropped.objects))
     notify_cascaded(context, dropped)

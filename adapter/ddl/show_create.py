@@ -12,6 +12,7 @@ from foreshore.adapter.sources.connections import connection_text
 from foreshore.adapter.sources.show import source_text
 from foreshore.catalog.item import Cluster, Connection, Item, Replica
 from foreshore.foreign_key import ForeignKey, rule_text
+from foreshore.sql.bind.definitions.watermark import watermark_text
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import ShowCreate
 from foreshore.sql.rewrite import statement_heads
@@ -56,6 +57,10 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
     sql = definition_text(state, reader.planned, item)
     if item.security_invoker:
         sql = statement_heads.with_security_invoker(sql)
+    mark = reader.planned[item.id].desc.watermark if item.type == "table" else None
+    if mark is not None:
+        names = reader.planned[item.id].desc.names
+        sql = sql.replace(watermark_text(mark, names), watermark_text(mark, names, shown=True), 1)
     append_only = item.type == "table" and reader.planned[item.id].desc.append_only
     if append_only:
         sql = sql.removesuffix(statement_heads.APPEND_ONLY)

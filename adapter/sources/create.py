@@ -9,6 +9,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.create import refuse_reserved
 from foreshore.adapter.ddl.definitions import constraint_names, plan_item
+from foreshore.adapter.ddl.marks import add_marks, with_marks
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.chosen import parts_of_new
@@ -143,7 +144,8 @@ def _add(
     """Add a relation; what is kept of it is the statement of a table with its columns."""
     plan = _planned(context, fed)
     refuse_reserved(plan.desc.names)
-    add_item(
+    plan = with_marks(context, plan)
+    item = add_item(
         context,
         plan,
         schema_of(context, fed.name),
@@ -155,6 +157,7 @@ def _add(
         feed=fed.feed,
         constraints=constraint_names(plan),
     )
+    add_marks(context, item, plan)
 
 
 def _planned(context: StatementContext, fed: _Fed) -> CreateTable:

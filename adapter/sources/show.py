@@ -39,7 +39,7 @@ def source_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -
     desc = planned[item.id].desc
     watermark = None
     if desc.watermark is not None:
-        watermark = watermark_text(desc.watermark, desc.names)
+        watermark = watermark_text(desc.watermark, desc.names, shown=True)
     name = dotted(state.full_name(item))
     assert item.feed, item
     if item.feed.spec is None:

@@ -57,7 +57,9 @@ class Watermarks:
         self._rows = rows
         self._greatest: dict[GlobalId, int | None] = {}  # in microseconds since 1970
         self._begun: dict[GlobalId, Watermark] = {}  # of relations that are being created
+        self._writes: dict[GlobalId, int] = {}  # how many commits have written a relation
         self._missed: dict[GlobalId, int | None] = {}  # written while others are read
+        self.with_timeout: set[GlobalId] = set()  # relations that the clock may move
         self._reading: dict[GlobalId, asyncio.Task[None]] = {}
 
     def of(self, id: GlobalId) -> Watermark | None:
@@ -94,12 +96,17 @@ class Watermarks:
     async def _read(self, id: GlobalId) -> None:
         watermark = self.of(id)
         assert watermark is not None, id
+        self._note_timeout(id, watermark)
         found: int | None = None
         self._missed[id] = None
         try:
             async with aclosing(self._rows(id, watermark.column)) as parts:
                 async for part in parts:
                     found = _later(found, greatest_time([part], 0))
+            if watermark.marks is not None:
+                async with aclosing(self._rows(watermark.marks, 0)) as parts:
+                    async for part in parts:
+                        found = _later(found, greatest_time([part], 0))
             self._greatest[id] = _later(found, self._missed[id])
         finally:
             del self._missed[id]
@@ -109,16 +116,35 @@ class Watermarks:
         if watermark is not None:
             found = None if rows is None else greatest_time([rows], watermark.column)
             self._greatest[id], self._begun[id] = found, watermark
+            self._note_timeout(id, watermark)
 
     def forget(self, id: GlobalId) -> None:
         """Forget a relation that was dropped."""
         self._greatest.pop(id, None)
         self._begun.pop(id, None)
+        self._writes.pop(id, None)
+        self.with_timeout.discard(id)
+
+    def _note_timeout(self, id: GlobalId, watermark: Watermark) -> None:
+        if watermark.idle is not None:
+            self.with_timeout.add(id)
 
     def now(self, id: GlobalId) -> int | None:
         """Return the watermark of a relation, in microseconds; None before its first time."""
         watermark, greatest = self.of(id), self._greatest.get(id)
         return None if watermark is None or greatest is None else greatest - watermark.delay
+
+    def greatest(self, id: GlobalId) -> int | None:
+        """Return the greatest time of a relation, or to which the clock has moved it."""
+        return self._greatest.get(id)
+
+    def writes(self, id: GlobalId) -> int:
+        """Return how many commits have written a relation since the start."""
+        return self._writes.get(id, 0)
+
+    def move(self, id: GlobalId, mark: int) -> None:
+        """Note a mark of the clock, which has just become visible."""
+        self._follow(id, mark)
 
     # --- group commit
 
@@ -145,11 +171,14 @@ class Watermarks:
             watermark = self.of(id)
             if watermark is None or not parts:
                 continue
-            found = greatest_time(parts, watermark.column)
-            if id in self._greatest:
-                self._greatest[id] = _later(self._greatest[id], found)
-            elif id in self._missed:
-                self._missed[id] = _later(self._missed[id], found)
+            self._writes[id] = self._writes.get(id, 0) + 1
+            self._follow(id, greatest_time(parts, watermark.column))
+
+    def _follow(self, id: GlobalId, found: int | None) -> None:
+        if id in self._greatest:
+            self._greatest[id] = _later(self._greatest[id], found)
+        elif id in self._missed:
+            self._missed[id] = _later(self._missed[id], found)
 
     def split(self, id: GlobalId, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
         """Return the rows that are not late, and those that are; None if there are none."""

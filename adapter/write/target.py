@@ -8,6 +8,7 @@ from msgspec import Struct
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
+from foreshore.catalog.state import State
 from foreshore.errors import TableAltered, WrongObjectType
 from foreshore.ids import GlobalId
 from foreshore.isolation import BoundedStaleness
@@ -42,12 +43,24 @@ def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) 
         require_writable(context, verb, id)
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
+    refuse_marks_written(context.planner.state, id)
     change = context.transaction.catalog
     planned = None if change is None else change.planned.get(id)
     planned = planned or context.coordinator.catalog.planned.get(id)
     if planned is None:
         raise context.coordinator.group.gone(id)
     return Target(id, planned)
+
+
+def refuse_marks_written(state: State, id: GlobalId) -> None:
+    """Raise WrongObjectType for a relation that the clock alone writes."""
+    item = state.get(id)
+    if isinstance(item, Item) and item.part_of and item.is_marks:
+        raise WrongObjectType(
+            f'cannot change table "{item.name}"',
+            detail=f"It has to what the clock has moved the watermark of table"
+            f' "{state.item(item.part_of).name}".',
+        )
 
 
 def require_writable(context: StatementContext, verb: str, table: GlobalId) -> None:

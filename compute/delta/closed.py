@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     Relation,
     Threshold,
     TopK,
+    Union,
     Window,
 )
 from foreshore.expr.traversal import walk_relations
@@ -236,7 +237,8 @@ class _Finder:
     def _times_below_greatest(self, number: int) -> Mapping[int, Marks]:
         """Return the times of which the greatest is a watermark: those below it are not read."""
         for (get, _), bodies in zip(self._watermarks, self._inputs_of, strict=True):
-            if self._traces[number].body in bodies:
+            body = self._traces[number].body
+            if body in bodies and not any(isinstance(n, Union) for n in walk_relations(body)):
                 return {0: frozenset(((get.id, 1),))}
         return {}
 

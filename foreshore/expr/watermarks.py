@@ -9,6 +9,9 @@ such a row never changes again.
     date_bin('1 min', at, ...)  times before the value and a minute
     window_end                  times before the value
 
+With an IDLE TIMEOUT the watermark is at least what the clock has moved it to, which is the one row
+of a relation beside it.
+
 So the final rows are a filter of all rows by the watermark, which is a relation of one row:
 
     Filter(#1 <= #3)
@@ -48,7 +51,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INTERVAL
+from foreshore.types import BOOL, INTERVAL, ColumnType
 
 _DAY = 86_400_000_000
 _UNITS = {  # of date_trunc, in months and microseconds
@@ -268,6 +271,10 @@ def watermark_relation(get: Get, earlier: int = 0) -> Relation:
     finite = Call(f"isfinite({column.type.name})", (Column(0, column.type, column.nullable),), BOOL)
     greatest = Aggregate("max", (Column(0, column.type, column.nullable),), column.type)
     found: Relation = Reduce(Filter(times, (finite,)), (), (greatest,))
+    if watermark.marks is not None:
+        latest = Aggregate("max", (Column(0, column.type),), column.type)
+        marks = Get(watermark.marks, (ColumnType(column.type),))
+        found = Reduce(Union((found, marks)), (), (latest,))
     if not watermark.delay + earlier:
         return found
     delay = Literal((0, 0, watermark.delay + earlier), INTERVAL)
@@ -392,7 +399,11 @@ def watermarked(mark: Relation) -> tuple[Get, int] | None:
     match mark:
         case Project(input=Map(scalars=(Call(args=(_, Literal(value=(0, 0, int(delay))))),))):
             pass
-    match reduce.input:
+    rows = reduce.input
+    match rows:
+        case Union(inputs=(Reduce(input=rows), Get())):
+            pass
+    match rows:
         case Filter(input=Project(input=Get(watermark=watermark) as get)) if watermark is not None:
             earlier = delay - watermark.delay
             return (get, earlier) if watermark_relation(get, earlier) == mark else None

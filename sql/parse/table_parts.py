@@ -28,7 +28,7 @@ class TablePartParser(ForeignKeyParser):
         return name, text
 
     def _watermark(self, found: list[ast.WatermarkDefinition]) -> bool:
-        """Parse `WATERMARK FOR column AS column [- INTERVAL 'delay']` into `found`, if present."""
+        """Parse `WATERMARK FOR column AS column ...` into `found`, if present."""
         if not self.at_words("watermark", "for"):
             return False
         at = self.token.start
@@ -47,7 +47,12 @@ class TablePartParser(ForeignKeyParser):
         if self.accept_symbol("-"):
             self.expect("interval")
             delay = self.string()
-        found.append(ast.WatermarkDefinition(column, delay, at))
+        idle = marks = None
+        if self.accept("idle", "timeout"):
+            self.expect("interval")
+            idle = self.string()
+            marks = self.string() if self.accept("marks") else None
+        found.append(ast.WatermarkDefinition(column, delay, at, idle, marks))
         return True
 
     def _family(self) -> None:

@@ -8,8 +8,10 @@ from foreshore.errors import (
     DependentObjectsStillExist,
     FeatureNotSupported,
     InvalidParameterValue,
+    SyntaxError_,
     UndefinedColumn,
 )
+from foreshore.ids import GlobalId
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.parse.keywords import quote_identifier
@@ -19,6 +21,7 @@ from foreshore.types import INTERVAL, ColumnType, Watermark, format_type
 
 _TIMES = ("timestamp", "timestamptz")
 _DAY = 86_400_000_000
+_LEAST_TIMEOUT = 1_000_000
 _MOST = (1 << 31) * 3_600_000_000 - 1  # of an interval written in hours
 
 
@@ -40,22 +43,37 @@ def bound_watermark(
                 f'the column "{definition.column}" of a watermark must be of type timestamp or '
                 f"timestamp with time zone, not {format_type(type)}"
             )
-        return Watermark(place, watermark_delay(definition))
+        marks = None if definition.marks is None else GlobalId(definition.marks)
+        return Watermark(place, watermark_delay(definition), _timeout(definition), marks)
 
 
 def watermark_delay(definition: ast.WatermarkDefinition) -> int:
     """Return the delay in microseconds; raises an error if it is negative or in months."""
     if definition.delay is None:
         return 0
-    months, days, micros = parse_interval(definition.delay)
-    total = days * _DAY + micros
-    if months:
-        raise FeatureNotSupported("the delay of a watermark cannot have months or years")
-    if total > _MOST:
-        text = definition.delay
-        raise DataError(f'interval field value out of range: "{text}"', sqlstate="22015")
+    total = _micros(definition.delay, "delay")
     if total < 0:
         raise InvalidParameterValue("the delay of a watermark must not be negative")
+    return total
+
+
+def _timeout(definition: ast.WatermarkDefinition) -> int | None:
+    """Return the timeout in microseconds, None without one; raises an error below a second."""
+    if definition.idle is None:
+        return None
+    total = _micros(definition.idle, "IDLE TIMEOUT")
+    if total < _LEAST_TIMEOUT:
+        raise InvalidParameterValue("the IDLE TIMEOUT of a watermark must be at least a second")
+    return total
+
+
+def _micros(text: str, of: str) -> int:
+    months, days, micros = parse_interval(text)
+    total = days * _DAY + micros
+    if months:
+        raise FeatureNotSupported(f"the {of} of a watermark cannot have months or years")
+    if total > _MOST:
+        raise DataError(f'interval field value out of range: "{text}"', sqlstate="22015")
     return total
 
 
@@ -64,15 +82,26 @@ def source_watermark(definition: ast.WatermarkDefinition | None) -> str | None:
     if definition is None:
         return None
     with located(definition.at):
-        return watermark_text(Watermark(0, watermark_delay(definition)), (definition.column,))
+        watermark = Watermark(0, watermark_delay(definition), _timeout(definition))
+        return watermark_text(watermark, (definition.column,))
 
 
-def watermark_text(watermark: Watermark, names: Sequence[str]) -> str:
-    """Return the definition of a watermark as it is kept."""
+def refuse_marks(definition: ast.WatermarkDefinition | None) -> None:
+    """Raise an error if a client names the relation of the clock's marks."""
+    if definition is not None and definition.marks is not None:
+        raise SyntaxError_('syntax error at or near "MARKS"', position=definition.at + 1)
+
+
+def watermark_text(watermark: Watermark, names: Sequence[str], *, shown: bool = False) -> str:
+    """Return the definition of a watermark as it is kept, or as it is `shown`."""
     name = quote_identifier(names[watermark.column])
     text = f"WATERMARK FOR {name} AS {name}"
     if watermark.delay:
         text += f" - INTERVAL '{format_text((0, 0, watermark.delay), INTERVAL)}'"
+    if watermark.idle is not None:
+        text += f" IDLE TIMEOUT INTERVAL '{format_text((0, 0, watermark.idle), INTERVAL)}'"
+        if watermark.marks is not None and not shown:
+            text += f" MARKS '{watermark.marks}'"
     return text
 
 

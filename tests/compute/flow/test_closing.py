@@ -59,6 +59,8 @@ from tests.model import Rows, evaluate
 COLUMNS = (ColumnType(TIMESTAMP), ColumnType(INT4), ColumnType(TEXT))
 A = Get(GlobalId("u1"), COLUMNS, (), True, Watermark(0, 3))
 B = Get(GlobalId("u2"), COLUMNS, (), True, Watermark(0, 0))
+MARKS = Get(GlobalId("u3"), (ColumnType(TIMESTAMP),))  # to which the clock has moved it
+IDLE = Get(A.id, COLUMNS, (), True, Watermark(0, 3, 30, MARKS.id))
 LENGTH = 10  # microseconds, of a window
 
 
@@ -101,6 +103,13 @@ BEGUN = Reduce(A, (begin(column(0)),), (count_all(),))
 LONG = Reduce(B, (begin(column(0), 2 * LENGTH),), (count_all(),))
 PLANS: dict[str, Relation] = {
     "count": COUNTED,
+    "moved by the clock": Reduce(ends(IDLE), (END,), (count_all(), LATEST)),
+    "join of one moved by the clock": Project(
+        Join(
+            (Reduce(ends(IDLE), (END,), ()), PER_B), ((Column(0, TIMESTAMP), Column(1, TIMESTAMP)),)
+        ),
+        (0, 2, 3),
+    ),
     "all aggregates": Reduce(ends(A), (column(1), END), (LATEST, DISTINCT, LIST, count_all())),
     "beginnings": Reduce(A, (begin(column(0)),), (count_all(),)),
     "days": Reduce(A, (begin(column(0), 86_400_000_000),), (count_all(),)),
@@ -150,11 +159,15 @@ PLANS: dict[str, Relation] = {
 def history(random: Random, times: int) -> list[dict[GlobalId, Rows]]:
     """Return contents of the streams at each time, of which no row came late."""
     found: list[dict[GlobalId, Rows]] = []
-    now: dict[GlobalId, Rows] = {A.id: Counter(), B.id: Counter()}
+    now: dict[GlobalId, Rows] = {A.id: Counter(), B.id: Counter(), MARKS.id: Counter()}
+    moved = -20
     for step in range(times):
-        now = {id: Counter(rows) for id, rows in now.items()}
-        for get in (A, B):
-            marks, _ = evaluate(watermark_relation(get), now)
+        before, now = now, {id: Counter(rows) for id, rows in now.items()}
+        if random.random() < 0.3:
+            moved = max(moved, 6 * step + random.randint(-6, 6))
+            now[MARKS.id] = Counter({(moved,): 1})
+        for get in (IDLE, B):
+            marks, _ = evaluate(watermark_relation(get), before)
             ((mark,),) = marks
             for _ in range(random.randint(0, 3)):
                 at = random.choice((None, 6 * step + random.randint(-9, 9)))
@@ -226,7 +239,8 @@ def test_final_rows_are_those_at_or_before_the_watermark_and_stay(name: str) -> 
         for contents in history(random, 9):
             rows, _ = evaluate(plan, contents)
             marks = {
-                get: next(iter(evaluate(watermark_relation(get), contents)[0]))[0] for get in (A, B)
+                get: next(iter(evaluate(watermark_relation(get), contents)[0]))[0]
+                for get in (A, B, IDLE)
             }
             wanted = {
                 row: count
@@ -299,15 +313,18 @@ def test_duckdb_drops_rows_of_closed_windows(
     assert final is not None
     ids = tuple(sorted(sources_of(final)))
     description = DataflowDescription(GlobalId("t1"), final, ids, (), 1)
-    dataflow = bulk.create(description, dict.fromkeys(ids, schema_of(COLUMNS)))
+    schemas = {id: schema_of(MARKS.columns if id == MARKS.id else COLUMNS) for id in ids}
+    dataflow = bulk.create(description, schemas)
     assert isinstance(dataflow, TickDataflow)
     assert "without closed #" in describe_plan(dataflow._plan)
     store = dataflow._store
     assert isinstance(store, duckdb.DuckDbStore)
-    dataflow.hydrate(dict.fromkeys(ids, Input(schema_of(COLUMNS), (), (stream(0, 1),))))
+    streams = [id for id in ids if id != MARKS.id]
+    first = {id: (stream(0, 1),) if id in streams else () for id in ids}
+    dataflow.hydrate({id: Input(schemas[id], (), tail) for id, tail in first.items()})
     kept = []
     for time in range(2, 30):
-        dataflow.step(time, time + 1, dict.fromkeys(ids, stream(1000 * time, time)))
+        dataflow.step(time, time + 1, dict.fromkeys(streams, stream(1000 * time, time)))
         names = [f"s{each.number}" for each in dataflow._plan.traces if each.kept]
         counts = [store.execute(f"SELECT count(*) FROM {each}").fetchone() for each in names]
         kept.append(sum(count[0] for count in counts if count is not None))
