@@ -8,9 +8,9 @@ import msgspec
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.enums import plan_again
-from foreshore.adapter.ddl.marks import check_no_marks
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default, remember_committed
+from foreshore.adapter.ddl.tables.marks import check_no_marks
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences

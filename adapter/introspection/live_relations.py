@@ -179,19 +179,23 @@ def _audits(context: StatementContext) -> Iterator[Row]:
 def _watermarks(context: StatementContext) -> Iterator[Row]:
     """Yield the watermarks of relations as of the last commit; NULL before the first time.
 
-    They are NULL too for who may not read the column.
+    They are NULL too for who may not read the column. `behind` is how far they are from the clock.
     """
+    now = context.coordinator.clock.now() * 1000
     coordinator, viewer = context.coordinator, Viewer(role=context.role)
     for item in context.planner.state.all(Item):
         watermark = coordinator.watermarks.of(item.id) if item.type == "table" else None
         if watermark is not None:
             desc = coordinator.catalog.planned[item.id].desc
             shown = viewer.sees(context.planner.state, item, (watermark.column,))
+            at = coordinator.watermarks.now(item.id) if shown else None
             yield {
                 "object_id": item.id,
                 "column_name": desc.names[watermark.column],
                 "delay": (0, 0, watermark.delay),
-                "watermark": coordinator.watermarks.now(item.id) if shown else None,
+                "watermark": at,
+                "idle_timeout": None if watermark.idle is None else (0, 0, watermark.idle),
+                "behind": None if at is None else (0, 0, now - at),
             }
 
 

@@ -19,6 +19,7 @@ from foreshore.latencies import Latencies
 
 _VIEW = ("id", "view", "type", "cluster")
 _REPLICA = ("cluster", "replica", "size")
+_RELATION = ("id", "relation")
 _SOURCE = ("id", "source", "type")
 _SINK = ("id", "sink", "type")
 
@@ -68,6 +69,7 @@ DECLARED = (
     Declared("foreshore_source_snapshot_rows_staged", "gauge", "Of these, rows read.", _SOURCE),
     Declared("foreshore_source_commits_total", "counter", "Batches committed.", _SOURCE),
     Declared("foreshore_source_dead_letters", "gauge", "Rows of SOURCE_errors, _late.", _SOURCE),
+    Declared("foreshore_watermark_lag_seconds", "gauge", "How far it is behind.", _RELATION),
     Declared("foreshore_sink_state", "gauge", "1 for its state.", (*_SINK, "state")),
     Declared("foreshore_sink_lag_seconds", "gauge", "How far its target is behind.", _SINK),
     Declared("foreshore_sink_updates_total", "counter", "Updates that its target has.", _SINK),

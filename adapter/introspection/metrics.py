@@ -9,6 +9,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from foreshore.adapter.environment import Environment
 
 VIEWS_PER_TURN = 100
+MOST_WATERMARKS = 1_000
 SESSION_STATES = ("active", "idle", "idle in transaction", "idle in transaction (aborted)")
 
 
@@ -51,6 +53,7 @@ class EnvironmentMetrics:
         self._sessions(samples)
         self._statements(samples)
         self._sources(samples)
+        self._watermarks(samples)
         self._sinks(samples)
         self._storage(samples)
         pids = self._replicas(samples)
@@ -232,6 +235,15 @@ class EnvironmentMetrics:
             for name, counts in (("known", known), ("staged", staged)):
                 if found := [each for each in counts if each is not None]:
                     samples.put(f"foreshore_source_snapshot_rows_{name}", sum(found), labels)
+
+    def _watermarks(self, samples: Samples) -> None:
+        coordinator = self._coordinator
+        now = coordinator.clock.now() * 1000
+        for id, at in islice(coordinator.watermarks.all(), MOST_WATERMARKS):
+            item = coordinator.state.get(id)
+            if isinstance(item, Item) and not item.temporary:
+                labels = (id, dotted(coordinator.state.full_name(item)))
+                samples.put("foreshore_watermark_lag_seconds", (now - at) / 1e6, labels)
 
     def _sinks(self, samples: Samples) -> None:
         coordinator = self._coordinator

@@ -11,7 +11,7 @@ greatest time follows the commits.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -145,6 +145,13 @@ class Watermarks:
     def move(self, id: GlobalId, mark: int) -> None:
         """Note a mark of the clock, which has just become visible."""
         self._follow(id, mark)
+
+    def all(self) -> Iterator[tuple[GlobalId, int]]:
+        """Yield the relations whose watermarks are known, with these in microseconds."""
+        for id in self._greatest:
+            now = self.now(id)
+            if now is not None:
+                yield id, now
 
     # --- group commit
 

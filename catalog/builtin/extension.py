@@ -1,6 +1,7 @@
 """The built-in extension to which the relations of the schemas `mz_...` belong.
 
-pg_dump leaves out the members of an extension, and an extension with an oid of the system.
+So do the relations of watermarks' marks. pg_dump leaves out the members of an extension, and an
+extension with an oid of the system.
 """
 
 from collections.abc import Iterator
@@ -38,5 +39,5 @@ def members(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         if relation.schema.startswith("mz_"):
             yield {"classid": _CLASS_OID, "objid": relation.oid, **of_extension}
     for item in snapshot.items:
-        if is_system(item.id):
+        if is_system(item.id) or item.is_marks:
             yield {"classid": _CLASS_OID, "objid": item.oid, **of_extension}

@@ -469,7 +469,8 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     (
         "mz_internal",
         "mz_watermarks",
-        "object_id text, column_name text, delay interval, watermark timestamptz?",
+        "object_id text, column_name text, delay interval, watermark timestamptz?,"
+        "idle_timeout interval?, behind interval?",
         live("mz_watermarks"),
     ),
 )

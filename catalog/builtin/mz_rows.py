@@ -10,6 +10,7 @@ from foreshore.catalog.builtin.definitions import (
 )
 from foreshore.catalog.builtin.function_texts import arguments_of, definition_of
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
+from foreshore.catalog.builtin.watermarks import watermark_definitions
 from foreshore.catalog.item import (
     Cluster,
     Connection,
@@ -459,6 +460,7 @@ def visibility_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the results of pg_get_viewdef, pg_get_functiondef and others of their kind."""
     yield from foreign_keys.definition_rows(snapshot)
+    yield from watermark_definitions(snapshot)
     for item, named, constraint in snapshot.constraints:
         texts = {
             "constraint": constraint_definition(snapshot, item, constraint),

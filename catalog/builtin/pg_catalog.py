@@ -32,6 +32,7 @@ from foreshore.catalog.builtin.relation import (
 from foreshore.catalog.builtin.rights import SUPERUSER_OID, memberships, shown, shown_of_column
 from foreshore.catalog.builtin.settings import settings_rows
 from foreshore.catalog.builtin.user_functions import proc_rows
+from foreshore.catalog.builtin.watermarks import has_watermark, watermark_constraints
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
 from foreshore.expr.columns import type_of
@@ -116,7 +117,8 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "reltuples": -1.0,
             "relhasindex": bool(snapshot.state.indexes_on(item.id))
             or any(each.has_index for each in item.constraints),
-            "relchecks": sum(not each.has_index for each in item.constraints),
+            "relchecks": sum(not each.has_index for each in item.constraints)
+            + has_watermark(snapshot, item),
             "relpersistence": "t" if item.temporary else "p",
             "relkind": _RELKIND[item.type],
             "relnatts": len(
@@ -322,6 +324,7 @@ def _collations(types: Iterable[SqlType]) -> list[int]:
 
 def _constraint(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     yield from foreign_keys.constraint_rows(snapshot)
+    yield from watermark_constraints(snapshot)
     yield from _domain_constraint(snapshot)
     for item, named, constraint in snapshot.constraints:
         common = {

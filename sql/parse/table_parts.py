@@ -28,9 +28,13 @@ class TablePartParser(ForeignKeyParser):
         return name, text
 
     def _watermark(self, found: list[ast.WatermarkDefinition]) -> bool:
-        """Parse `WATERMARK FOR column AS column ...` into `found`, if present."""
-        if not self.at_words("watermark", "for"):
+        """Parse `[CONSTRAINT name] WATERMARK FOR column AS column ...` into `found`, if present."""
+        named = self.at_word("constraint") and self.peek(2).value == "watermark"
+        if not named and not self.at_words("watermark", "for"):
             return False
+        if named:  # as pg_dump writes it
+            self.expect("constraint")
+            self.name()
         at = self.token.start
         if found:
             raise SyntaxError_("multiple watermarks are specified", position=at + 1)

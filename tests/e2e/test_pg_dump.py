@@ -27,6 +27,9 @@ DEFINITIONS = """
     CREATE AGGREGATE widest(int) (SFUNC = array_append, STYPE = int[], FINALFUNC = width);
     CREATE TABLE spans (id int, span interval DEFAULT '1 day 2 hours', f float8 DEFAULT 'NaN');
     INSERT INTO spans VALUES (1);
+    CREATE TABLE stream (at timestamp, WATERMARK FOR at AS at - INTERVAL '5 s'
+        IDLE TIMEOUT INTERVAL '1 day');
+    INSERT INTO stream VALUES ('2020-02-29 12:00'), ('2020-02-29 11:00');
     ALTER TABLE parts ENABLE ROW LEVEL SECURITY;
     CREATE POLICY cheap ON parts USING (price < 10 AND id IN (SELECT id FROM numbered));
     CREATE POLICY "None" ON parts AS RESTRICTIVE FOR INSERT WITH CHECK (false);
@@ -47,6 +50,8 @@ CONTENTS = (
     "SELECT * FROM kept ORDER BY part",
     "SELECT * FROM ordered ORDER BY part",
     "SELECT nextval('free')",
+    "SELECT * FROM stream ORDER BY at",
+    "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'stream'::regclass",
     "SELECT twice(), twice(4), first_of(5, 6), sums.* FROM sums(2, 3)",
     "SELECT widest(id) FROM parts",
     "INSERT INTO spans VALUES (2) RETURNING id, span, f::text",
@@ -96,4 +101,4 @@ def test_restored_dump_has_the_same_contents(dump: str, server: Server) -> None:
 
 def test_dump_has_no_relations_of_the_system(dump: str) -> None:
     assert "mz_" not in dump
-    assert dump.count("CREATE TABLE") == 4
+    assert dump.count("CREATE TABLE") == 5

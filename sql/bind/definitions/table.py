@@ -47,7 +47,7 @@ from foreshore.sql.bind.definitions.table_options import bound_on_commit, index_
 from foreshore.sql.bind.definitions.tuning import require_index
 from foreshore.sql.bind.definitions.watermark import (
     bound_watermark,
-    refuse_marks,
+    check_idle_timeout,
     refuse_watermarked,
     watermark_text,
 )
@@ -71,11 +71,10 @@ _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector",
 
 def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:
     """Return the plan of CREATE TABLE."""
-    if not planning.defined:
-        refuse_marks(statement.watermark)
     with_likes_expanded(planning, statement)
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
+    check_idle_timeout(statement.watermark, temporary=name.temporary, defined=planning.defined)
     on_commit = bound_on_commit(name, statement.on_commit)
     primary = [each for each in statement.constraints if each.kind == "primary key"]
     with located(primary[1].at if len(primary) > 1 else 0):
@@ -89,9 +88,6 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
         append_only=statement.append_only,
         watermark=statement.watermark,
     )
-    mark = definition.desc.watermark
-    if mark is not None and mark.idle is not None and name.temporary:
-        raise FeatureNotSupported("the watermark of a temporary table has no IDLE TIMEOUT")
     if definition.desc.append_only and on_commit == "delete rows":
         raise InvalidTableDefinition("ON COMMIT DELETE ROWS excludes APPEND ONLY")
     foreign = bound_foreign_keys(

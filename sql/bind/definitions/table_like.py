@@ -2,7 +2,8 @@
 
     CREATE TABLE new (LIKE old INCLUDING DEFAULTS INCLUDING CONSTRAINTS, more int)
 
-Names, types and NOT NULL are always copied. CHECKs keep their names; keys get new ones.
+Names, types and NOT NULL are always copied. CHECKs keep their names; keys get new ones. INCLUDING
+CONSTRAINTS also copies the watermark.
 """
 
 import msgspec
@@ -29,13 +30,16 @@ def with_likes_expanded(planning: Planning, statement: ast.CreateTableStatement)
         if isinstance(each, ast.ColumnDefinition):
             columns.append(each)
             continue
-        found, more = _like(planning, each)
+        found, more, mark = _like(planning, each)
         columns += found
         constraints += more
+        statement.watermark = statement.watermark or mark
     statement.elements, statement.constraints = tuple(columns), tuple(constraints)
 
 
-def _like(planning: Planning, like: ast.LikeTable) -> tuple[Columns, Constraints]:
+def _like(
+    planning: Planning, like: ast.LikeTable
+) -> tuple[Columns, Constraints, ast.WatermarkDefinition | None]:
     with located(like.table.at):
         item = planning.catalog.resolve_item(like.table.name)
     if item.kind in ("index", "sequence", "subscription", "type", "domain"):
@@ -59,7 +63,10 @@ def _like(planning: Planning, like: ast.LikeTable) -> tuple[Columns, Constraints
         for each in tree.constraints
         if each.kind in kept
     )
-    return tree.columns, constraints
+    mark = tree.watermark if "constraints" in like.including else None
+    if mark is not None:  # the clock's marks are the new table's own
+        mark = ast.WatermarkDefinition(mark.column, mark.delay, like.table.at, mark.idle)
+    return tree.columns, constraints, mark
 
 
 def _definition_of(item: ItemView) -> ast.CreateTableStatement:

@@ -86,9 +86,15 @@ def source_watermark(definition: ast.WatermarkDefinition | None) -> str | None:
         return watermark_text(watermark, (definition.column,))
 
 
-def refuse_marks(definition: ast.WatermarkDefinition | None) -> None:
-    """Raise an error if a client names the relation of the clock's marks."""
-    if definition is not None and definition.marks is not None:
+def check_idle_timeout(
+    definition: ast.WatermarkDefinition | None, *, temporary: bool, defined: bool
+) -> None:
+    """Raise an error for a temporary table's timeout, and for marks that a client names."""
+    if definition is None or definition.idle is None:
+        return
+    if temporary:
+        raise FeatureNotSupported("the watermark of a temporary table has no IDLE TIMEOUT")
+    if definition.marks is not None and not defined:
         raise SyntaxError_('syntax error at or near "MARKS"', position=definition.at + 1)
 
 

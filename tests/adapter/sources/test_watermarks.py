@@ -74,6 +74,27 @@ async def test_watermark_follows_changes_of_its_table(env: TestEnvironment) -> N
     assert "ERROR 55000" in await env.query("s", "DELETE FROM t")
 
 
+async def test_watermark_is_shown_as_constraint_and_copied_by_like(env: TestEnvironment) -> None:
+    await env.ran("s", TABLE.replace("at ", '"At" ').replace("(at", '("At"'))
+    read = (
+        "SELECT conname, pg_get_constraintdef(c.oid), relchecks FROM pg_constraint c"
+        " JOIN pg_class r ON r.oid = conrelid WHERE relname = '{}'"
+    )
+    text = 'WATERMARK FOR "At" AS "At" - INTERVAL \'00:00:05\''
+    assert await env.query("s", read.format("t")) == f"t_At_watermark|{text}|1\nSELECT 1"
+    await env.ran("s", "CREATE TABLE plain (LIKE t INCLUDING ALL)")
+    assert await env.query("s", read.format("plain")) == f"plain_At_watermark|{text}|1\nSELECT 1"
+    await env.ran("s", "DROP TABLE plain", "CREATE TABLE plain (LIKE t INCLUDING DEFAULTS)")
+    assert await env.query("s", read.format("plain")) == "SELECT 0"
+    await env.ran(
+        "s", "DROP TABLE plain", 'CREATE TABLE plain ("At" date, CONSTRAINT w CHECK (true))'
+    )
+    await env.ran(
+        "s", "DROP TABLE t", f'CREATE TABLE t ("At" timestamp, CONSTRAINT t_At_watermark {text})'
+    )
+    assert await env.query("s", read.format("t")) == f"t_At_watermark|{text}|1\nSELECT 1"
+
+
 async def test_watermark_is_for_those_who_may_read_its_column(env: TestEnvironment) -> None:
     table = TABLE.replace("timestamp", "timestamptz")
     rights = "GRANT INSERT, SELECT (k) ON t TO writer"
