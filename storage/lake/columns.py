@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from foreshore.errors import (
     DataError,
+    DatetimeFieldOverflow,
     DuplicateColumn,
     FeatureNotSupported,
     NumericValueOutOfRange,
@@ -44,6 +45,7 @@ PLAIN = frozenset(
     "bool int2 int4 int8 float4 float8 numeric date time timestamp timestamptz bytea".split()
 ) | {"text", "varchar", "bpchar", "name"}
 NUMBER_SCALE = 20
+_DAYS = (-719_162, 2_932_896)  # from 0001-01-01 to 9999-12-31
 _ISO = (DATE, TIMESTAMP, TIMESTAMPTZ)
 
 
@@ -95,6 +97,30 @@ def for_file(name: str, column: pa.Array, type: SqlType) -> pa.Array:
             )
         return pc.struct_field(column, "value")
     return column if column.type == wanted else texts(column, type)
+
+
+def check_years(name: str, column: pa.Array) -> None:
+    """Raise DatetimeFieldOverflow unless dates and timestamps have the years 1 to 9999.
+
+    Programs that read tables of a lake know no others, and no infinity.
+    """
+    is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    values = column.flatten() if is_list else column
+    if pa.types.is_date(values.type):
+        low, high = _DAYS
+    elif pa.types.is_timestamp(values.type):
+        low, high = (days * 86_400_000_000 for days in _DAYS)
+        high += 86_400_000_000 - 1
+    else:
+        return
+    numbers = values.view(pa.int32() if pa.types.is_date(values.type) else pa.int64())
+    found = pc.min_max(numbers)
+    if found["min"].is_valid and not low <= found["min"].as_py() <= found["max"].as_py() <= high:
+        raise DatetimeFieldOverflow(
+            f'a value of column "{name}" is out of range for tables of a lake',
+            detail="They have the years 1 to 9999, and no infinity.",
+            hint="Cast the column to text.",
+        )
 
 
 def texts(column: pa.Array, type: SqlType) -> pa.Array:

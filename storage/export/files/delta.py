@@ -7,12 +7,13 @@ not at all.
 """
 
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore import blocking
@@ -22,6 +23,7 @@ from foreshore.storage.export.files.place import DIFF_COLUMN, TIME_COLUMN
 from foreshore.storage.export.files.spool import spooled
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
+from foreshore.storage.lake.columns import check_years
 from foreshore.storage.lake.places import Location
 from foreshore.update import Timestamp
 
@@ -84,27 +86,42 @@ class DeltaExporter:
             transaction = deltalake.Transaction(self._export.name, upper, None)
             properties = deltalake.CommitProperties(app_transactions=[transaction])
             if not rows:
-                self._table.create_write_transaction(
-                    [], "append", self._table.schema(), commit_properties=properties
-                )
+                self._mark(properties)
             elif self._export.spec.envelope == "append":
                 self._append(_appended(file), properties)
             else:
                 self._upsert(file, properties)
             self._table.update_incremental()
+            if self._frontier() != upper:  # a MERGE that changes no rows commits nothing
+                self._mark(properties)
+                self._table.update_incremental()
             self._reached = upper
             if self._local is not None:
                 delta.sync_versions(self._local, before + 1, self._table.version())
 
-    def _append(self, rows: pa.RecordBatchReader, properties: Any) -> None:
-        delta.package().write_deltalake(
-            self._table, rows, mode="append", schema_mode="merge", commit_properties=properties
+    def _mark(self, properties: Any) -> None:
+        """Commit the frontier alone."""
+        self._table.create_write_transaction(
+            [], "append", self._table.schema(), commit_properties=properties
         )
+
+    def _append(self, rows: pa.RecordBatchReader, properties: Any) -> None:
+        with _checked(rows) as checked:
+            delta.package().write_deltalake(
+                self._table,
+                checked,
+                mode="append",
+                schema_mode="merge",
+                commit_properties=properties,
+            )
 
     def _upsert(self, file: Path, properties: Any) -> None:
         """Merge the last row of each key into the table."""
         export = self._export
-        with latest_rows(file, export.spec.key, GONE) as rows:
+        with (
+            latest_rows(file, export.spec.key, GONE) as last,
+            _checked(_replacing(last, export.spec.key)) as rows,
+        ):
             values = {quoted(name): f"s.{quoted(name)}" for name in export.desc.names}
             merge = self._table.merge(
                 rows,
@@ -127,6 +144,21 @@ class DeltaExporter:
         return " AND ".join(compared)
 
 
+def _replacing(rows: pa.RecordBatchReader, key: Sequence[str]) -> pa.RecordBatchReader:
+    """Return the last rows of keys; those that are gone have NULL in all columns but their key."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            gone = batch.column(GONE)
+            arrays = [
+                column if name in key or name == GONE else pc.if_else(gone, None, column)
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+
+    return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+
 def _appended(file: Path) -> pa.RecordBatchReader:
     """Return updates as rows with `mz_timestamp` and `mz_diff`."""
     source = pq.ParquetFile(file)
@@ -139,6 +171,32 @@ def _appended(file: Path) -> pa.RecordBatchReader:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+@contextmanager
+def _checked(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatchReader]:
+    """Yield rows to be written; raises DatetimeFieldOverflow, where the package would panic.
+
+    What the package makes of an error of its input does not say which one it was.
+    """
+    wrong: list[DatabaseError] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            try:
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    check_years(name, column)
+            except DatabaseError as error:
+                wrong.append(error)
+                raise
+            yield batch
+
+    try:
+        yield pa.RecordBatchReader.from_batches(rows.schema, batches())
+    except delta.package().exceptions.DeltaError:
+        if wrong:
+            raise wrong[0] from None
+        raise
 
 
 def quoted(name: str) -> str:

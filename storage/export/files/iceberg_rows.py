@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.errors import UndefinedColumn
+from foreshore.storage.lake.columns import check_years
 from foreshore.storage.lake.keys import KeySet, key_database
 from foreshore.types import INT4, INT8, SqlType
 
@@ -38,7 +39,7 @@ def added_rows(rows: Iterator[pa.RecordBatch], gone: str) -> Iterator[pa.RecordB
 def in_table(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the columns of a table; those that they do not have are NULL.
 
-    Raises UndefinedColumn if the table lacks a column of the rows.
+    Raises UndefinedColumn if the table lacks a column of the rows, and DatetimeFieldOverflow.
     """
     for name in rows.schema.names:
         if name not in schema.names:
@@ -49,6 +50,8 @@ def in_table(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
+    for name, array in zip(schema.names, arrays, strict=True):
+        check_years(name, array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -68,6 +68,19 @@ async def test_a_table_that_is_made_anew_gets_no_rest_of_the_changes(
     assert delta_rows(place / "t") == [(10 + number,) for number in range(8)]
 
 
+async def test_a_merge_that_changes_no_rows_commits_its_frontier(
+    own_env: TestEnvironment, place: Path
+) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    into = f"INTO DELTA (URL '{place}/t') WITH (COMMIT INTERVAL '1 s')"
+    await env.ran("a", f"CREATE SINK s FROM t {into}", "WAIT FOR SINKS s")
+    env.export.last.kill()
+    await env.ran("a", "INSERT INTO t VALUES (2)", "DELETE FROM t WHERE k = 2")
+    await env.ran("a", "WAIT FOR SINKS s", "INSERT INTO t VALUES (3)", "WAIT FOR SINKS s")
+    assert delta_rows(place / "t") == [(1,), (3,)]
+
+
 async def test_changes_are_appended_with_their_times(own_env: TestEnvironment, place: Path) -> None:
     env = own_env
     await env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)")

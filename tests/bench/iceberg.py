@@ -1,0 +1,92 @@
+"""What commits of an Iceberg sink write, and how fast a followed table has the changes.
+
+    python -m tests.bench.iceberg [--rows 1000000] [--keys 100] [--commits 10]
+
+A table of rows of three columns is exported by UPSERT, and followed by a source. Then a number of
+keys all over the table change, commit by commit, and at last all rows. Prints seconds, and the
+bytes of the files that were written.
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from tests.adapter.harness import TestEnvironment
+from tests.adapter.lakes import connected, into, reading
+from tests.adapter.sources.test_files import reaches
+from tests.iceberg_catalog import IcebergCatalog, serving
+
+
+def written(place: Path) -> int:
+    """Return the bytes of all files of rows and of deletes, also those that are out of use."""
+    return sum(file.stat().st_size for file in place.rglob("*.parquet"))
+
+
+async def measure(
+    env: TestEnvironment, catalog: IcebergCatalog, place: Path, rows: int, keys: int, commits: int
+) -> None:
+    """Print the figures."""
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v text, n int8)")
+    some = f"SELECT i, 'value ' || i, i * 7 FROM generate_series(1, {rows}) i"
+    await env.ran("a", f"INSERT INTO t {some}")
+    begin = time.monotonic()
+    await env.ran("a", f"CREATE SINK out FROM t {into('t')}", "WAIT FOR SINKS out")
+    print(f"{rows} rows in the table: {time.monotonic() - begin:.1f} s, {written(place):,} bytes")
+    begin = time.monotonic()
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await reaches(env, "SELECT count(*) FROM s", str(rows))
+    print(f"and in the source: {time.monotonic() - begin:.1f} s")
+    seconds, followed, sizes = [], [], []
+    for number in range(commits):
+        before, begin = written(place), time.monotonic()
+        apart = rows // keys
+        change = f"UPDATE t SET v = 'c{number}' WHERE k % {apart} = {number}"
+        await env.ran("a", change, "WAIT FOR SINKS out")
+        seconds.append(time.monotonic() - begin)
+        await reaches(env, f"SELECT count(*) FROM s WHERE v = 'c{number}'", str(keys))
+        followed.append(time.monotonic() - begin)
+        sizes.append(written(place) - before)
+    print(
+        f"{keys} keys: {statistics.median(seconds):.2f} s in the table,"
+        f" {statistics.median(followed):.2f} s in the source; {statistics.median(sizes):,.0f} bytes"
+        f" a commit, {max(sizes):,} at most"
+    )
+    before, begin = written(place), time.monotonic()
+    await env.ran("a", "UPDATE t SET v = 'all'", "WAIT FOR SINKS out")
+    there = time.monotonic() - begin
+    await reaches(env, "SELECT count(*) FROM s WHERE v = 'all'", str(rows))
+    print(
+        f"all rows: {there:.1f} s in the table, {time.monotonic() - begin:.1f} s in the source;"
+        f" {written(place) - before:,} bytes"
+    )
+    files = await asyncio.to_thread(lambda: len(list(place.rglob("*.parquet"))))
+    live = len(list(catalog.tables.load_table("n.t").scan().plan_files()))
+    print(f"{files} files, {live} of them with rows of the newest snapshot")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser()
+    for name, default in (("rows", 1_000_000), ("keys", 100), ("commits", 10)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory, asyncio.Runner() as runner:
+        place = Path(directory, "lake")
+        place.mkdir()
+        with serving(place) as catalog:
+            env = TestEnvironment(Path(directory, "data"))
+
+            async def run() -> None:
+                await env.open()
+                await connected(env, catalog, Path(directory))
+                await measure(env, catalog, place, args.rows, args.keys, args.commits)
+                await env.close()
+
+            runner.run(run())
+
+
+if __name__ == "__main__":
+    main()
