@@ -70,7 +70,7 @@ _AWS: Mapping[str, OptionRule] = {
     "secret access key": _HIDDEN,
     "session token": _HIDDEN,
 }
-TUNNELLED: frozenset[ConnectionKind] = frozenset(("postgres", "kafka"))
+TUNNELLED: frozenset[ConnectionKind] = frozenset(("postgres", "kafka", "confluent schema registry"))
 RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
     "postgres": {
         "host": _NEEDED,

@@ -1,6 +1,7 @@
 """A schema registry over HTTP, in a thread of this process."""
 
 import json
+import ssl
 import threading
 from base64 import b64decode
 from collections.abc import Iterator
@@ -66,8 +67,8 @@ class FakeRegistry:
 
 
 @contextmanager
-def serving() -> Iterator[FakeRegistry]:
-    """Serve an empty registry, to who gives the password."""
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
+    """Serve an empty registry, to who gives the password; over TLS with a context."""
     registry = FakeRegistry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -95,9 +96,11 @@ def serving() -> Iterator[FakeRegistry]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    registry.url = f"http://127.0.0.1:{server.server_port}"
+    registry.url = f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}"
     yield registry
     server.shutdown()
     thread.join()

@@ -8,10 +8,16 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from foreshore.errors import ConnectionFailure, InvalidParameterValue, UndefinedObject
+from foreshore.errors import (
+    ConnectionFailure,
+    DatabaseError,
+    InvalidParameterValue,
+    UndefinedObject,
+)
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.avro_references import inlined
 from foreshore.storage.external.tls import certificates
+from foreshore.storage.external.tunnels import HOST, Port, opened_port
 
 SECONDS = 10.0
 MOST_REFERENCES = 1_000  # of a schema
@@ -47,7 +53,10 @@ class Registry:
 
     def __init__(self, access: Access) -> None:
         options = access.options
-        self._url = options["url"].rstrip("/")
+        self._access, self._url = access, options["url"].rstrip("/")
+        self._begins = self._url  # of what is asked for: behind a tunnel that is its port
+        self._port: Port | None = None
+        self._more: dict[str, Any] = {}  # of each request
         auth = None
         if "username" in options:
             auth = (options["username"], options.get("password", ""))
@@ -56,6 +65,16 @@ class Registry:
         )
 
     async def __aenter__(self) -> "Registry":
+        if (tunnel := self._access.tunnel) is not None:
+            url = httpx.URL(self._url)
+            port = url.port or (443 if url.scheme == "https" else 80)
+            self._port = await opened_port(tunnel, url.host, port)
+            self._begins = str(url.copy_with(host=HOST, port=self._port.number)).rstrip("/")
+            # The registry is asked, and its certificate checked, by its own name.
+            self._more = {
+                "headers": {"Host": url.netloc.decode()},
+                "extensions": {"sni_hostname": url.host},
+            }
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -79,7 +98,9 @@ class Registry:
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
         try:
-            response = await self._client.post(self._url + path, json={"schema": schema})
+            response = await self._client.post(
+                self._begins + path, json={"schema": schema}, **self._more
+            )
             if response.status_code in _REFUSED:
                 raise InvalidParameterValue(
                     f'the schema registry at {self._url} refuses the schema of "{subject}": '
@@ -135,7 +156,7 @@ class Registry:
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:
-            response = await self._client.get(self._url + path)
+            response = await self._client.get(self._begins + path, **self._more)
             if response.status_code == _NOT_FOUND:
                 return None
             response.raise_for_status()
@@ -144,11 +165,33 @@ class Registry:
             raise self._unreachable(error) from error
         return found
 
-    def _unreachable(self, error: Exception) -> ConnectionFailure:
-        return ConnectionFailure(
-            f"could not ask the schema registry at {self._url}: "
-            f"{str(error) or type(error).__name__}"
-        )
+    def _unreachable(self, error: Exception) -> DatabaseError:
+        begins = f"could not ask the schema registry at {self._url}"
+        if self._port is not None and self._port.failure is not None:
+            return ConnectionFailure(f"{begins}: {self._port.failure.message}")
+        if isinstance(error, httpx.HTTPStatusError):
+            return _refused(begins, error.response)
+        why = str(error) or type(error).__name__
+        if "certificate" in why.lower() or "ssl" in why.lower():
+            hint = "Check URL, SSL CERTIFICATE AUTHORITY, SSL CERTIFICATE and SSL KEY."
+            return DatabaseError(f"{begins}: {why}", sqlstate="08001", hint=hint)
+        return ConnectionFailure(f"{begins}: {why}", hint="Check URL of its connection.")
+
+
+def _refused(begins: str, response: httpx.Response) -> DatabaseError:
+    """Return the error for a status of a registry that is none of success."""
+    message = f"{begins}: status {response.status_code} {response.reason_phrase}"
+    match response.status_code:
+        case 401:
+            hint = "Check USERNAME and PASSWORD of its connection, and the value of its secret."
+            return DatabaseError(message, sqlstate="28P01", hint=hint)
+        case 403:
+            hint = "Give the user of its connection the rights to read and register schemas."
+            return DatabaseError(message, sqlstate="42501", hint=hint)
+        case 301 | 302 | 307 | 308:
+            place = response.headers.get("location", "")
+            return ConnectionFailure(message, hint=f"It names another URL: {place}")
+    return ConnectionFailure(message, hint="Check URL of its connection.")
 
 
 def _reason(response: httpx.Response) -> str:

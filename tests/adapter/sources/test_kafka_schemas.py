@@ -279,7 +279,7 @@ async def test_a_registry_that_does_not_help_is_told(
     await env.ran("a", f"CREATE CONNECTION w TO CONFLUENT SCHEMA REGISTRY (URL '{url}')")
     for statement in (f"{avro_of} w", "VALIDATE CONNECTION w"):
         found = await env.query("a", statement)
-        assert "08006: could not ask the schema registry" in found
+        assert "28P01: could not ask the schema registry" in found
         assert "401" in found
     wrong = f"{source} PROTOBUF USING SCHEMA 'message'"
     assert "22023: the Protobuf schema is wrong: schema.proto:" in await env.query("a", wrong)
