@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.versions import left_out_of
 from foreshore.adapter.sources.webhooks import Received
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.builtin.relation import Row
@@ -30,7 +31,9 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
     """
     state = context.coordinator.state
     for id, status in context.coordinator.ingestion.controller.statuses().items():
-        for item in (state.get(id), *state.items_of(parts_of(id))):
+        source = state.get(id)
+        spec = source.feed.spec if isinstance(source, Item) and source.feed else None
+        for item in (source, *state.items_of(parts_of(id))):
             if not isinstance(item, Item) or not item.feed:
                 continue
             if item.id != id and is_auxiliary(item.feed.reference):
@@ -47,7 +50,7 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
                 "last_status_change_at": shown.since * 1000,
                 "status": shown.state,
                 "error": shown.error,
-                "details": _rows_read(shown),
+                "details": _details(left_out_of(spec, item.feed), shown),
                 "next_try_at": None if shown.next_try is None else shown.next_try * 1000,
             }
     for item, received in context.coordinator.webhooks.received():
@@ -61,13 +64,18 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
         }
 
 
-def _rows_read(status: Status) -> str | None:
-    """Return how many rows of a table were read that joins the others later, as JSON."""
-    if not isinstance(status, OutputStatus) or status.counts.waits is None:
-        return None
-    counts = status.counts
-    found = {"rows_read": counts.snapshot_staged or 0, "rows": counts.snapshot_known}
-    return canonical_json(json.dumps(found))
+def _details(left_out: Sequence[str], status: Status) -> str | None:
+    """Return what is to be said of a table, as JSON.
+
+    How many rows were read of one that joins the others later, and columns that were left out.
+    """
+    found: dict[str, object] = {}
+    if isinstance(status, OutputStatus) and status.counts.waits is not None:
+        counts = status.counts
+        found = {"rows_read": counts.snapshot_staged or 0, "rows": counts.snapshot_known}
+    if left_out:
+        found["columns_left_out"] = left_out
+    return canonical_json(json.dumps(found)) if found else None
 
 
 def _requests_of(received: Received, sees: bool) -> str:

@@ -30,6 +30,13 @@ def table_of(feed: Feed) -> str:
     return details_of(feed).table or feed.reference
 
 
+def left_out_of(spec: SourceSpec | None, feed: Feed) -> tuple[str, ...]:
+    """Return the columns of its table that a relation lacks, as something needs its history."""
+    if not isinstance(spec, PostgresSource) or not feed.details:
+        return ()
+    return details_of(feed).left_out
+
+
 async def discovered_with(
     context: StatementContext, spec: SourceSpec, reference: str, options: TableOptions
 ) -> Discovered:

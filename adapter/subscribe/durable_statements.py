@@ -136,16 +136,22 @@ def readable_position(context: StatementContext, id: GlobalId) -> Position:
 
 def refuse_subscribed(context: StatementContext, table: Item) -> None:
     """Raise if a durable subscription reads `table`, whose history an ALTER TABLE would end."""
-    reader = context.planner.reader()
-    describe = reader.describe
-    for item in reader.state.items_above(table.id):
+    describe = context.planner.reader().describe
+    if (item := subscribed_by(context, table)) is not None:
+        raise DependentObjectsStillExist(
+            f"cannot alter {describe(table)} because other objects depend on it",
+            detail=f"{describe(item)} depends on {describe(table)}",
+            hint=f"Its history ends with this change: drop the {item.kind} first, "
+            "and create it anew.",
+        )
+
+
+def subscribed_by(context: StatementContext, table: Item) -> Item | None:
+    """Return a durable subscription or a sink that reads a table itself; None if none does."""
+    for item in context.planner.reader().state.items_above(table.id):
         if item.type == "subscription" and table.id in _sources(context, item.id):
-            raise DependentObjectsStillExist(
-                f"cannot alter {describe(table)} because other objects depend on it",
-                detail=f"{describe(item)} depends on {describe(table)}",
-                hint="Its history ends with this change: drop the subscription first, "
-                "and create it anew.",
-            )
+            return item
+    return None
 
 
 def _sources(context: StatementContext, id: GlobalId) -> frozenset[GlobalId]:

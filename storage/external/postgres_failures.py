@@ -50,7 +50,7 @@ _REASONS = (  # the first of which a word is there
     _Reason(
         ("walsender", "wal sender"),
         "42501",
-        "Run ALTER ROLE ... REPLICATION upstream for the connection's USER.",
+        "Run ALTER ROLE {user} REPLICATION upstream.",
     ),
     _Reason(('role "',), "28000", "Check USER of the connection."),
     _Reason(('database "',), "3D000", "Check DATABASE of the connection."),
@@ -91,7 +91,8 @@ def unreachable(
     lower = why.lower()
     reason = next((r for r in _REASONS if any(each in lower for each in r.words)), _ELSEWHERE)
     message = f"{begin}: {reasons(why)}"
-    return DatabaseError(message, sqlstate=reason.sqlstate, hint=reason.hint)
+    hint = reason.hint.replace("{user}", access.options["user"])
+    return DatabaseError(message, sqlstate=reason.sqlstate, hint=hint)
 
 
 def failure(error: psycopg.Error) -> DatabaseError:

@@ -15,6 +15,7 @@ from foreshore.adapter.ddl.tables.alter import alter_table
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.tables import is_table, source_called
 from foreshore.adapter.sources.versions import details_of, table_of
+from foreshore.adapter.subscribe.durable_statements import subscribed_by
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.errors import (
@@ -61,6 +62,10 @@ async def _refresh(context: StatementContext, source: Item, table: Item) -> None
     old = details_of(feed)
     new = msgspec.json.decode(output.details, type=Details)
     planned = context.planner.reader().planned[table.id]
+    left_out = _left_out(context, table, old, output)
+    if left_out:
+        kept = [each for each in output.columns if each.name not in left_out]
+        output = msgspec.structs.replace(output, columns=tuple(kept))
     actions = _actions(planned, old, new, output)
     if actions:
         name = dotted(context.planner.state.full_name(table))
@@ -86,6 +91,7 @@ async def _refresh(context: StatementContext, source: Item, table: Item) -> None
         old.number + 1,
         old.table,
         old.options,
+        left_out,
     )
     text = msgspec.json.encode(details).decode()
     needs = tuple(sorted({*now.depends_on, source.id}))
@@ -97,6 +103,30 @@ async def _refresh(context: StatementContext, source: Item, table: Item) -> None
             bound=tuple((change.state.full_name(change.state.item(id)), id) for id in needs),
         )
     )
+
+
+def _left_out(
+    context: StatementContext, table: Item, old: Details, output: Output
+) -> tuple[str, ...]:
+    """Return the new columns of an output that its relation cannot get at present.
+
+    New columns end the history of a relation, which a sink or a durable subscription needs. It can
+    do without them, so it goes on, with a notice.
+    """
+    reads = subscribed_by(context, table)
+    known = {name for name, *_ in old.columns}
+    added = tuple(each.name for each in output.columns if each.name not in known)
+    if reads is None or not added:
+        return ()
+    describe = context.planner.reader().describe
+    names = ", ".join(map(quote_identifier, added))
+    context.notice(
+        f'table "{table.name}" goes on without {names}',
+        detail=f"{describe(reads)} reads it, and its history would end.",
+        hint=f"Drop the {reads.kind}, refresh the table, and create the {reads.kind} anew; or read"
+        " the table beside it, by CREATE TABLE ... FROM SOURCE.",
+    )
+    return added
 
 
 def _actions(planned: Planned, old: Details, new: Details, output: Output) -> Sequence[str]:

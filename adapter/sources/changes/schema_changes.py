@@ -8,8 +8,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.sources.versions import table_of
 from foreshore.catalog.item import Item, Role
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, DependentObjectsStillExist
 from foreshore.ids import GlobalId
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sql.rewrite.full_names import dotted
@@ -58,11 +59,23 @@ class SchemaChanges:
                 logger.warning(
                     "a schema change is not applied: %s", error, extra={"source": source}
                 )
-                status.refused = error.message
+                status.refused = self._told(source, table, error)
                 self._controller.show_refusal(table, status)
                 await asyncio.sleep(next(pauses))
             else:
                 return
+
+    def _told(self, source: GlobalId, table: GlobalId, error: DatabaseError) -> str:
+        """Return an error in one line, with what helps."""
+        hint = error.hint
+        if isinstance(error, DependentObjectsStillExist):
+            state = self._coordinator.state
+            item, part = state.item(source), state.item(table)
+            assert part.feed, part
+            again = f"CREATE TABLE ... FROM SOURCE {item.name} (REFERENCE {table_of(part.feed)})"
+            hint = f"Drop that, or read the table beside this one: {again}"
+        said = [error.message, *(error.detail or "").splitlines()[:1]]
+        return f"{': '.join(said)} ({hint})" if hint else ": ".join(said)
 
     def _status(self, source: GlobalId, table: GlobalId) -> OutputStatus | None:
         """Return the status of a table if it is there and has ceased."""

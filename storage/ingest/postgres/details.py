@@ -11,7 +11,8 @@ class Details(msgspec.Struct, frozen=True):
     `key` is the oid of the constraint by which the relation has a primary key; 0: it has none, or
     that is not known. `number` counts how often the relation was refreshed, which has rows then.
     `table` is the reference of the table, if another relation has its output. `options` are those
-    of the relation; None: those of the source.
+    of the relation; None: those of the source. `left_out` are columns that it has not, as it cannot
+    be altered at present.
     """
 
     oid: int
@@ -20,3 +21,4 @@ class Details(msgspec.Struct, frozen=True):
     number: int = 0
     table: str | None = None
     options: TableOptions | None = None
+    left_out: tuple[str, ...] = ()

@@ -66,7 +66,7 @@ class TableLayout:
             options = self.details.options
             if options is not None:
                 ignored = {f"{self.table}.{each}" for each in options.exclude_columns}
-            for name in present.keys() - set(self.names):
+            for name in present.keys() - {*self.names, *self.details.left_out}:
                 if f"{self.table}.{name}" not in ignored:
                     raise Misfit(f'column "{name}" of "{self.table}" was added')
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -27,6 +28,15 @@ async def until(env: TestEnvironment, query: str, expected: str) -> None:
             return
         await asyncio.sleep(0.02)
     raise AssertionError(f"{found} instead of {expected}; {await env.query('a', CEASED)}")
+
+
+async def until_ceased(env: TestEnvironment, why: str) -> str:
+    """Wait until table b has ceased with a text in the reason; return the state."""
+    async with asyncio.timeout(60):
+        while True:
+            if why in (found := await env.query("a", CEASED, alone=False)):
+                return found
+            await asyncio.sleep(0.02)
 
 
 async def equal(env: TestEnvironment, upstream: Upstream) -> None:
@@ -167,3 +177,49 @@ async def test_state_of_a_table_that_is_refreshed_shows_the_rows_read(
         go_on.set()
     await same(env, upstream, "id, v, c")
     await until(env, states, running.format("b|running|NULL"))
+
+
+async def test_table_that_a_sink_reads_goes_on_without_new_columns(
+    env: TestEnvironment, upstream: Upstream, tmp_path: Path
+) -> None:
+    env.environment.let_copy([str(tmp_path)], tmp_path / "data")
+    await env.ran("a", APPLYING)
+    await equal(env, upstream)
+    await env.ran("a", f"CREATE SINK k FROM b INTO DELTA (URL '{tmp_path}/b') ENVELOPE APPEND")
+    upstream.execute("ALTER TABLE up.b ADD c int DEFAULT 7")
+    upstream.execute("INSERT INTO up.b VALUES (70, 1, 2)")
+    await equal(env, upstream)
+    state = "SELECT status, details FROM mz_internal.mz_source_statuses WHERE name = 'b'"
+    await until(env, state, 'running|{"columns_left_out": ["c"]}')
+    upstream.execute("ALTER TABLE up.b ADD d int DEFAULT 8")
+    upstream.execute("INSERT INTO up.b VALUES (71, 1, 2, 3)")
+    await equal(env, upstream)
+    await until(env, state, 'running|{"columns_left_out": ["c", "d"]}')
+    await env.ran("a", "WAIT FOR SINKS k")
+    again = await env.ran("a", "ALTER SOURCE s REFRESH TABLE b")
+    assert 'NOTICE: table "b" goes on without c, d' in again, again
+    upstream.execute("ALTER TABLE up.b DROP v")
+    upstream.execute("INSERT INTO up.b VALUES (72, 2, 3)")
+    why = "sink k depends on source b (Drop that, or read the table beside this one: CREATE TABLE"
+    await until_ceased(env, why)
+    await env.ran("a", "DROP SINK k")
+    await same(env, upstream, "id, c, d")
+    await until(env, state, "running|NULL")
+
+
+async def test_key_that_a_view_relies_on_is_told_with_what_helps(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    await env.ran("a", APPLYING)
+    await env.ran("a", "CREATE MATERIALIZED VIEW t AS SELECT DISTINCT id FROM b")
+    await equal(env, upstream)
+    upstream.execute("ALTER TABLE up.b DROP CONSTRAINT b_pkey")
+    upstream.execute("INSERT INTO up.b VALUES (1, 5)")
+    why = "CREATE TABLE ... FROM SOURCE s (REFERENCE up.b)"
+    said = await until_ceased(env, why)
+    assert "materialized view t depends on constraint b_pkey" in said, said
+    await env.ran("a", "CREATE TABLE b2 FROM SOURCE s (REFERENCE up.b)")
+    await env.ran("a", "CREATE OR REPLACE MATERIALIZED VIEW t AS SELECT DISTINCT id FROM b2")
+    await until(env, "SELECT count(*) FROM b2", "21")
+    await until(env, "SELECT count(*) FROM t", "20")
+    await until(env, "SELECT count(*), count(DISTINCT id) FROM b", "21|20")
