@@ -32,6 +32,18 @@ _S3 = ("s3", "s3a", "s3n")
 _KEYS = ("access key id", "secret access key", "session token")
 # What only the connection says: the catalog cannot have our requests signed, or code imported.
 _OURS = ("py-", "rest.sig", "auth", "ssl", "client.", "glue.", "credential", "token")
+_LONGEST = 200  # characters of what the package says
+_AGAIN = "It is tried again. Look at the URL of the connection, and whether the catalog is up."
+_REFUSED_BY_STORES = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
+_REFUSED_BY_AWS = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "ExpiredTokenException",
+        "InvalidSignatureException",
+        "UnrecognizedClientException",
+    }
+)
 _PROVIDER = "write.py-location-provider.impl"
 
 
@@ -75,22 +87,45 @@ def errors() -> Iterator[None]:
             f'the Python package "{error.name}" is not installed',
             hint="Catalogs of AWS need pip install boto3.",
         ) from None
-    except refused as error:
-        raise _error("the Iceberg catalog refuses the credential", error, "28000") from error
     except of.NotInstalledError as error:
         raise FeatureNotSupported(
             f"the Iceberg table needs a Python package: {error}",
             hint="Run: pip install 'foreshore[lake]'",
         ) from None
-    except of.NoSuchTableError as error:
-        raise _error("the Iceberg catalog has no such table", error, "42P01") from error
-    except of.NoSuchNamespaceError as error:
-        raise _error("the Iceberg catalog has no such namespace", error, "3F000") from error
-    except (of.RESTError, of.CommitFailedException, of.ValidationException) as error:
-        raise _error("the Iceberg catalog", error, "58030") from error
-    except OSError as error:  # of requests, and of stores
+    except refused as error:
         raise _error(
-            "the Iceberg catalog or its store cannot be reached", error, "08006"
+            "the Iceberg catalog refuses the credential", error, "28000",
+            "Give the connection another CREDENTIAL or TOKEN by ALTER CONNECTION.",
+        ) from error  # fmt: skip
+    except of.NoSuchTableError as error:
+        raise _error(
+            "the Iceberg catalog has no such table", error, "42P01",
+            "Look at NAMESPACE and TABLE; if it was dropped, make it anew.",
+        ) from error  # fmt: skip
+    except of.NoSuchNamespaceError as error:
+        raise _error(
+            "the Iceberg catalog has no such namespace", error, "3F000",
+            "Create it in the catalog.",
+        ) from error  # fmt: skip
+    except (of.ServerError, of.ServiceUnavailableError, of.CommitStateUnknownException) as error:
+        raise _error("the Iceberg catalog fails", error, "08006", _AGAIN) from error
+    except of.CommitFailedException as error:
+        raise _error("the commit to the Iceberg table conflicts", error, "40001") from error
+    except (of.RESTError, of.ValidationException) as error:
+        raise _error("the Iceberg catalog", error, "58030") from error
+    except FileNotFoundError as error:
+        raise _error(
+            "a file of the Iceberg table is gone", error, "58P01",
+            "It was removed by another program, though the table names it.",
+        ) from error  # fmt: skip
+    except OSError as error:  # of requests, and of stores
+        if any(code in str(error) for code in _REFUSED_BY_STORES):
+            raise _error(
+                "the store of the Iceberg table refuses the keys", error, "28000",
+                "Name others by USING AWS CONNECTION, or change those of the connection.",
+            ) from error  # fmt: skip
+        raise _error(
+            "the Iceberg catalog or its store cannot be reached", error, "08006", _AGAIN
         ) from error
     except OverflowError as error:  # of dates, whose bounds the package makes Python's
         raise DatetimeFieldOverflow(
@@ -103,12 +138,35 @@ def errors() -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith(("botocore", "boto3", "tenacity")):
             raise
-        raise _error("the Iceberg catalog", error, "08006") from error
+        raise _aws_error(error) from error
 
 
-def _error(what: str, error: Exception, sqlstate: str) -> DatabaseError:
-    said = (str(error) or type(error).__name__).strip().partition("\n")[0][:300]
-    return DatabaseError(f"{what}: {said}", sqlstate=sqlstate)
+def _aws_error(error: Exception) -> DatabaseError:
+    """Return an error of the packages of AWS."""
+    code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+    if code in _REFUSED_BY_AWS or type(error).__name__ == "NoCredentialsError":
+        hint = "Give the connection other values of ACCESS KEY ID and SECRET ACCESS KEY."
+        return _error("AWS refuses the keys of the Iceberg catalog", error, "28000", hint)
+    return _error("the Iceberg catalog of AWS", error, "08006", _AGAIN)
+
+
+def _error(what: str, error: Exception, sqlstate: str, hint: str | None = None) -> DatabaseError:
+    said = _innermost(error).strip().partition("\n")[0][:_LONGEST]
+    return DatabaseError(f"{what}: {said}", sqlstate=sqlstate, hint=hint)
+
+
+def _innermost(error: BaseException) -> str:
+    """Return what an error of a request says, without what the packages around have put there."""
+    where = ""
+    while True:
+        pool, reason = getattr(error, "pool", None), getattr(error, "reason", None)
+        if pool is not None and hasattr(pool, "host"):
+            where = f"{pool.host}:{pool.port}: "
+        inside = reason if isinstance(reason, BaseException) else (error.args or ("",))[-1]
+        if not isinstance(inside, BaseException):
+            said = str(inside) if where else str(error)
+            return where + (said.partition(">: ")[2] or said or type(error).__name__)
+        error = inside
 
 
 def _properties(access: Access, aws: Access | None) -> dict[str, str]:

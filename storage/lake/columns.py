@@ -85,6 +85,17 @@ def check_distinct(names: Sequence[str]) -> None:
             )
 
 
+def check_distinct_without_case(names: Sequence[str]) -> None:
+    """Raise DuplicateColumn if two names differ by case only, which many readers do not see."""
+    known: dict[str, str] = {}
+    for name in names:
+        if (other := known.setdefault(name.lower(), name)) != name:
+            raise DuplicateColumn(
+                f'columns "{other}" and "{name}" differ by case only',
+                hint="Rename one of them in a materialized view: many readers ignore case.",
+            )
+
+
 def for_file(name: str, column: pa.Array, type: SqlType) -> pa.Array:
     """Return a column as files have it; raises NumericValueOutOfRange if a value does not fit."""
     wanted = file_type(type)

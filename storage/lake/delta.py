@@ -82,7 +82,10 @@ def opened(location: "Location") -> Any:
     try:
         found = deltalake.DeltaTable(uri, storage_options=options)
     except deltalake.exceptions.TableNotFoundError:
-        raise UndefinedFile(f'"{location.url}" is no Delta table') from None
+        raise UndefinedFile(
+            f'"{location.url}" is no Delta table',
+            hint="Bring it back; or drop the sink and create it anew, which makes the table.",
+        ) from None
     check_mapping(found)
     return found
 

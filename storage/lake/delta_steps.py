@@ -73,7 +73,10 @@ class _DataFile:
         """Yield its rows with columns `names`, among them those of its partition."""
         missing = [name for name in names if name not in self.schema.names]
         if missing:
-            raise BadCopyFileFormat(f'the Delta table has no column "{missing[0]}"')
+            raise BadCopyFileFormat(
+                f'the Delta table has no column "{missing[0]}"',
+                hint="Drop the source and create it anew, or bring the column back.",
+            )
         try:
             yield from self.fragment.to_batches(
                 schema=self.schema,
@@ -122,7 +125,10 @@ def _dataset(location: Location, version: int | None) -> tuple[Any, Any]:
         delta.check_mapping(table)
         return table, table.to_pyarrow_dataset()
     except deltalake.exceptions.TableNotFoundError:
-        raise UndefinedFile(f'"{location.url}" is no Delta table') from None
+        raise UndefinedFile(
+            f'"{location.url}" is no Delta table',
+            hint="Look at the place; or bring the table back.",
+        ) from None
     except (deltalake.exceptions.DeltaError, pa.ArrowInvalid, OSError) as error:
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'Delta table "{location.url}": {said}') from None

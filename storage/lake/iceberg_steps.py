@@ -186,7 +186,10 @@ class _DataFile:
                 if (field.name == name if id is None else field.field_id == id)
             )
             if (field := next(found, None)) is None:
-                raise BadCopyFileFormat(f'the Iceberg table has no column "{name}"')
+                raise BadCopyFileFormat(
+                    f'the Iceberg table has no column "{name}"',
+                    hint="It was dropped. Drop the source and create it anew.",
+                )
             fields.append(field)
         return Schema(*fields)
 

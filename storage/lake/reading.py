@@ -32,6 +32,10 @@ BLOCK_BYTES = 8 << 20
 JSON_MEMORY = "256MB"
 
 
+class WrongColumns(BadCopyFileFormat):
+    """A file lacks a column, or has it several times."""
+
+
 @dataclass(frozen=True, slots=True)
 class CsvForm:
     """How a CSV file is written."""
@@ -98,7 +102,7 @@ def _read(
     try:
         match format:
             case "parquet":
-                yield from _parquet(path, names)
+                yield from _parquet(path, key, names)
             case "csv":
                 yield from _csv(path, form, names)
             case "json":
@@ -119,14 +123,15 @@ def _table(
         first += batch.num_rows
 
 
-def _parquet(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _parquet(path: Path, key: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(path) as file:
         found = file.schema_arrow.names
         for name in names:
-            if name not in found:
-                raise pa.ArrowInvalid(f'it has no column "{name}"')
-            if found.count(name) > 1:
-                raise pa.ArrowInvalid(f'it has several columns "{name}"')
+            if found.count(name) != 1:
+                how = "several columns" if name in found else "no column"
+                raise WrongColumns(
+                    f'file "{key}": it has {how} "{name}"', hint=f"It has {', '.join(found)[:300]}."
+                )
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(names), use_threads=False):
             yield batch.select(list(names))
 

@@ -79,6 +79,7 @@ class DeltaExporter:
                 raise ObjectNotInPrerequisiteState(
                     "the Delta table has lost how far the sink has come",
                     detail="It was made anew.",
+                    hint="Drop the sink and create it anew.",
                 )
             if frontier != self._reached or frontier not in (None, lower):
                 raise ObjectNotInPrerequisiteState("another exporter writes for this sink")

@@ -9,7 +9,7 @@ from foreshore.storage.export.files.delta import DeltaExporter, errors
 from foreshore.storage.export.files.place import location_of, own_columns
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
-from foreshore.storage.lake.columns import check_delta, file_type
+from foreshore.storage.lake.columns import check_delta, check_distinct_without_case, file_type
 
 
 class DeltaSinkKind:
@@ -34,6 +34,7 @@ class DeltaSinkKind:
 def _check(export: Export) -> None:
     columns = own_columns(export)
     check_delta(list(columns), list(columns.values()))
+    check_distinct_without_case(list(columns))
     wanted = {name: file_type(type) for name, type in columns.items()}
     location = location_of(export)
     with errors():

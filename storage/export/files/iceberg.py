@@ -146,6 +146,7 @@ class IcebergExporter:
             raise ObjectNotInPrerequisiteState(
                 "the Iceberg table has lost how far the sink has come",
                 detail="It was made anew, or rolled back to before the sink began.",
+                hint="Drop the sink and create it anew.",
             )
         if frontier != self._reached or frontier not in (None, lower):
             raise ObjectNotInPrerequisiteState("another exporter writes for this sink")

@@ -13,7 +13,7 @@ from foreshore.storage.export.files.iceberg_change import check_writable
 from foreshore.storage.export.files.iceberg_rows import APPENDED
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.iceberg import catalog_of, errors
-from foreshore.storage.lake.columns import check_distinct, file_type
+from foreshore.storage.lake.columns import check_distinct, check_distinct_without_case, file_type
 from foreshore.types import SqlType
 
 FORMAT = "2"
@@ -42,6 +42,7 @@ def _columns(export: Export) -> dict[str, SqlType]:
     """Return the columns that a sink writes."""
     desc = export.desc
     check_distinct(desc.names)
+    check_distinct_without_case(desc.names)
     found = {name: column.type for name, column in zip(desc.names, desc.columns, strict=True)}
     return found | APPENDED if export.spec.envelope == "append" else found
 

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pyarrow as pa
 
-from foreshore.errors import DatabaseError, Unavailable
+from foreshore.errors import DatabaseError, FeatureNotSupported, Unavailable
 from foreshore.sources.files import FilesSource
 from foreshore.sources.outputs import ERRORS, OWN_ROWS
 from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
 from foreshore.storage.ingest.errors import Unreadable, error_rows
 from foreshore.storage.ingest.files.columns import as_relation, with_diffs
 from foreshore.storage.lake.places import Location
-from foreshore.storage.lake.reading import CsvForm, rows_of
+from foreshore.storage.lake.reading import CsvForm, WrongColumns, rows_of
 from foreshore.types import RelationDesc
 
 BATCH_BYTES = 32 << 20  # a larger file becomes visible in parts
@@ -32,9 +32,14 @@ class FilesConnector:
         self._spec = spec
         self._desc = desc
         self._location = location
+        self._unfit: DatabaseError | None = None  # of the last file whose columns do not fit
 
     async def run(self, durable: Durable) -> AsyncIterator[Batch]:
-        """Yield the rows of new files, and errors of those that have changed or are gone."""
+        """Yield the rows of new files, and errors of those that have changed or are gone.
+
+        A file whose columns do not fit is not read, and fails the source when all others are read:
+        it is looked at again until it was replaced or removed.
+        """
         position = dict(durable.position)
         while True:
             location = await asyncio.to_thread(self._location)
@@ -43,6 +48,8 @@ class FilesConnector:
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 position |= batch.moved
                 yield batch
+            if self._unfit is not None:
+                raise self._unfit
             yield REACHED
             if not self._spec.follow:
                 return
@@ -92,6 +99,13 @@ class FilesConnector:
                 if size >= BATCH_BYTES:
                     yield _batch(tables, wrong, {key: -read})
                     tables, wrong, size = [], [], 0
+        except (WrongColumns, FeatureNotSupported) as error:
+            said = (
+                error.message if f'"{key}"' in error.message else f'file "{key}": {error.message}'
+            )
+            hint = "Replace or remove the file; other files are read meanwhile."
+            self._unfit = type(error)(said, hint=" ".join(filter(None, (error.hint, hint))))
+            return
         except Unavailable:
             raise  # the store is away: the file is read again from what was committed of it
         except DatabaseError as error:

@@ -81,6 +81,59 @@ async def test_a_merge_that_changes_no_rows_commits_its_frontier(
     assert delta_rows(place / "t") == [(1,), (3,)]
 
 
+async def test_a_table_that_is_away_stalls_the_sink_until_it_is_back(
+    own_env: TestEnvironment, place: Path
+) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    into = f"INTO DELTA (URL '{place}/t') WITH (COMMIT INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SINK s FROM t {into}", "WAIT FOR SINKS s")
+    (place / "t").rename(place / "away")
+    env.export.last.kill()
+    await env.ran("a", "INSERT INTO t VALUES (2)")
+    status = "SELECT status, error LIKE '%no Delta table (Bring it back%'"
+    await reaches(env, f"{status} FROM mz_internal.mz_sink_statuses", "stalled|t")
+    (place / "away").rename(place / "t")
+    await until_rows(partial(delta_rows, place / "t"), (1,), (2,))
+
+
+@pytest.mark.parametrize("mode", ["UPSERT", "APPEND"])
+async def test_a_table_with_partitions_is_written_and_followed(
+    own_env: TestEnvironment, place: Path, mode: str
+) -> None:
+    env = own_env
+    fields = pa.schema({"k": pa.int32(), "d": pa.date32(), "v": pa.string()})
+    if mode == "APPEND":
+        fields = fields.append(pa.field("mz_timestamp", pa.int64()))
+        fields = fields.append(pa.field("mz_diff", pa.int64()))
+    schema = deltalake.Schema.from_arrow(fields)
+    deltalake.DeltaTable.create(str(place / "t"), schema, partition_by=["d", "v"])
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, d date, v text)")
+    row = "i, date '2026-01-01' + i % 3, CASE i % 2 WHEN 0 THEN 'x/y=' || i END"
+    await env.ran("a", f"INSERT INTO t SELECT {row} FROM generate_series(1, 9) i")
+    into = f"INTO DELTA (URL '{place}/t') MODE {mode} WITH (COMMIT INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SINK out FROM t {into}", "WAIT FOR SINKS out")
+    await env.ran("a", "UPDATE t SET d = d + 1, v = 'z' WHERE k < 4", "DELETE FROM t WHERE k = 9")
+    await env.ran("a", "WAIT FOR SINKS out")
+    source = f"CREATE SOURCE s FROM FILES '{place}/t' (FORMAT delta, POLL INTERVAL '10 ms')"
+    await env.ran("a", source)
+    wanted = (await env.query("a", "SELECT * FROM t ORDER BY 1")).splitlines()[:-1]
+    rows = "SELECT k, d, v FROM s ORDER BY 1"
+    if mode == "APPEND":
+        rows = "SELECT k, d, v FROM s GROUP BY k, d, v HAVING sum(mz_diff) > 0 ORDER BY 1"
+    await reaches(env, rows, *wanted)
+
+
+async def test_columns_that_differ_by_case_only_are_refused(
+    own_env: TestEnvironment, place: Path
+) -> None:
+    env = own_env
+    await env.ran("a", 'CREATE TABLE t (k int PRIMARY KEY, v int, "V" int)')
+    create = f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t')"
+    answer = await env.query("a", create)
+    assert 'ERROR 42701: columns "v" and "V" differ by case only' in answer
+
+
 async def test_changes_are_appended_with_their_times(own_env: TestEnvironment, place: Path) -> None:
     env = own_env
     await env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)")

@@ -21,9 +21,10 @@ from foreshore.storage.external.access import Access
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.types import INT4, ColumnType, RelationDesc
 from tests.adapter.harness import TestEnvironment
-from tests.adapter.lakes import connected, connection, equipped, into, until_rows
+from tests.adapter.lakes import connected, connection, equipped, into, reading, until_rows
 from tests.adapter.sources.test_files import reaches
 from tests.iceberg_catalog import CLIENT, SECRET, IcebergCatalog
+from tests.iceberg_deletes import by_value
 
 pytest.importorskip("pyiceberg")
 STATUS = "SELECT status FROM mz_internal.mz_sink_statuses"
@@ -111,6 +112,19 @@ def _appended(catalog: IcebergCatalog, rows: pa.Table) -> None:
     catalog.tables.load_table("n.t").append(rows)
 
 
+async def test_columns_that_differ_by_case_only_are_read_and_not_written(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    rows = pa.table({"k": [1, 2], "K": [3, 4], "V": ["a", "b"], "v": ["c", "d"]})
+    catalog.tables.create_table("n.t", rows.schema).append(rows)
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    by_value(catalog.tables.load_table("n.t"), "K", 3)
+    await reaches(env, 'SELECT k, "K", v, "V" FROM s', "2|4|d|b")
+    answer = await env.query("a", f"CREATE SINK o FROM s {into('o', 'KEY (k) NOT ENFORCED')}")
+    assert 'ERROR 42701: columns "k" and "K" differ by case only' in answer
+
+
 async def test_more_than_100_000_keys_are_deleted(
     own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
 ) -> None:
@@ -144,7 +158,10 @@ async def test_what_is_wrong_is_said_when_a_sink_is_created(
         assert error in await env.query("a", statement), statement
     catalog.away = True
     for statement in ("VALIDATE CONNECTION c", f"CREATE SINK s FROM t {into('t', key)}"):
-        assert "ERROR 08006: the Iceberg catalog or its" in await env.query("a", statement)
+        answer = await env.query("a", statement)
+        assert "ERROR 08006: the Iceberg catalog or its" in answer
+        assert "HINT" in answer.upper()
+        assert len(answer.splitlines()[0]) < 250, answer
     catalog.away = False
     await env.ran("a", "CREATE ROLE r", "GRANT CREATE ON SCHEMA public TO r")
     await env.ran("a", "GRANT CREATE ON CLUSTER quickstart TO r", "GRANT SELECT ON t TO r")

@@ -87,6 +87,28 @@ async def test_what_is_wrong_is_an_error_and_the_source_goes_on(
     await reaches(env, "SELECT n FROM s ORDER BY 1", "1", "4", "6")
 
 
+@pytest.mark.parametrize("how", ["lacks", "type"])
+async def test_a_file_with_other_columns_stalls_the_source_until_it_is_replaced(
+    own_env: TestEnvironment, tmp_path: Path, how: str
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    put(place, "a.parquet", pa.table({"id": [1], "d": pa.array([0], pa.date32())}))
+    source = f"FROM FILES '{place}/*.parquet' (FORMAT parquet, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, "SELECT id FROM s", "1")
+    other = {"id": [2], "e": ["x"]} if how == "lacks" else {"id": [2], "d": [b"x"]}
+    put(place, "b.parquet", pa.table(other))
+    said = 'it has no column "d" (It has id, e.' if how == "lacks" else "cannot cast type bytea"
+    status = f"SELECT status, error LIKE '%file \"b.parquet\": {said}%Replace or remove%'"
+    await reaches(env, f"{status} FROM mz_internal.mz_source_statuses", "stalled|t")
+    put(place, "c.parquet", pa.table({"id": [3], "d": pa.array([None], pa.date32())}))
+    await reaches(env, "SELECT id FROM s ORDER BY 1", "1", "3")  # others are read
+    put(place, "b.parquet", pa.table({"id": [2], "d": pa.array([1], pa.date32())}))
+    await reaches(env, "SELECT id FROM s ORDER BY 1", "1", "2", "3")
+    await reaches(env, "SELECT status FROM mz_internal.mz_source_statuses", "running")
+    assert await env.query("a", "SELECT count(*) FROM s_errors") == "0\nSELECT 1"
+
+
 async def test_a_source_without_follow_ends(own_env: TestEnvironment, tmp_path: Path) -> None:
     env, place = own_env, allowed(own_env, tmp_path)
     put(place, "a.json", '{"a": 1, "b": {"c": [2]}}\n{"a": 3}\n')
