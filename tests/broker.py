@@ -139,6 +139,8 @@ class Front:
         self, broker: str, passwords: Mapping[str, str], tls: ssl.SSLContext | None = None
     ) -> None:
         self.passwords = dict(passwords)
+        self._speaks = asyncio.Event()
+        self._speaks.set()
         self._host, _, port = broker.rpartition(":")
         self._port, self._tls = int(port), tls
         self._loop = asyncio.new_event_loop()
@@ -155,6 +157,14 @@ class Front:
     def address(self) -> str:
         """Return where it listens."""
         return f"{HOST}:{self.port}"
+
+    def silence(self) -> None:
+        """Pass nothing on, and keep connections."""
+        self._loop.call_soon_threadsafe(self._speaks.clear)
+
+    def speak(self) -> None:
+        """Pass on what there is after a silence."""
+        self._loop.call_soon_threadsafe(self._speaks.set)
 
     def close(self) -> None:
         """Listen no longer; connections are cut."""
@@ -222,7 +232,9 @@ class Front:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            _send(writer, (await _frame(reader)).replace(self._addresses[0], self._addresses[1]))
+            frame = (await _frame(reader)).replace(self._addresses[0], self._addresses[1])
+            await self._speaks.wait()
+            _send(writer, frame)
             await writer.drain()
 
 

@@ -14,11 +14,29 @@ from foreshore.storage.external.kafka import configuration
 from foreshore.storage.external.kafka_failures import TRANSACTION_SECONDS, Failures
 
 BEGIN_SECONDS = 30.0  # for the brokers to shut out earlier producers
-COMMIT_SECONDS = 120.0
+COMMIT_SECONDS = 30.0  # after the last message was taken
+QUEUE_SECONDS = 60.0  # for room among the messages that wait, after the last one was taken
 ABORT_SECONDS = 5.0
 SLICE_SECONDS = 0.5  # after which it is seen that the producer is to be closed
 LONGEST_MESSAGE = 512 << 20  # that is tried; the topic has a limit of its own
 QUEUED_MESSAGES, QUEUED_KB = 100_000, 131_072  # that wait here
+
+
+class _Patience:
+    """Seconds to wait for the brokers, which begin anew whenever they took messages."""
+
+    def __init__(self, producer: Producer, seconds: float) -> None:
+        self._producer, self._seconds = producer, seconds
+        self._fewest = len(producer)
+        self._ends = time.monotonic() + seconds
+
+    def is_over(self) -> bool:
+        """Return whether the brokers have taken nothing for these seconds."""
+        waiting = len(self._producer)
+        if waiting < self._fewest:
+            self._fewest = waiting
+            self._ends = time.monotonic() + self._seconds
+        return time.monotonic() > self._ends
 
 
 class TransactionalProducer:
@@ -137,13 +155,16 @@ class TransactionalProducer:
     # --- calls ---------------------------------------------------------------------------------
 
     def _put(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:
-        produce = self._producer.produce
+        produce, patience = self._producer.produce, None
         while True:
             try:
                 produce(topic, value, key, **more)
-            except BufferError:
+            except BufferError as error:
                 self._producer.poll(SLICE_SECONDS)
                 self._check()
+                patience = patience or _Patience(self._producer, QUEUE_SECONDS)
+                if patience.is_over():
+                    raise self.failures.unreachable() from error
             except KafkaException as error:
                 raise self.failures.error(error.args[0]) from error
             else:
@@ -157,7 +178,7 @@ class TransactionalProducer:
 
     def _insist(self, call: Callable[[float], Any], seconds: float) -> None:
         """Call again and again what may be called again after a time-out."""
-        ends = time.monotonic() + seconds
+        patience = _Patience(self._producer, seconds)
         while True:
             self._check()
             try:
@@ -165,7 +186,7 @@ class TransactionalProducer:
             except KafkaException as error:
                 self._producer.poll(0)  # hear why
                 found = error.args[0]
-                if not found.retriable() or time.monotonic() > ends:
+                if not found.retriable() or patience.is_over():
                     raise self.failures.error(found) from error
             else:
                 return

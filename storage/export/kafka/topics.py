@@ -58,6 +58,8 @@ class Topics:
             found = error.args[0]
             if found.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._refused(name, found) from error
+        except TimeoutError as error:
+            raise self._failures.error("no answer", f'topic "{name}"') from error
         self._await(name)
 
     def _refused(self, name: str, error: KafkaError) -> Exception:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from foreshore.storage.export.kafka import producer, topics
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sinks.waiting import STATUS, until_read, until_state
 from tests.broker import Broker, Front, serving
@@ -62,6 +63,27 @@ async def test_a_broker_that_was_away_gets_each_change_once(
     await env.ran("a", "UPDATE t SET v = 'c'")
     await until_values(broker, "away", ["a", "b", "c"])
     assert (await env.query("a", STATUS)).startswith("running|NULL")
+
+
+async def test_brokers_that_do_not_answer_are_not_waited_for(
+    env: TestEnvironment, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "COMMIT_SECONDS", 2.0)
+    monkeypatch.setattr(topics, "ANSWER_SECONDS", 2.0)
+    front = Front(broker.address, {})
+    try:
+        await env.ran("a", f"CREATE CONNECTION f TO KAFKA (BROKER '{front.address}')")
+        into = "INTO KAFKA CONNECTION f (TOPIC 'silent', TOPIC PARTITION COUNT 1)"
+        await env.ran("a", f"CREATE SINK s FROM t {into} {KEYED}")
+        await until_values(broker, "silent", ["a"])
+        front.silence()
+        await env.ran("a", "UPDATE t SET v = 'b'")
+        assert "could not write to Kafka at" in await until_state(env, "stalled|")
+        front.speak()
+        await until_values(broker, "silent", ["a", "b"])
+        await until_state(env, "running")
+    finally:
+        front.close()
 
 
 async def test_a_topic_that_was_deleted_stalls_the_sink(
