@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from foreshore.connection_spec import RULES
+from foreshore.connection_spec import RULES, TUNNEL, TUNNELLED
 from foreshore.garbage import collection_paused
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import cluster
@@ -188,6 +188,21 @@ def _flat(options: dict[str, object]) -> Iterator[tuple[str, object]]:
 def test_each_option_is_described(page: str, names: frozenset[str]) -> None:
     text = text_of(page).upper()
     assert [each for each in names if not re.search(rf"\b{each.upper()}\b", text)] == []
+
+
+def test_options_of_connections_are_those_of_each_kind() -> None:
+    described = {
+        (kind.lower(), option.lower())
+        for options, kinds in re.findall(
+            r"^\| ((?:`[A-Z0-9 ]+`(?:, )?)+) \| ([A-Z, ()]+) \|",
+            text_of("create-connection"),
+            re.MULTILINE,
+        )
+        for option in re.findall(r"`([^`]+)`", options)
+        for kind in kinds.split(", ")
+    }
+    known = {(kind, option) for kind, rules in RULES.items() for option in rules}
+    assert described == known | {(kind, TUNNEL) for kind in TUNNELLED}
 
 
 # --- pages -----------------------------------------------------------------------------------
