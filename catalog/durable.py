@@ -22,7 +22,7 @@ from foreshore.catalog.bootstrap import opened_to_all, public_schemas
 from foreshore.catalog.item import OBJECTS, Item, Object, Schema
 from foreshore.catalog.state import State, empty, is_system, with_allotted, with_objects
 from foreshore.catalog.upgrade import upgraded
-from foreshore.errors import DataCorrupted
+from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import ReadCapability
 from foreshore.storage.controller import StorageController
@@ -195,8 +195,9 @@ def migrate(rows: set[Row]) -> set[Row]:
     """Return `rows` in the current encoding; reject those of a newer version."""
     for collection, _, value in rows:
         if collection == "format" and int(value) > FORMAT:
-            raise DataCorrupted(
-                f"the catalog has format {value}, this version reads up to {FORMAT}"
+            raise ObjectNotInPrerequisiteState(
+                f"the catalog has format {value}, this version reads up to {FORMAT}",
+                hint="A later version wrote this directory: start that, or restore a backup.",
             )
     return rows
 
