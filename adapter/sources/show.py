@@ -135,7 +135,9 @@ def _written(state: State, item: Item) -> str:
             return files_text(spec, uses)
         case IcebergSource():
             follow = "true" if spec.follow else "false"
-            more = f"FOLLOW = {follow}", f"POLL INTERVAL = '{spec.poll_ms} ms'"
+            more = [f"FOLLOW = {follow}", f"POLL INTERVAL = '{spec.poll_ms} ms'"]
+            if spec.filter is not None:
+                more.append(f"FILTER = {quote_string(spec.filter)}")
             return catalog_table_text(state, spec.of, *more)
         case PythonSource():
             return python_text(spec)

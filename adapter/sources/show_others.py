@@ -78,5 +78,7 @@ def files_text(spec: FilesSource, connection: str | None) -> str:
         options.append(f"DELIMITER = {quote_string(spec.delimiter)}")
     options.append(f"FOLLOW = {'true' if spec.follow else 'false'}")
     options.append(f"POLL INTERVAL = '{spec.poll_ms} ms'")
+    if spec.filter is not None:
+        options.append(f"FILTER = {quote_string(spec.filter)}")
     uses = "" if connection is None else f" USING AWS CONNECTION {connection}"
     return f"FILES {quote_string(spec.url)}{uses} ({', '.join(options)})"

@@ -23,3 +23,4 @@ class FilesSource(msgspec.Struct, frozen=True, tag="files"):
     follow: bool = True  # whether it looks for new files
     poll_ms: int = 1000
     connection: str | None = None  # the id of one to AWS, by whose rights a bucket is read
+    filter: str | None = None  # of an Iceberg table: a condition of pyiceberg

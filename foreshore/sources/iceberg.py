@@ -13,3 +13,4 @@ class IcebergSource(msgspec.Struct, frozen=True, tag="iceberg"):
     columns: tuple[Column, ...] = ()  # that were declared; without any they are those of the table
     follow: bool = True  # whether it looks for new snapshots
     poll_ms: int = 1000
+    filter: str | None = None  # a condition of pyiceberg; other rows are not read

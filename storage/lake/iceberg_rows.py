@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from foreshore.errors import BadCopyFileFormat
+from foreshore.storage.lake.iceberg_filter import RowFilter
 from foreshore.storage.lake.iceberg_plan import Planned
 from foreshore.storage.lake.keys import KeySet, insert_keys, key_database
 
@@ -24,8 +25,9 @@ _MOST_LOADED = 2  # combinations of files, as a file is read with the deletes be
 class IcebergRows:
     """Reads the rows of a table's files. To be closed; keeps the deletes by value that it read."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: Any, row_filter: RowFilter | None = None) -> None:
         self._table = table
+        self._filter = row_filter  # other rows are taken for deleted
         self._stack = ExitStack()
         self._numbers = count()
         self._keys: Any = None  # a DuckDB, from the first delete by value on
@@ -84,6 +86,8 @@ class IcebergRows:
         live[at[low:high] - first] = False
         for ids, keys in self._key_sets(planned.values):
             live &= ~keys.mask([batch.column(columns.find_column_name(id)) for id in ids])
+        if self._filter is not None and live.any():
+            live &= self._filter.mask(batch, columns)
         return live
 
     def _all(self, planned: Planned, schema: Any) -> Iterator[pa.RecordBatch]:
@@ -103,10 +107,13 @@ class IcebergRows:
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
     def _with_keys(self, schema: Any, all: Sequence[Planned]) -> Any:
-        """Return a schema with the columns of deletes by value, after its own."""
+        """Return a schema with the columns of the filter and of deletes by value, after its own."""
+        own = {field.field_id for field in schema.fields}
+        filtered = () if self._filter is None else self._filter.fields
+        first = (*schema.fields, *(each for each in filtered if each.field_id not in own))
         ids = {id for planned in all for each in planned.values for id in each.equality_ids or ()}
-        missing = sorted(ids - {field.field_id for field in schema.fields})
-        return _schema((*schema.fields, *map(self._field, missing)))
+        missing = sorted(ids - {field.field_id for field in first})
+        return _schema((*first, *map(self._field, missing)))
 
     def _field(self, id: int) -> Any:
         """Return a column by its id, also one that was dropped."""

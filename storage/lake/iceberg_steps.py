@@ -23,6 +23,7 @@ from foreshore.errors import (
     UndefinedFile,
 )
 from foreshore.storage.lake import iceberg
+from foreshore.storage.lake.iceberg_filter import RowFilter
 from foreshore.storage.lake.iceberg_plan import Planned, planned_files
 from foreshore.storage.lake.iceberg_rows import IcebergRows
 from foreshore.storage.lake.places import Location
@@ -56,13 +57,17 @@ class IcebergTable:
     Without ids columns are found by the names that they have in a snapshot.
     """
 
-    def __init__(self, opened: Callable[[], Opened], details: str = "") -> None:
+    def __init__(
+        self, opened: Callable[[], Opened], details: str = "", row_filter: str | None = None
+    ) -> None:
         self._opened = opened
+        self._filter = row_filter
         self._ids: Mapping[str, int] | None = json.loads(details) if details else None
 
     def columns(self) -> tuple[pa.Schema, str]:
         """Return the schema of the newest version, and the ids of its columns."""
         found = self._open().table.schema()
+        self._row_filter(found)
         ids = {field.name: field.field_id for field in found.fields}
         return found.as_arrow(), json.dumps(ids)
 
@@ -76,12 +81,18 @@ class IcebergTable:
         Raises ObjectNotInPrerequisiteState if the snapshot before the position has expired.
         """
         opened = self._open()
-        with IcebergRows(opened.table) as reader:
-            yield from self._steps(opened, reader, position)
+        row_filter = self._row_filter(opened.table.schema())
+        with IcebergRows(opened.table, row_filter) as reader:
+            yield from self._steps(opened, reader, row_filter, position)
 
-    def _steps(self, opened: Opened, reader: IcebergRows, position: Position) -> Iterator[Step]:
+    def _row_filter(self, schema: Any) -> RowFilter | None:
+        return None if self._filter is None else RowFilter(self._filter, schema)
+
+    def _steps(
+        self, opened: Opened, reader: IcebergRows, row_filter: RowFilter | None, position: Position
+    ) -> Iterator[Step]:
         table = opened.table
-        files = partial(self._files, opened, reader)
+        files = partial(self._files, opened, reader, row_filter)
         current = table.current_snapshot()
         is_other = position.get(TABLE, _table(table)) != _table(table)
         if VERSION not in position or is_other:
@@ -116,15 +127,16 @@ class IcebergTable:
         return opened
 
     def _files(
-        self, opened: Opened, reader: IcebergRows, snapshot: Any
+        self, opened: Opened, reader: IcebergRows, row_filter: RowFilter | None, snapshot: Any
     ) -> Mapping[str, "_DataFile"]:
-        """Return the files of a snapshot by their paths."""
+        """Return the files of a snapshot that may have rows of the filter, by their paths."""
         if snapshot is None:
             return {}
         with opened.errors():
             opened.check(snapshot)
             scan = opened.table.scan(snapshot_id=snapshot.snapshot_id)
-            planned = list(planned_files(opened.table, snapshot))
+            wanted = None if row_filter is None else row_filter.expression
+            planned = list(planned_files(opened.table, snapshot, wanted))
         schema = scan.projection()
         return {each.path: _DataFile(opened, reader, schema, each, self._ids) for each in planned}
 

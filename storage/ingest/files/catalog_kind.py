@@ -26,7 +26,7 @@ class CatalogKind:
     ) -> Connector:
         """Return a new connector."""
         own = outputs[OWN_ROWS]
-        table = IcebergTable(_opened(spec, accesses), own.details)
+        table = IcebergTable(_opened(spec, accesses), own.details, spec.filter)
         return TableConnector(table, own.desc, spec.poll_ms, follow=spec.follow)
 
     async def discover(self, spec: IcebergSource, accesses: Accesses) -> Discovered:
@@ -35,7 +35,7 @@ class CatalogKind:
 
         def find() -> Output:
             _check_files(open())
-            return output_of(IcebergTable(open), spec.columns)
+            return output_of(IcebergTable(open, row_filter=spec.filter), spec.columns)
 
         return Discovered(spec, {OWN_ROWS: await asyncio.to_thread(find)})
 

@@ -35,7 +35,7 @@ def _table(spec: FilesSource, accesses: Accesses, details: str = "") -> Followed
 
     if spec.format == "delta":
         return DeltaTable(location)
-    return IcebergTable(local_table(location), details)
+    return IcebergTable(local_table(location), details, spec.filter)
 
 
 def output_of(table: Followed, declared: tuple[Column, ...]) -> Output:

@@ -267,3 +267,35 @@ async def test_a_sink_keeps_deletes_by_position_of_other_writers(
     await env.ran("a", "DELETE FROM t WHERE k = 1", "WAIT FOR SINKS s")  # rewrites the file
     assert catalog.rows("n.t") == [(3,), (9,)]
     await reaches(env, "SELECT status FROM mz_internal.mz_sink_statuses", "running")
+
+
+async def test_a_filter_leaves_out_rows_and_files_without_any(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    made(catalog, "t", pa.table({"id": [1, 2, 3], "p": ["a", "b", None]}))
+    catalog.tables.load_table("n.t").append(pa.table({"id": [10, 11], "p": ["a", "a"]}))
+    table = catalog.tables.load_table("n.t")
+    for task in table.scan("id > 9").plan_files():  # is not read
+        table.io.delete(task.file.file_path)
+    filter = ", LOCAL FILES, FILTER 'id < 8 and id != 2'"
+    await env.ran("a", f"CREATE SOURCE s (p text, id int) {reading('t', filter)}")
+    await reaches(env, IDS, "1|a", "3|NULL")
+    by_value(catalog.tables.load_table("n.t"), "id", 2, 3)
+    catalog.tables.load_table("n.t").append(pa.table({"id": [7, 8], "p": ["c", "c"]}))
+    await reaches(env, IDS, "1|a", "7|c")
+    shown = (await env.query("a", "SHOW CREATE SOURCE s")).splitlines()[0].split("|")[1]
+    assert "FILTER = 'id < 8 and id != 2'" in shown
+    await env.ran("a", "DROP SOURCE s", shown)
+    await reaches(env, IDS, "1|a", "7|c")
+    await env.ran(
+        "a", f"CREATE SOURCE n (id int) {reading('t', filter.replace('id <', 'id < 2 or id <'))}"
+    )
+    for wrong in ("id < ", "q = 1", "id = 'x'"):
+        filter = f", LOCAL FILES, FILTER '{wrong.replace(chr(39), 2 * chr(39))}'"
+        answer = await env.query("a", f"CREATE SOURCE w {reading('t', filter)}")
+        assert "ERROR 22023: the filter of the Iceberg table" in answer, wrong
+    answer = await env.query(
+        "a", f"CREATE SOURCE w FROM FILES '{tmp_path}/lake' (FORMAT csv, FILTER 'id < 2')"
+    )
+    assert "ERROR 22023" in answer

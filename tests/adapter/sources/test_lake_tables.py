@@ -278,6 +278,50 @@ async def test_columns_of_an_iceberg_table_are_told_apart_by_their_ids(
     await reaches(env, f"{status} WHERE name = 's'", "stalled|t")
 
 
+async def test_columns_that_are_added_or_widened_do_not_disturb_an_iceberg_source(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    from pyiceberg.types import LongType, StringType
+
+    env, place = own_env, allowed(own_env, tmp_path)
+    ids = pa.array([1, 2], pa.int32())
+    made = Published(place, pa.table({"id": ids, "p": ["a", "b"]}))
+    source = f"FROM FILES '{made.path}' (FORMAT iceberg, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|a", "2|b")
+
+    def widen(table: Any) -> None:
+        with table.update_schema() as update:
+            update.update_column("id", LongType())
+            update.add_column("more", StringType())
+        table.append(pa.table({"id": [3, 1 << 40], "p": ["c", "d"], "more": ["x", "y"]}))
+        table.delete("id = 1")
+
+    made.change(widen)
+    await reaches(env, IDS, "2|b", "3|c")
+    await reaches(env, "SELECT count(*), min(error) LIKE '%out of range%' FROM s_errors", "1|t")
+    await env.ran("a", f"CREATE SOURCE anew {source}")
+    await reaches(env, "SELECT * FROM anew ORDER BY 1", "2|b|NULL", "3|c|x", "1099511627776|d|y")
+
+
+async def test_columns_that_are_added_do_not_disturb_a_delta_source(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    table = str(place / "t")
+    deltalake.write_deltalake(table, pa.table({"id": [1], "p": ["a"]}))
+    source = f"FROM FILES '{table}' (FORMAT delta, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|a")
+    more = pa.table({"id": [2], "p": ["b"], "more": [True]})
+    deltalake.write_deltalake(table, more, mode="append", schema_mode="merge")
+    await reaches(env, IDS, "1|a", "2|b")
+    less = pa.table({"id": [3], "more": [True]})
+    deltalake.write_deltalake(table, less, mode="overwrite", schema_mode="overwrite")
+    status = "SELECT status, error LIKE '%no column \"p\" (Drop the source%'"
+    await reaches(env, f"{status} FROM mz_internal.mz_source_statuses", "stalled|t")
+
+
 async def test_a_delta_table_with_column_mapping_is_refused(
     own_env: TestEnvironment, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     Parse,
     milliseconds,
     parsed_options,
+    text,
     truth,
 )
 from foreshore.sql.planning import Planning
@@ -41,6 +42,7 @@ _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "delimiter": ("delimiter", character),
     "follow": ("follow", truth),
     "poll interval": ("poll_ms", milliseconds),
+    "filter": ("filter", text),
 }
 
 
@@ -60,6 +62,12 @@ def bind_files(
         raise InvalidParameterValue(
             "the columns of JSON files must be declared",
             hint="Write them after the name of the source: CREATE SOURCE s (a int8, ...).",
+            position=reads.at + 1,
+        )
+    if "filter" in options and options["format"] != "iceberg":
+        raise InvalidParameterValue(
+            'the option "filter" is for Iceberg tables',
+            hint="Filter the rows in a view.",
             position=reads.at + 1,
         )
     format = cast(FileFormat, options.pop("format"))

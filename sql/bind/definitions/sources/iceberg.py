@@ -28,6 +28,7 @@ _OPTIONS = {
     **TABLE_OPTIONS,
     "follow": ("follow", truth),
     "poll interval": ("poll_ms", milliseconds),
+    "filter": ("filter", text),
 }
 
 
