@@ -9,6 +9,7 @@ import sys
 import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from foreshore.storage.ingest.formats.decoder import Decoded, Values, without_wr
 from foreshore.types import SqlType, arrow_type
 
 COMPILE_SECONDS = 20.0
+_TIMESTAMP = "google.protobuf.Timestamp"
+_NO_WRAPPERS = ("google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.NullValue")
 _TYPES: Mapping[int, str] = {
     FieldDescriptor.CPPTYPE_BOOL: "bool",
     FieldDescriptor.CPPTYPE_INT32: "int4",
@@ -101,6 +104,14 @@ def _message_class(schema: str) -> Any:
     return GetMessageClass(pool.FindMessageTypeByName(known["message"]))
 
 
+def indexes_of(descriptor: Any) -> tuple[int, ...]:
+    """Return the place of a message in its file, and of those around it before."""
+    outer = descriptor.containing_type
+    if outer is None:
+        return (list(descriptor.file.message_types_by_name.values()).index(descriptor),)
+    return *indexes_of(outer), list(outer.nested_types).index(descriptor)
+
+
 def columns_of(schema: str) -> tuple[Column, ...]:
     """Return the columns of a compiled schema."""
     descriptor = _message_class(schema).DESCRIPTOR
@@ -108,6 +119,11 @@ def columns_of(schema: str) -> tuple[Column, ...]:
 
 
 def _type(field: Any) -> str:
+    if field.message_type is not None and not field.is_repeated:
+        if field.message_type.full_name == _TIMESTAMP:
+            return "timestamptz"
+        if _is_wrapper(field.message_type):
+            return _type(field.message_type.fields_by_name["value"])
     is_bytes = field.type == FieldDescriptor.TYPE_BYTES
     type = "bytea" if is_bytes else _TYPES[field.cpp_type]
     if field.is_repeated:
@@ -120,7 +136,8 @@ class ProtobufDecoder:
 
     def __init__(self, schema: str, types: Sequence[SqlType], *, framed: bool) -> None:
         self._class, self._framed, self._types = _message_class(schema), framed, tuple(types)
-        self._fields = list(self._class.DESCRIPTOR.fields)
+        descriptor = self._class.DESCRIPTOR
+        self._fields, self._indexes = list(descriptor.fields), indexes_of(descriptor)
 
     def decode(self, values: Values) -> Decoded:
         """Return the fields of each message."""
@@ -128,36 +145,101 @@ class ProtobufDecoder:
         rows = [self._row(each, row, errors) for row, each in enumerate(values)]
         columns = []
         for field, type in zip(self._fields, self._types, strict=True):
-            found = [None if each is None else _value(each, field) for each in rows]
+            found = self._values(rows, field, type, errors)
             columns.append(
                 without_wrong(found, lambda some, t=type: pa.array(some, arrow_type(t)), errors)  # type: ignore[misc]
             )
         return Decoded(tuple(columns), errors)
 
+    def _values(
+        self, rows: Sequence[Any], field: Any, type: SqlType, errors: dict[int, str]
+    ) -> list[Any]:
+        """Return a field of each message; that of one that cannot be shown is None."""
+        if field.message_type is None:
+            return [None if each is None else _plain(each, field) for each in rows]
+        of = _with_parts if type.name == "jsonb" else _known
+        found: list[Any] = [None] * len(rows)
+        for row, each in enumerate(rows):
+            if each is None or (field.has_presence and not each.HasField(field.name)):
+                continue
+            try:
+                found[row] = of(getattr(each, field.name), field)
+            except (TypeError, ValueError, json_format.SerializeToJsonError) as error:
+                errors.setdefault(row, f'field "{field.name}": {error}')
+        return found
+
+    def _framed_value(self, value: bytes) -> bytes:
+        """Return a message without what is before it; raises ValueError if it is another one."""
+        indexes, at = _frame(value)
+        if indexes != self._indexes:
+            raise ValueError(
+                f"it is message {list(indexes)} of its schema, and not"
+                f" {list(self._indexes)}, {self._class.DESCRIPTOR.full_name}"
+            )
+        return value[at:]
+
     def _row(self, value: bytes | None, row: int, errors: dict[int, str]) -> Any:
         if value is None:
             return None
         try:
-            return self._class.FromString(value[_frame(value) :] if self._framed else value)
+            return self._class.FromString(self._framed_value(value) if self._framed else value)
         except (DecodeError, ValueError) as error:
             errors[row] = f"invalid Protobuf: {error}"
             return None
 
 
-def _value(message: Any, field: Any) -> Any:
-    """Return a field's value; None if it can be absent and is."""
-    if field.is_repeated and field.cpp_type != FieldDescriptor.CPPTYPE_MESSAGE:
-        values = list(getattr(message, field.name))
-        return [_named(each, field) for each in values]
-    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-        document = json_format.MessageToDict(message, preserving_proto_field_name=True)
-        if not field.is_repeated and not message.HasField(field.name):
-            return None
-        empty: Any = {} if _is_map(field) or not field.is_repeated else []
-        return canonical_json(json.dumps(document.get(field.name, empty)))
+def _plain(message: Any, field: Any) -> Any:
+    """Return a field that is no message; None if it can be absent and is."""
+    value = getattr(message, field.name)
+    if field.is_repeated:
+        return [_named(each, field) for each in value]
     if field.has_presence and not message.HasField(field.name):
         return None
-    return _named(getattr(message, field.name), field)
+    return _named(value, field)
+
+
+def _known(value: Any, field: Any) -> Any:
+    """Return a message that stands for a value of SQL: a time, or one that may be absent."""
+    if field.message_type.full_name == _TIMESTAMP:
+        return value.seconds * 1_000_000 + value.nanos // 1_000
+    return value.value
+
+
+def _with_parts(value: Any, field: Any) -> str:
+    """Return a message, or several of them, as jsonb."""
+    if _is_map(field):
+        of_values = field.message_type.fields_by_name["value"]
+        document: Any = {_key(key): _part(value[key], of_values) for key in value}
+    elif field.is_repeated:
+        document = [_document(each) for each in value]
+    else:
+        document = _document(value)
+    return canonical_json(json.dumps(document))
+
+
+def _key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _part(value: Any, field: Any) -> Any:
+    """Return a value of a map as JSON has it."""
+    if field.message_type is not None:
+        return _document(value)
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, float) and not isfinite(value):
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+    if field.cpp_type in (FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64):
+        return str(value)  # as JSON of Protobuf has 64 bits
+    return _named(value, field)
+
+
+def _document(message: Any) -> Any:
+    return json_format.MessageToDict(
+        message,
+        preserving_proto_field_name=True,
+        descriptor_pool=message.DESCRIPTOR.file.pool,
+    )
 
 
 def _named(value: Any, field: Any) -> Any:
@@ -171,14 +253,27 @@ def _is_map(field: Any) -> bool:
     return bool(field.message_type and field.message_type.GetOptions().map_entry)
 
 
-def _frame(value: bytes) -> int:
-    """Return where a message begins: after a zero, the id of its schema, and indexes of it."""
+def _is_wrapper(message_type: Any) -> bool:
+    """Return whether a message is one of a value that may be absent."""
+    name = message_type.full_name
+    return (
+        name.startswith("google.protobuf.") and name.endswith("Value") and name not in _NO_WRAPPERS
+    )
+
+
+def _frame(value: bytes) -> tuple[tuple[int, ...], int]:
+    """Return the indexes of a message in its schema, and where it begins.
+
+    Before it are a zero, the id of the schema, and these indexes; none stand for a single zero.
+    """
     if len(value) < 6 or value[0]:
         raise ValueError("the message does not begin with a zero and the id of a schema")
     count, at = _zigzag(value, 5)
+    indexes = []
     for _ in range(count):
-        _, at = _zigzag(value, at)
-    return at
+        index, at = _zigzag(value, at)
+        indexes.append(index)
+    return tuple(indexes) or (0,), at
 
 
 def _zigzag(value: bytes, at: int) -> tuple[int, int]:
