@@ -57,6 +57,7 @@ from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
 from foreshore.notifications import Channels
 from foreshore.processes.launch import Launcher
+from foreshore.sql.rewrite.definition_parts import skips_errors
 from foreshore.statement_history import StatementHistory
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.decoded_files import DecodedFiles
@@ -264,6 +265,7 @@ class Coordinator:
                 item.hydrate or None,
             ),
             lost=begins.lost,
+            skips_errors=item.type != "index" and skips_errors(item.create_sql),
         )
 
     def capabilities_of(self, id: GlobalId) -> tuple[ReadCapability, WriteCapability]:

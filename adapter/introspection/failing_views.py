@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
 
 def causes_of(coordinator: "Coordinator", id: GlobalId) -> list[Cause]:
-    """Return the views and indexes whose errors make reads of `id` fail; itself first."""
+    """Return the views and indexes whose errors make reads of `id` fail; itself first.
+
+    It is there too with errors that it skips.
+    """
     return list(causes(coordinator.compute.maintained, id))
 
 
 def failing_of(context: StatementContext, id: GlobalId) -> Failing | None:
     """Return the error that reads of a view or index give, None if they give none."""
     state = context.planner.state
-    found = causes_of(context.coordinator, id)
+    found = [each for each in causes_of(context.coordinator, id) if not each.skipped]
     if not found:
         return None
     first = found[0]
@@ -41,7 +44,7 @@ def failing_of(context: StatementContext, id: GlobalId) -> Failing | None:
 
 
 def view_errors(context: StatementContext) -> Iterator[Row]:
-    """Yield the errors that make reads of relations fail now, with the numbers of their rows."""
+    """Yield the errors that make reads of relations fail now, and those that they skip."""
     state, seen = context.planner.state, set[tuple[GlobalId, GlobalId]]()
     for id in list(context.coordinator.as_ofs):
         of = _relation(state, id)
@@ -59,6 +62,7 @@ def view_errors(context: StatementContext) -> Iterator[Row]:
                     "error": error.text[6:] if sees else None,
                     "rows": error.rows if cause.rows is not None else None,
                     "all_rows": cause.rows,
+                    "skipped": cause.skipped,
                 }
 
 

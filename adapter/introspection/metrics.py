@@ -106,7 +106,8 @@ class EnvironmentMetrics:
             own = reports.get(id, [])
             found = causes_of(coordinator, id)
             state = own[0].state if own else "pending"
-            states["failing" if found and state == "running" else state] += 1
+            is_failing = any(not each.skipped for each in found)
+            states["failing" if is_failing and state == "running" else state] += 1
             if number <= self._most_views:
                 self._view(samples, item, lag, own, memory[id], found)
         for state in ("pending", "hydrating", "running", "failing", "failed", "stalled"):
@@ -131,7 +132,8 @@ class EnvironmentMetrics:
         samples.put("foreshore_view_hydrated", coordinator.is_hydrated(id), labels)
         failed = any(each.state in ("failed", "stalled") for each in reports)
         samples.put("foreshore_view_failed", failed, labels)
-        samples.put("foreshore_view_errors", bool(causes) or self._has_errors(id), labels)
+        is_failing = any(not each.skipped for each in causes)
+        samples.put("foreshore_view_errors", is_failing or self._has_errors(id), labels)
         samples.put("foreshore_view_error_rows", sum(each.rows or 1 for each in causes), labels)
         if id in coordinator.capabilities:
             samples.put("foreshore_view_rows", coordinator.storage.count_updates(id), labels)

@@ -232,7 +232,8 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     (
         "mz_internal",
         "mz_view_errors",
-        "object_id text, cause_id text, sqlstate text, error text?, rows int8?, all_rows int8?",
+        "object_id text, cause_id text, sqlstate text, error text?, rows int8?, all_rows int8?,"
+        "skipped bool",
         live("mz_view_errors"),
     ),
     (

@@ -217,11 +217,17 @@ class ComputeController:
     # --- dataflows
 
     async def create_dataflow(
-        self, cluster: str, description: DataflowDescription, *, lost: Timestamp | None = None
+        self,
+        cluster: str,
+        description: DataflowDescription,
+        *,
+        lost: Timestamp | None = None,
+        skips_errors: bool = False,
     ) -> None:
         """Maintain a plan from `as_of` on; on return its inputs are held readable.
 
-        If `lost` is given, the contents of its sinks are unknown from that time until `as_of`.
+        If `lost` is given, the contents of its sinks are unknown from that time until `as_of`. With
+        `skips_errors` their errors do not make reads of them fail.
         Hydration starts when all imports are past `as_of` and there is a replica. Raises
         UndefinedObject if there is no such cluster, or it is dropped meanwhile.
         """
@@ -240,7 +246,9 @@ class ComputeController:
                     self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
                     backpressure = partial(self._apply_backpressure, dataflow)
-                    writer = self._sinks.writer(dataflow, shard, lost, backpressure)
+                    writer = self._sinks.writer(
+                        dataflow, shard, lost, backpressure, skips_errors=skips_errors
+                    )
                     dataflow.writers[shard] = writer
                     dataflow.tasks.append(self._spawn(self._sinks.run(writer)))
                 case SubscribeExport(id=id):

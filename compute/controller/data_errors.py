@@ -21,12 +21,14 @@ from foreshore.update import Timestamp
 class Cause:
     """A collection with errors: the most frequent ones, and the number of `rows` with any.
 
-    `rows` is None if only one error is known, as after a start without a replica.
+    `rows` is None if only one error is known, as after a start without a replica. Rows with errors
+    that are `skipped` are left out of the collection and do not make reads of it fail.
     """
 
     id: GlobalId
     errors: tuple[ErrorCount, ...]
     rows: int | None
+    skipped: bool = False
 
     @property
     def message(self) -> str:
@@ -39,11 +41,14 @@ class Cause:
 
 
 def causes(maintained: Maintained, id: GlobalId) -> Iterator[Cause]:
-    """Yield the collections with errors that a collection is or is derived from, itself first."""
+    """Yield the collections with errors that a collection is or is derived from, itself first.
+
+    Of those that it is derived from, skipped errors are left out: they mean nothing to it.
+    """
     for each, dataflow in maintained.below([id]):
         writer = dataflow.writers.get(each)
         found = _of_index(each, dataflow) if writer is None else _of_view(each, writer)
-        if found is not None:
+        if found is not None and (each == id or not found.skipped):
             yield found
 
 
@@ -55,7 +60,7 @@ def _of_view(id: GlobalId, writer: SinkWriter) -> Cause | None:
         except CollectionCorrupted:
             return None  # reads say so
         return None if stored is None else Cause(id, (ErrorCount(stored[1], 1),), None)
-    return Cause(id, tuple(log.most_frequent()), log.count) if log.count else None
+    return Cause(id, tuple(log.most_frequent()), log.count, log.skips) if log.count else None
 
 
 def _of_index(id: GlobalId, dataflow: Dataflow) -> Cause | None:

@@ -120,10 +120,14 @@ class Errors:
 class ErrorLog:
     """The least errors over time of a materialized view whose dataflow starts at `as_of`.
 
-    Errors before `upper` are known from the dataflow; None: it has not reported any yet.
+    Errors before `upper` are known from the dataflow; None: it has not reported any yet. If the
+    view `skips` rows with errors, these do not make reads of it fail, and are counted only.
     """
 
-    def __init__(self, id: GlobalId, as_of: Timestamp, store: ErrorStore) -> None:
+    def __init__(
+        self, id: GlobalId, as_of: Timestamp, store: ErrorStore, *, skips: bool = False
+    ) -> None:
+        self.skips = skips
         self.upper: Timestamp | None = None
         self._id = id
         self._as_of = as_of
@@ -237,7 +241,7 @@ class ErrorLog:
             del waiting[passed]
 
     def first(self, lower: Timestamp, upper: Timestamp) -> tuple[Timestamp, str] | None:
-        """Return the first time in [lower, upper) with errors, and the least of them, or None.
+        """Return the first time in [lower, upper) at which reads fail, and the error, or None.
 
         Raises CollectionCorrupted if the store should know and cannot be read.
         """
@@ -246,7 +250,7 @@ class ErrorLog:
         start = max(bisect_right(self._times, lower) - 1, 0)
         for place in range(start, bisect_left(self._times, upper)):
             text = self._texts[place]
-            if text is not None:
+            if text is not None and (text == LOST or not self.skips):
                 return max(self._times[place], lower), text
         return None
 

@@ -42,9 +42,12 @@ class Sinks:
         shard: GlobalId,
         lost: Timestamp | None,
         backpressure: Callable[[], None],
+        *,
+        skips_errors: bool,
     ) -> SinkWriter:
         """Return a new writer of a shard; its contents are unknown from `lost` until `as_of`."""
-        errors = ErrorLog(shard, dataflow.description.as_of, self._errors)
+        as_of = dataflow.description.as_of
+        errors = ErrorLog(shard, as_of, self._errors, skips=skips_errors)
         if (before := self._being_replaced.pop(shard, None)) is not None:
             errors.take_over_waiters(before.writers[shard].errors)
         if lost is not None:

@@ -399,12 +399,13 @@ class Expectation(Syntax):
 class ViewChecks(Syntax):
     """What is expected of a view's rows, and columns that must not be NULL, with offsets.
 
-    An assertion expects that there are no rows.
+    An assertion expects that there are no rows. With `skip_errors` rows with errors are left out.
     """
 
     expectations: tuple[Expectation, ...] = ()
     not_null: tuple[tuple[str, int], ...] = ()
     assertion: bool = False
+    skip_errors: bool = False
 
 
 class CreateViewStatement(Syntax):

@@ -1,13 +1,14 @@
 """Parse what is expected of the rows of views.
 
     CREATE VIEW v (a, b, CONSTRAINT positive EXPECT (a > 0) ON VIOLATION DROP ROW) AS ...
-    CREATE MATERIALIZED VIEW v WITH (ASSERT NOT NULL = a) AS ...
+    CREATE MATERIALIZED VIEW v WITH (ASSERT NOT NULL = a, ON ERROR = SKIP) AS ...
 
 A kept statement has them after the query:
 
     CREATE VIEW v AS ... CONSTRAINT positive EXPECT (a > 0) ON VIOLATION DROP ROW
     CREATE VIEW v AS ... CONSTRAINT ASSERT NOT NULL (a)
     CREATE MATERIALIZED VIEW a AS ... CONSTRAINT ASSERTION
+    CREATE MATERIALIZED VIEW v AS ... CONSTRAINT ON ERROR SKIP
 """
 
 from typing import Literal as OneOf
@@ -38,9 +39,15 @@ class ExpectationParser(TableParser):
         return tuple(columns), expectations
 
     def _checks_after_query(
-        self, expectations: list[ast.Expectation], not_null: list[tuple[str, int]]
+        self,
+        expectations: list[ast.Expectation],
+        not_null: list[tuple[str, int]],
+        policies: list[str],
     ) -> ast.ViewChecks:
-        """Parse the checks that follow the query; return them and those given."""
+        """Parse the checks that follow the query; return them and those given.
+
+        `policies` has what ON ERROR says, if it says anything.
+        """
         assertion = False
         while self.at_word("constraint"):
             if self.at_words("constraint", "assertion") and self.peek(2).value != "expect":
@@ -48,9 +55,12 @@ class ExpectationParser(TableParser):
                 assertion = True
             elif self.accept("constraint", "assert", "not", "null"):
                 not_null += self.in_parentheses(self.name_at)
+            elif self.accept("constraint", "on", "error", "skip"):
+                policies.append("skip")
             else:
                 expectations.append(self._expectation())
-        return ast.ViewChecks(tuple(expectations), tuple(not_null), assertion)
+        skips = "skip" in policies
+        return ast.ViewChecks(tuple(expectations), tuple(not_null), assertion, skips)
 
     def _create_assertion(self) -> ast.CreateViewStatement:
         """Parse CREATE ASSERTION name [IN CLUSTER cluster] CHECK (NOT EXISTS (query))."""
@@ -96,6 +106,21 @@ class ExpectationParser(TableParser):
             else:
                 self.expect("warn")
         return ast.Expectation(name, condition, action, at, start, end)
+
+    def _error_policy(self) -> str:
+        """Parse ON ERROR [=] FAIL | SKIP."""
+        self.expect("on", "error")
+        self.accept_symbol("=")
+        if self.at_word("null"):
+            raise FeatureNotSupported(
+                "ON ERROR = NULL is not supported",
+                hint="SKIP leaves rows with errors out; FAIL, the default, makes reads fail.",
+                position=self.token.start + 1,
+            )
+        if self.accept("skip"):
+            return "skip"
+        self.expect("fail")
+        return "fail"
 
     def _asserted(self) -> tuple[str, int]:
         """Parse ASSERT NOT NULL [=] column."""

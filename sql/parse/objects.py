@@ -196,10 +196,11 @@ class ObjectParser(
         columns, expectations = self._view_columns()
         not_null: list[tuple[str, int]] = []
         emits: list[int] = []
+        errors: list[str] = []
         cluster = self._in_cluster()
         retain = limit = refresh = hydrate = None
         if materialized:
-            retain, limit, refresh, hydrate = self._view_options(not_null, emits)
+            retain, limit, refresh, hydrate = self._view_options(not_null, emits, errors)
         invoker = None
         if self.at_word("with") and not materialized:
             self.advance()
@@ -210,7 +211,7 @@ class ObjectParser(
         at = self.token.start
         query = self.query()
         end = self.last_end
-        checks = self._checks_after_query(expectations, not_null)
+        checks = self._checks_after_query(expectations, not_null, errors)
         first = first_select(query)
         if first is not None and first.into is not None:
             raise FeatureNotSupported("views must not contain SELECT INTO")

@@ -9,13 +9,14 @@ class RefreshParser(ExpectationParser):
     """Parse WITH (...) of CREATE MATERIALIZED VIEW, and REFRESH MATERIALIZED VIEW."""
 
     def _view_options(
-        self, not_null: list[tuple[str, int]], emits: list[int]
+        self, not_null: list[tuple[str, int]], emits: list[int], errors: list[str]
     ) -> tuple[
         ast.Retain | None, ast.MemoryLimit | None, ast.RefreshOptions | None, ast.Hydrate | None
     ]:
         """Parse `WITH (option, ...)` of a materialized view, if present.
 
-        Columns of ASSERT NOT NULL are added to `not_null`, the offset of EMIT to `emits`.
+        Columns of ASSERT NOT NULL are added to `not_null`, the offset of EMIT to `emits`, what
+        ON ERROR says to `errors`.
         """
         if not (self.at_word("with") and self.peek().value == "("):
             return None, None, None, None
@@ -30,6 +31,8 @@ class RefreshParser(ExpectationParser):
         def option() -> None:
             if self.at_word("assert"):
                 not_null.append(self._asserted())
+            elif self.at_word("on"):
+                errors.append(self._error_policy())
             elif self.at_word("emit"):
                 emits.append(self.token.start)
                 self.expect("emit", "on", "window", "close")
@@ -55,7 +58,7 @@ class RefreshParser(ExpectationParser):
                 self.unsupported(f"WITH ({self.token.value})")
 
         self.in_parentheses(option)
-        if any(len(each) > 1 for each in (retain, limits, policies, modes, emits)):
+        if any(len(each) > 1 for each in (retain, limits, policies, modes, emits, errors)):
             raise SyntaxError_("conflicting or redundant options", position=at + 1)
         found = None
         if refreshes or policies:

@@ -19,7 +19,7 @@ EXTENSIONS = sorted((Path(__file__).parent / "extensions").glob("*.slt"))
 # `extensions` several views; `time_queries` has queries like theirs, and the plans of
 # tests/compute ask Spark for windows.
 TOO_LONG_FOR_SPARK = (
-    "session_zone", "windows", "time_windows", "asof_joins", "expectations",
+    "session_zone", "windows", "time_windows", "asof_joins", "expectations", "on_error",
 )  # fmt: skip
 # What queries are, quickly. The others, about what statements do, and about functions of which
 # tests/functions asks Spark as well, take up to two minutes each there: they are in the slow target.

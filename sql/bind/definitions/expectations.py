@@ -24,6 +24,7 @@ from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.planning import Planning
+from foreshore.sql.rewrite.definition_parts import SKIP_ERRORS
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import BOOL, TEXT
 
@@ -89,7 +90,7 @@ def kept_checks(statement: ast.CreateViewStatement, text: str) -> str:
             f" CONSTRAINT {quote_identifier(each.name)} EXPECT ({text[each.start : each.end]})"
             f" ON VIOLATION {each.action.upper()}"
         )
-    return kept
+    return kept + (SKIP_ERRORS if statement.checks.skip_errors else "")
 
 
 def violations(statement: ast.CreateViewStatement, query: str, text: str) -> str | None:
@@ -112,9 +113,13 @@ def violations(statement: ast.CreateViewStatement, query: str, text: str) -> str
     )
 
 
-def counting_view(name: Name, cluster: str | None, query: str) -> str:
-    """Return the statement of the materialized view that counts the violations of view `name`."""
+def counting_view(name: Name, cluster: str | None, query: str, *, skip_errors: bool) -> str:
+    """Return the statement of the materialized view that counts the violations of view `name`.
+
+    With `skip_errors` it leaves out the rows with errors, as the view does.
+    """
     *path, last = name.parts
     called = dotted((*path, f"{last}_violations"))
     within = "" if cluster is None else f" IN CLUSTER {quote_identifier(cluster)}"
-    return f"CREATE MATERIALIZED VIEW {called}{within} AS {query}"
+    kept = SKIP_ERRORS if skip_errors else ""
+    return f"CREATE MATERIALIZED VIEW {called}{within} AS {query}{kept}"

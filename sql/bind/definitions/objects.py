@@ -167,7 +167,11 @@ def bind_create_view(
             retention(statement.retain),
             as_of,
             memory_limit(statement.memory_limit),
-            violations=None if counted is None else counting_view(name, statement.cluster, counted),
+            violations=None
+            if counted is None
+            else counting_view(
+                name, statement.cluster, counted, skip_errors=statement.checks.skip_errors
+            ),
             needs=planning.needs.all(),
             hydrate=hydrate_mode(statement.hydrate),
         )

@@ -110,3 +110,37 @@ def test_errors_are_shown_to_roles_that_may_read_their_view(tmp_path: Path) -> N
         assert f"m|m|22012|{DIVISION}|2|3" in await env.query("r", of_views)
 
     in_environment(tmp_path, scenario)
+
+
+def test_view_that_skips_errors_is_read_without_them_also_after_a_restart(tmp_path: Path) -> None:
+    skipped = ["m|m|22012|division by zero|1|1"]
+
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran(
+            "s",
+            "CREATE TABLE t (id int, a int)",
+            "INSERT INTO t VALUES (1, 5), (2, 0)",
+            "CREATE MATERIALIZED VIEW m WITH (ON ERROR = SKIP) AS SELECT id, 10 / a AS x FROM t",
+            "CREATE INDEX m_id ON m (id)",
+            "CREATE MATERIALIZED VIEW above AS SELECT count(*) AS n FROM m",
+        )
+        await check(env)
+        assert "CONSTRAINT ON ERROR SKIP" in await env.query("s", "SHOW CREATE MATERIALIZED VIEW m")
+        await env.reopen()
+        await check(env)
+        await env.ran("s", "UPDATE t SET a = 10 WHERE id = 2")
+        assert await env.query("s", "SELECT * FROM m WHERE id = 2") == "2|1\nSELECT 1"
+        await _until_rows(env, ERRORS, [])
+
+    async def check(env: TestEnvironment) -> None:
+        assert await env.query("s", "SELECT * FROM m") == "1|2\nSELECT 1"
+        assert await env.query("s", "SELECT x FROM m WHERE id = 1") == "2\nSELECT 1"
+        assert await env.query("s", "SELECT n FROM above") == "1\nSELECT 1"
+        await _until_rows(env, ERRORS, skipped)
+        running = [f"{name}|running|NULL" for name in ("above", "m", "m_id")]
+        await _until_rows(env, STATES, running)
+        found = await EnvironmentMetrics(env.environment, 1000).metrics()
+        assert set(values(found, "foreshore_view_errors").values()) == {0}
+        assert sorted(values(found, "foreshore_view_error_rows").values()) == [0, 0, 1]
+
+    in_environment(tmp_path, scenario)

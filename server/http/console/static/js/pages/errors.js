@@ -49,7 +49,7 @@ async function expectations(id, data) {
 async function ask(object, data) {
   const id = object.type === "index" ? object.on_id : object.id;
   const [now, before, expected] = await Promise.all([
-    rows("SELECT cause_id, sqlstate, error, rows, all_rows FROM mz_internal.mz_view_errors WHERE object_id = $1", [id]),
+    rows("SELECT cause_id, sqlstate, error, rows, all_rows, skipped FROM mz_internal.mz_view_errors WHERE object_id = $1", [id]),
     object.type === "materialized-view" ? past(id) : null,
     expectations(id, data),
   ]);
@@ -58,7 +58,7 @@ async function ask(object, data) {
 
 export function Errors({ object, data }) {
   const { data: found, error } = usePoll(() => ask(object, data), 2000, object.id);
-  if (object.type === "source") return html`<${Undecoded} object=${object} data=${data} />`;
+  if (object.type === "source") return html`<${Undecoded} object=${object} />`;
   if (!found) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`;
   return html`<${Failure} error=${error} />
     <${Now} found=${found.now} object=${object} data=${data} />
@@ -76,7 +76,10 @@ function Now({ found, object, data }) {
       return cause ? html`<a class="name" href=${objectLink(cause, { tab: "definition" })}><${Icon} name=${cause.type} size="14" />${cause.name}</a>` : e.cause_id;
     } },
   ];
-  const about = found.length
+  const skipped = found.length > 0 && found.every((e) => e.skipped);
+  const about = skipped
+    ? html`<p class="hint-line">Such rows are left out, as the view has <code>ON ERROR = SKIP</code>. When they are mended, they are in the view by themselves.</p>`
+    : found.length
     ? html`<p class="hint-line">Reads fail while a row has an error. When the rows are changed or deleted, reads work again by themselves: there is no need to create the view anew.
         A definition without the error for such rows has, for example, <code>a / nullif(b, 0)</code>, or <code>CASE WHEN … THEN … END</code>.</p>`
     : null;
@@ -107,16 +110,31 @@ function Past({ found }) {
     <${Table} columns=${columns} rows=${found} rowKey=${(e) => e.t} label="History of errors" empty="It never had an error." /></${Card}>`;
 }
 
-/** The messages of a source that could not be decoded: its relation NAME_errors. */
-function Undecoded({ object, data }) {
-  const names = [`${object.name}_errors`];
-  const errors = data.list.find((other) => names.includes(other.name) && other.schema_name === object.schema_name && other.database_name === object.database_name);
-  const name = errors && quoteNames(errors.database_name, errors.schema_name, errors.name);
-  const { data: found, error } = usePoll(async () => (errors ? statement(`SELECT * FROM ${name} LIMIT ${MOST_UNDECODED}`) : { rows: [] }), 5000, object.id + name);
-  if (!errors) return html`<${Card}><div class="none">This source has no relation for messages that cannot be decoded.</div></${Card}>`;
+/** What a source could not use: each relation of dead letters with its first rows. */
+function Undecoded({ object }) {
+  const { data: found, error } = usePoll(
+    () => rows(
+      `SELECT d.object_id AS id, d.kind, d.letters, n.name, n.schema_name, n.database_name
+       FROM mz_internal.mz_dead_letters d JOIN mz_internal.mz_object_fully_qualified_names n ON n.id = d.object_id
+       WHERE d.source_id = $1 ORDER BY d.kind, n.name`,
+      [object.id],
+    ),
+    5000,
+    object.id,
+  );
   if (!found) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`;
+  if (!found.length) return html`<${Card}><div class="none">This source has no relation for messages that it cannot use.</div></${Card}>`;
+  return html`<${Failure} error=${error} />${found.map((letters) => html`<${Letters} key=${letters.id} of=${letters} />`)}`;
+}
+
+const LETTERS = { error: "Messages that could not be decoded", late: "Rows that came after their watermark" };
+
+function Letters({ of }) {
+  const name = quoteNames(of.database_name, of.schema_name, of.name);
+  const { data: found, error } = usePoll(() => statement(`SELECT * FROM ${name} LIMIT ${MOST_UNDECODED}`), 5000, of.id);
   const query = link("sql", [], { q: `SELECT * FROM ${name}` });
-  return html`<${Card} title="Messages that could not be decoded" aside=${html`<a href=${query}>${errors.name}</a>`} flush>
-    ${found.rows.length ? html`<${Grid} columns=${found.desc.columns} rows=${found.rows} version=${found.rows.length} label="Undecoded" />` : html`<div class="none">There are none.</div>`}
+  return html`<${Card} title=${LETTERS[of.kind] || of.kind} aside=${html`<span class="dim">${format.count(of.letters)} letters</span> <a href=${query}>${of.name}</a>`} flush>
+    <${Failure} error=${error} />
+    ${found && (found.rows.length ? html`<${Grid} columns=${found.desc.columns} rows=${found.rows} version=${found.rows.length} label="Dead letters" />` : html`<div class="none">There are none.</div>`)}
   </${Card}>`;
 }
