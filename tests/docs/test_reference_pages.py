@@ -100,6 +100,7 @@ def test_the_index_names_unsupported_statements() -> None:
 def test_each_kind_of_object_can_be_created_altered_dropped_and_described(kind: str) -> None:
     assert re.search(rf"\b{kind}\b", text_of("drop"))
     assert re.search(rf"\b{kind}\b", text_of("comment"))
+    assert re.search(rf"\b{kind}\b", text_of("show"))
     for verb in ("CREATE", "ALTER"):
         begins = re.compile(rf"^{verb}\b[^\n(]*\b{kind}\b", re.MULTILINE)
         assert begins.search(synopses()), (verb, kind)
