@@ -21,7 +21,7 @@ from foreshore.sql.parse.parse import Statement
 from foreshore.sql.planner import plan_statement
 from foreshore.text import format_text
 from tests.adapter.harness import TestEnvironment
-from tests.docs.pages import PAGES, Step, blocks, outputs, statements, steps
+from tests.docs.pages import INDEX, PAGES, Step, blocks, outputs, statements, steps
 
 WITHIN_SECONDS = 30
 
@@ -43,7 +43,7 @@ def env(
     runner.run(env.close())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, INDEX], ids=lambda page: page.stem)
 def test_examples_run_and_return_what_the_page_says(
     page: Path, env: TestEnvironment, runner: asyncio.Runner
 ) -> None:
@@ -59,7 +59,7 @@ def test_examples_that_are_not_run_say_why_and_parse(page: Path) -> None:
 
 
 async def _check(page: Path, env: TestEnvironment) -> None:
-    database = f"of_{page.stem.replace('-', '_')}"
+    database = f"of_{page.stem.lower().replace('-', '_')}"
     await env.ran("admin", f"CREATE DATABASE {database}")
     session = await env.environment.connect(Startup("foreshore", database, {}))
     expected, found = outputs(page), dict[int, str]()
