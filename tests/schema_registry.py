@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 USER, PASSWORD = "me", "secret"
 
@@ -55,7 +56,7 @@ class FakeRegistry:
 
     def answer(self, path: str) -> Any:
         """Return what is at a path; None if nothing is."""
-        match path.strip("/").split("/"):
+        match [unquote(each) for each in path.strip("/").split("/")]:
             case ["subjects"]:
                 return list(self.subjects)
             case ["subjects", subject, "versions", _] if subject in self.subjects:
@@ -81,7 +82,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             _, subject, _ = self.path.strip("/").split("/")
-            id = registry.given(subject, body["schema"])
+            id = registry.given(unquote(subject), body["schema"])
             refused = {"error_code": 409, "message": "the schema is incompatible"}
             self._send(*((409, refused) if id is None else (200, {"id": id})))
 

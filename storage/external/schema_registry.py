@@ -85,7 +85,7 @@ class Registry:
 
         Raises UndefinedObject if there is none, and ConnectionFailure.
         """
-        return await self._schema(f"/subjects/{subject}/versions/latest", type, subject)
+        return await self._schema(f"{_path(subject)}/latest", type, subject)
 
     async def schema(self, id: int, type: str) -> Schema:
         """Return a schema by its id; raises as `latest` does."""
@@ -96,7 +96,7 @@ class Registry:
 
         Raises InvalidParameterValue if the subject's rules do not allow it, and ConnectionFailure.
         """
-        path = f"/subjects/{quote(subject, safe='')}/versions"
+        path = _path(subject)
         try:
             response = await self._client.post(
                 self._begins + path, json={"schema": schema}, **self._more
@@ -139,8 +139,7 @@ class Registry:
                 raise InvalidParameterValue(
                     f"the schema refers to more than {MOST_REFERENCES} others"
                 )
-            path = f"/subjects/{each['subject']}/versions/{each['version']}"
-            referred = await self._get(path)
+            referred = await self._get(f"{_path(each['subject'])}/{each['version']}")
             if referred is None:
                 raise UndefinedObject(
                     f"the schema registry at {self._url} has no version {each['version']} of"
@@ -176,6 +175,11 @@ class Registry:
             hint = "Check URL, SSL CERTIFICATE AUTHORITY, SSL CERTIFICATE and SSL KEY."
             return DatabaseError(f"{begins}: {why}", sqlstate="08001", hint=hint)
         return ConnectionFailure(f"{begins}: {why}", hint="Check URL of its connection.")
+
+
+def _path(subject: str) -> str:
+    """Return where the versions of a subject are; its name may be that of a file."""
+    return f"/subjects/{quote(subject, safe='')}/versions"
 
 
 def _refused(begins: str, response: httpx.Response) -> DatabaseError:

@@ -224,12 +224,13 @@ async def test_schemas_of_a_registry_may_refer_to_others(
     shown = '{"unit": "USD", "cents": 5}|{"unit": "EUR", "cents": 4}'
     await until(env, "SELECT price, paid FROM s", shown)
     common = 'syntax = "proto3"; package shop; message Unit { string name = 1; }'
-    price = 'syntax = "proto3"; import "common.proto"; message Price { shop.Unit unit = 1; }'
+    price = 'syntax = "proto3"; import "shop/common.proto"; message Price { shop.Unit unit = 1; }'
     root = (
         'syntax = "proto3"; import "price.proto"; message Item { int64 id = 1; Price price = 2; }'
     )
-    registry.register("common", common, "PROTOBUF")
-    registry.register("price", price, "PROTOBUF", refers_to={"common.proto": "common"})
+    file = "shop/common.proto"  # which is the name of a subject, too
+    registry.register(file, common, "PROTOBUF")
+    registry.register("price", price, "PROTOBUF", refers_to={file: file})
     id = registry.register("items-value", root, "PROTOBUF", refers_to={"price.proto": "price"})
     message = b"\x08\x07\x12\x06\x0a\x04\x0a\x02kg"  # id 7, price { unit { name "kg" } }
     kafka.write("items", [(None, b"\0" + id.to_bytes(4, "big") + b"\0" + message)])
