@@ -84,12 +84,14 @@ class IcebergCatalog:
         return 404, _error("NotFound", 404)
 
     def _created(self, namespace: str, request: dict[str, Any]) -> Any:
+        from pyiceberg.partitioning import PartitionSpec
         from pyiceberg.schema import Schema
 
         made = self.tables.create_table(
             (namespace, request["name"]),
             Schema.model_validate(request["schema"]),
             location=request.get("location"),
+            partition_spec=PartitionSpec.model_validate(request.get("partition-spec") or {}),
             properties=request.get("properties") or {},
         )
         return self._described(made)

@@ -48,9 +48,9 @@ def _written(state: State, target: Target) -> str:
             called = _connection(state, connection)
             return f"POSTGRES CONNECTION {called} (TABLE = {quote_string(table)})"
         case DeltaTarget(url=url):
-            return f"DELTA (URL = {quote_string(url)})"
+            return f"DELTA ({', '.join((f'URL = {quote_string(url)}', *_partitions(target)))})"
         case IcebergTarget(of=of):
-            return catalog_table_text(state, of)
+            return catalog_table_text(state, of, *_partitions(target))
         case FilesTarget():
             return _files(target)
         case WebhookTarget():
@@ -80,3 +80,9 @@ def _files(target: FilesTarget) -> str:
 def _messages(state: State, target: Target) -> str:
     """Return the clauses about messages, with a space before them; empty if there are none."""
     return f" {shown_formats(state, target)}" if isinstance(target, KafkaTarget) else ""
+
+
+def _partitions(target: DeltaTarget | IcebergTarget) -> list[str]:
+    """Return the option PARTITION BY, if there is one."""
+    fields = ", ".join(field.text() for field in target.partition_by)
+    return [f"PARTITION BY = {quote_string(fields)}"] if fields else []

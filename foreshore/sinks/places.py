@@ -10,16 +10,36 @@ from foreshore.iceberg_tables import CatalogTable
 SinkFormat: TypeAlias = OneOf["parquet", "csv", "json"]
 
 
+TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
+
+
+class PartitionField(msgspec.Struct, frozen=True):
+    """A column by which a table has partitions, or a transform of it."""
+
+    column: str
+    transform: str = "identity"
+    number: int = 0  # of buckets, or the width of truncated values
+
+    def text(self) -> str:
+        """Return it as PARTITION BY has it."""
+        column = '"' + self.column.replace('"', '""') + '"'
+        if self.transform == "identity":
+            return column
+        return f"{self.transform}({f'{self.number}, ' if self.number else ''}{column})"
+
+
 class DeltaTarget(msgspec.Struct, frozen=True, tag="delta"):
     """A Delta table."""
 
     url: str  # of its directory, which COPY may write
+    partition_by: tuple[PartitionField, ...] = ()  # if the table is made
 
 
 class IcebergTarget(msgspec.Struct, frozen=True, tag="iceberg"):
     """A table of an Iceberg catalog."""
 
     of: CatalogTable
+    partition_by: tuple[PartitionField, ...] = ()  # if the table is made
 
 
 class FilesTarget(msgspec.Struct, frozen=True, tag="files"):

@@ -90,8 +90,8 @@ def opened(location: "Location") -> Any:
     return found
 
 
-def made(location: "Location", schema: pa.Schema) -> Any:
-    """Return the table of a place, made with a schema if it is not there.
+def made(location: "Location", schema: pa.Schema, partition_by: Sequence[str] = ()) -> Any:
+    """Return the table of a place, made with a schema and partitions if it is not there.
 
     Raises DeltaError, and ObjectNotInPrerequisiteState if the place has other files.
     """
@@ -107,7 +107,10 @@ def made(location: "Location", schema: pa.Schema) -> Any:
             hint="Name a directory that is empty, or not there.",
         )
     return deltalake.DeltaTable.create(
-        uri, deltalake.Schema.from_arrow(schema), storage_options=options
+        uri,
+        deltalake.Schema.from_arrow(schema),
+        partition_by=list(partition_by) or None,
+        storage_options=options,
     )
 
 

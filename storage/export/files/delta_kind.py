@@ -4,12 +4,14 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedColumn
+from foreshore.sinks.places import DeltaTarget
 from foreshore.storage.export.exporter import Exporter
 from foreshore.storage.export.files.delta import DeltaExporter, errors
 from foreshore.storage.export.files.place import location_of, own_columns
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import check_delta, check_distinct_without_case, file_type
+from foreshore.storage.lake.partitions import check_columns, delta_partitions
 
 
 class DeltaSinkKind:
@@ -37,8 +39,12 @@ def _check(export: Export) -> None:
     check_distinct_without_case(list(columns))
     wanted = {name: file_type(type) for name, type in columns.items()}
     location = location_of(export)
+    target = export.spec.target
+    assert isinstance(target, DeltaTarget), target
+    check_columns(target.partition_by, list(columns))
+    partitions = delta_partitions(target.partition_by)
     with errors():
-        table = delta.made(location, pa.schema(list(wanted.items())))
+        table = delta.made(location, pa.schema(list(wanted.items())), partitions)
         found = pa.schema(table.schema().to_arrow())
     for name, type in wanted.items():
         if name not in found.names:

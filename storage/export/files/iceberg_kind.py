@@ -14,6 +14,7 @@ from foreshore.storage.export.files.iceberg_rows import APPENDED
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.iceberg import catalog_of, errors
 from foreshore.storage.lake.columns import check_distinct, check_distinct_without_case, file_type
+from foreshore.storage.lake.partitions import check_columns, iceberg_partitions
 from foreshore.types import SqlType
 
 FORMAT = "2"
@@ -52,10 +53,15 @@ def _check(export: Export) -> None:
     assert isinstance(target, IcebergTarget), target
     columns = _columns(export)
     arrow = pa.schema([(name, file_type(type)) for name, type in columns.items()])
+    check_columns(target.partition_by, list(columns))
     catalog = catalog_of(target.of, export.accesses)
     with errors():
+        schema, spec = iceberg_partitions(target.partition_by, arrow)
         table = catalog.create_table_if_not_exists(
-            target.of.identifier, arrow, properties={"format-version": FORMAT}
+            target.of.identifier,
+            schema,
+            partition_spec=spec,
+            properties={"format-version": FORMAT},
         )
         check_writable(table)
         _check_columns(export, table, catalog._convert_schema_if_needed(arrow))

@@ -102,17 +102,13 @@ async def test_a_table_with_partitions_is_written_and_followed(
     own_env: TestEnvironment, place: Path, mode: str
 ) -> None:
     env = own_env
-    fields = pa.schema({"k": pa.int32(), "d": pa.date32(), "v": pa.string()})
-    if mode == "APPEND":
-        fields = fields.append(pa.field("mz_timestamp", pa.int64()))
-        fields = fields.append(pa.field("mz_diff", pa.int64()))
-    schema = deltalake.Schema.from_arrow(fields)
-    deltalake.DeltaTable.create(str(place / "t"), schema, partition_by=["d", "v"])
     await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, d date, v text)")
     row = "i, date '2026-01-01' + i % 3, CASE i % 2 WHEN 0 THEN 'x/y=' || i END"
     await env.ran("a", f"INSERT INTO t SELECT {row} FROM generate_series(1, 9) i")
-    into = f"INTO DELTA (URL '{place}/t') MODE {mode} WITH (COMMIT INTERVAL '10 ms')"
+    into = f"INTO DELTA (URL '{place}/t', PARTITION BY 'd, v') MODE {mode} WITH (COMMIT INTERVAL '10 ms')"
     await env.ran("a", f"CREATE SINK out FROM t {into}", "WAIT FOR SINKS out")
+    table = deltalake.DeltaTable(str(place / "t"))
+    assert table.metadata().partition_columns == ["d", "v"]
     await env.ran("a", "UPDATE t SET d = d + 1, v = 'z' WHERE k < 4", "DELETE FROM t WHERE k = 9")
     await env.ran("a", "WAIT FOR SINKS out")
     source = f"CREATE SOURCE s FROM FILES '{place}/t' (FORMAT delta, POLL INTERVAL '10 ms')"

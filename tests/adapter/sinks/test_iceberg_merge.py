@@ -185,3 +185,33 @@ def test_tables_of_format_version_3_are_refused(catalog: IcebergCatalog) -> None
     table.metadata = table.metadata.model_copy(update={"format_version": 3})
     with pytest.raises(FeatureNotSupported, match="format version 3"):
         iceberg_change.check_writable(table)
+
+
+async def test_a_sink_makes_a_table_with_partitions(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    await env.ran("a", 'CREATE TABLE t (k int PRIMARY KEY, "P" text, at timestamptz)')
+    await env.ran("a", "INSERT INTO t SELECT i, 'p' || i % 2, now() FROM generate_series(1, 9) i")
+
+    def sink(by: str) -> str:
+        given = into("t").replace("LOCAL FILES", f"LOCAL FILES, PARTITION BY '{by}'")
+        return f"CREATE SINK out FROM t {given}"
+
+    for by, error in (
+        ("x", 'ERROR 42703: column "x" of PARTITION BY does not exist'),
+        ("day(k)", 'ERROR 42804: PARTITION BY day("k")'),
+        ("bucket(k)", 'ERROR 22023: option "partition by": "bucket(k)" is no partition'),
+        ("day(at", "ERROR 22023"),
+        ("nonsense(at)", "ERROR 22023"),
+        ("k,,at", "ERROR 22023"),
+    ):
+        assert error in await env.query("a", sink(by)), by
+    await env.ran("a", sink('month(at), "P", bucket(4, k)'), "WAIT FOR SINKS out")
+    spec = catalog.tables.load_table("n.t").spec()
+    assert [str(field.transform) for field in spec.fields] == ["month", "identity", "bucket[4]"]
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await reaches(env, SAME, "0")
+    shown = (await env.query("a", "SHOW CREATE SINK out")).splitlines()[0].split("|")[1]
+    assert """PARTITION BY = 'month("at"), "P", bucket(4, "k")'""" in shown
+    await env.ran("a", "DROP SINK out", shown)

@@ -17,6 +17,7 @@ from foreshore.sinks.spec import SinkSpec, Target
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sinks.kafka import bind_kafka_target
 from foreshore.sql.bind.definitions.sinks.keys import known_keys
+from foreshore.sql.bind.definitions.sinks.lake_partitions import partition_fields
 from foreshore.sql.bind.definitions.sinks.places import bind_place
 from foreshore.sql.bind.definitions.sinks.postgres import bind_postgres_target
 from foreshore.sql.bind.definitions.sinks.webhook import bind_webhook_target
@@ -116,8 +117,10 @@ def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: W
     if isinstance(target, ast.PlaceTargetSyntax):
         return bind_place(target)
     if isinstance(target, ast.IcebergSyntax):
-        options = parsed_options(WHAT, target.options, TABLE_OPTIONS)
-        return IcebergTarget(bind_catalog_table(planning, target, options))
+        known = {**TABLE_OPTIONS, "partition by": ("partition_by", partition_fields)}
+        options = parsed_options(WHAT, target.options, known)
+        partition_by = options.pop("partition_by", ())
+        return IcebergTarget(bind_catalog_table(planning, target, options), partition_by)
     if isinstance(target, ast.WebhookTargetSyntax):
         return bind_webhook_target(planning, target, rows.desc)
     assert isinstance(target, ast.PostgresTargetSyntax), target

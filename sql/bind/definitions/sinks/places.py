@@ -6,6 +6,7 @@ from typing import get_args
 from foreshore.errors import InvalidParameterValue
 from foreshore.sinks.places import DeltaTarget, FilesTarget, SinkFormat
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sinks.lake_partitions import partition_fields
 from foreshore.sql.bind.definitions.sources.files import character, with_format
 from foreshore.sql.bind.definitions.sources.options import (
     OptionValue,
@@ -27,7 +28,7 @@ def _format(name: str, value: OptionValue) -> str:
 
 
 _OPTIONS: Mapping[str, Mapping[str, tuple[str, Parse]]] = {
-    "delta": {"url": ("url", text)},
+    "delta": {"url": ("url", text), "partition by": ("partition_by", partition_fields)},
     "files": {
         "url": ("url", text),
         "format": ("format", _format),

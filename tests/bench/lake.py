@@ -1,6 +1,6 @@
-"""What commits of an Iceberg sink write, and how fast a followed table has the changes.
+"""What commits of a sink to a lake table write, and how fast a followed table has the changes.
 
-    python -m tests.bench.iceberg [--rows 1000000] [--keys 100] [--commits 10]
+    python -m tests.bench.lake [--format delta] [--rows 1000000] [--keys 100] [--commits 10]
 
 A table of rows of three columns is exported by UPSERT, and followed by a source. Then a number of
 keys all over the table change, commit by commit, and at last all rows. Prints seconds, and the
@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.lakes import connected, into, reading
 from tests.adapter.sources.test_files import reaches
-from tests.iceberg_catalog import IcebergCatalog, serving
+from tests.iceberg_catalog import serving
 
 
 def written(place: Path) -> int:
@@ -25,18 +25,27 @@ def written(place: Path) -> int:
     return sum(file.stat().st_size for file in place.rglob("*.parquet"))
 
 
+def statements(format: str, place: Path) -> tuple[str, str]:
+    """Return what follows FROM of a sink, and the name of a source."""
+    if format == "iceberg":
+        return into("t"), reading("t")
+    target = f"INTO DELTA (URL '{place}/t') WITH (COMMIT INTERVAL '10 ms')"
+    return target, f"FROM FILES '{place}/t' (FORMAT delta, POLL INTERVAL '10 ms')"
+
+
 async def measure(
-    env: TestEnvironment, catalog: IcebergCatalog, place: Path, rows: int, keys: int, commits: int
+    env: TestEnvironment, format: str, place: Path, rows: int, keys: int, commits: int
 ) -> None:
     """Print the figures."""
+    target, source = statements(format, place)
     await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v text, n int8)")
     some = f"SELECT i, 'value ' || i, i * 7 FROM generate_series(1, {rows}) i"
     await env.ran("a", f"INSERT INTO t {some}")
     begin = time.monotonic()
-    await env.ran("a", f"CREATE SINK out FROM t {into('t')}", "WAIT FOR SINKS out")
+    await env.ran("a", f"CREATE SINK out FROM t {target}", "WAIT FOR SINKS out")
     print(f"{rows} rows in the table: {time.monotonic() - begin:.1f} s, {written(place):,} bytes")
     begin = time.monotonic()
-    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await env.ran("a", f"CREATE SOURCE s {source}")
     await reaches(env, "SELECT count(*) FROM s", str(rows))
     print(f"and in the source: {time.monotonic() - begin:.1f} s")
     seconds, followed, sizes = [], [], []
@@ -62,14 +71,12 @@ async def measure(
         f"all rows: {there:.1f} s in the table, {time.monotonic() - begin:.1f} s in the source;"
         f" {written(place) - before:,} bytes"
     )
-    files = await asyncio.to_thread(lambda: len(list(place.rglob("*.parquet"))))
-    live = len(list(catalog.tables.load_table("n.t").scan().plan_files()))
-    print(f"{files} files, {live} of them with rows of the newest snapshot")
 
 
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--format", choices=("iceberg", "delta"), default="iceberg")
     for name, default in (("rows", 1_000_000), ("keys", 100), ("commits", 10)):
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args()
@@ -82,7 +89,7 @@ def main() -> None:
             async def run() -> None:
                 await env.open()
                 await connected(env, catalog, Path(directory))
-                await measure(env, catalog, place, args.rows, args.keys, args.commits)
+                await measure(env, args.format, place, args.rows, args.keys, args.commits)
                 await env.close()
 
             runner.run(run())
