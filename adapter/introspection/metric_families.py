@@ -68,6 +68,7 @@ DECLARED = (
     Declared("foreshore_source_snapshot_rows_known", "gauge", "Rows at its beginning.", _SOURCE),
     Declared("foreshore_source_snapshot_rows_staged", "gauge", "Of these, rows read.", _SOURCE),
     Declared("foreshore_source_commits_total", "counter", "Batches committed.", _SOURCE),
+    Declared("foreshore_source_refused_total", "counter", "Requests refused.", _SOURCE),
     Declared("foreshore_source_dead_letters", "gauge", "Rows of SOURCE_errors, _late.", _SOURCE),
     Declared("foreshore_watermark_lag_seconds", "gauge", "How far it is behind.", _RELATION),
     Declared("foreshore_sink_state", "gauge", "1 for its state.", (*_SINK, "state")),

@@ -238,6 +238,13 @@ class EnvironmentMetrics:
                 if found := [each for each in counts if each is not None]:
                     samples.put(f"foreshore_source_snapshot_rows_{name}", sum(found), labels)
 
+        for item, received in coordinator.webhooks.counted():
+            labels = (item.id, dotted(coordinator.state.full_name(item)), "webhook")
+            samples.put("foreshore_source_updates_total", received.rows, labels)
+            samples.put("foreshore_source_bytes_total", received.bytes, labels)
+            samples.put("foreshore_source_messages_total", received.requests, labels)
+            samples.put("foreshore_source_refused_total", received.refused, labels)
+
     def _watermarks(self, samples: Samples) -> None:
         coordinator = self._coordinator
         now = coordinator.clock.now() * 1000

@@ -138,6 +138,9 @@ class UsageHistory:
             lag = None if known is None or read is None else max(known - read, 0)
             messages = sum(each.messages for each in source.outputs.values())
             self.sources.append(FlowSample(now, id, source.updates, source.bytes, messages, lag))
+        for item, hook in coordinator.webhooks.counted():
+            sample = FlowSample(now, item.id, hook.rows, hook.bytes, hook.requests, None)
+            self.sources.append(sample)
         for id, sink in coordinator.exports.controller.statuses().items():
             frontier = coordinator.exports.frontier(id)
             lag = None if frontier is None else max(now - frontier, 0)

@@ -103,6 +103,13 @@ class Webhooks:
         for id in [id for id in self._received if state.get(id) is None]:
             del self._received[id]
 
+    def counted(self) -> Iterator[tuple[Item, Received]]:
+        """Yield the webhooks that were asked for or asked about since the start of the server."""
+        for id, received in list(self._received.items()):
+            item = self._coordinator.state.get(id)
+            if isinstance(item, Item):
+                yield item, received
+
     def _count(self, id: GlobalId) -> Received:
         return self._received.setdefault(id, Received(self._coordinator.clock.now()))
 

@@ -1,5 +1,6 @@
 """POST /api/sql with a header Accept: a result as Arrow, Parquet or CSV."""
 
+import asyncio
 import csv
 import io
 from datetime import UTC, datetime
@@ -128,3 +129,21 @@ def test_type_is_chosen_by_the_first_that_is_known() -> None:
     assert media_type("application/json, text/csv") is None
     assert media_type("image/png, text/CSV;q=0.5") == "text/csv"
     assert media_type(f"{PARQUET};q=1") == PARQUET
+
+
+def test_client_that_goes_away_ends_its_statement(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        await http.ran("CREATE TABLE t (i int, s text)")
+        await http.ran("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 50000) i")
+        body = {"query": "SELECT * FROM t"}
+        async with http.client.stream(
+            "POST", "/api/sql", json=body, headers={"accept": CSV}
+        ) as got:
+            assert got.status_code == 200
+            async for _ in got.aiter_raw():
+                break
+        async with asyncio.timeout(30):
+            while http.sessions.places.taken:  # noqa: ASYNC110 - the end of a session tells nobody
+                await asyncio.sleep(0.02)
+
+    over_environment(tmp_path, go)

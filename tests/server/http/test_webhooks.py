@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from foreshore.adapter.introspection.metrics import EnvironmentMetrics
 from foreshore.adapter.sources import webhooks
 from foreshore.server.http.origins import Origins
 from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.introspection.test_metrics import values
 from tests.server.http.serving import Http, over, over_environment
 
 HOOK = "/api/webhook/foreshore/public/w"
@@ -186,6 +188,9 @@ def test_states_tell_what_a_webhook_has_received_and_refused(tmp_path: Path) -> 
             " FROM mz_internal.mz_source_statistics"
         )
         assert await http.rows(counts) == [["1", "3", "2"]]
+        found = await EnvironmentMetrics(http.env.environment, 10).metrics()
+        for name, count in (("updates", 2), ("messages", 1), ("refused", 1)):
+            assert list(values(found, f"foreshore_source_{name}_total").values()) == [count], name
         await http.ran("DROP SOURCE w")
         assert await http.rows(shown) == []
 
