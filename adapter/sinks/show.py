@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic
+from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic, with_names
 from foreshore.adapter.sinks.show_webhook import shown_webhook
 from foreshore.adapter.sources.connections import full_name
 from foreshore.adapter.sources.show_others import call_text, catalog_table_text
@@ -23,20 +23,24 @@ def sink_text(state: State, planned: Mapping[GlobalId, Planned], item: Item, spe
     """Return the statement that creates a sink, with the present names of all objects."""
     (relation,) = item.depends_on
     cluster = quote_identifier(state.objects[item.cluster or ""].name)
+    # The sink has the names that columns had when it was created.
+    before, present = planned[item.id].desc.names, planned[relation].desc.names
+    now = dict(zip(before, present, strict=False))
     key = ""
     if spec.key:
-        # The sink has the names that columns had when it was created.
-        places = map(planned[item.id].desc.names.index, spec.key)
-        names = [planned[relation].desc.names[place] for place in places]
+        names = [now[each] for each in spec.key]
         key = f" KEY ({', '.join(map(quote_identifier, names))}) NOT ENFORCED"
-    messages = _messages(state, spec.target)
+    target = spec.target
+    if isinstance(target, KafkaTarget):
+        target = with_names(target, now)
+    messages = _messages(state, target)
     snapshot = str(spec.with_snapshot).lower()
     timeout = ""
     if isinstance(spec.target, PythonTarget):
         timeout = f", TIMEOUT = '{spec.target.timeout_ms} ms'"
     return (
         f"CREATE SINK {dotted(state.full_name(item))} IN CLUSTER {cluster} "
-        f"FROM {dotted(state.full_name(state.item(relation)))} INTO {_written(state, spec.target)}"
+        f"FROM {dotted(state.full_name(state.item(relation)))} INTO {_written(state, target)}"
         f"{key}{messages} ENVELOPE {spec.envelope.upper()} WITH (SNAPSHOT = {snapshot}"
         f", COMMIT INTERVAL = '{spec.commit_ms} ms'{timeout})"
     )

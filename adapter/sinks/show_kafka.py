@@ -1,12 +1,24 @@
 """SHOW CREATE SINK of a topic of Kafka."""
 
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
 from foreshore.adapter.sources.connections import full_name
 from foreshore.catalog.item import Connection
 from foreshore.catalog.state import State
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sources.formats import AvroFormat, BytesFormat, Format, JsonFormat, TextFormat
+from foreshore.sql.bind.definitions.sinks.partition import with_columns_renamed
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.rewrite.full_names import dotted
+
+
+def with_names(target: KafkaTarget, now: Mapping[str, str]) -> KafkaTarget:
+    """Return a target with the present names of columns, by those that it has."""
+    headers = None if target.headers is None else now[target.headers]
+    text = None if target.partition_by is None else with_columns_renamed(target.partition_by, now)
+    return replace(target, headers=headers, partition_by=text)
 
 
 def shown_topic(target: KafkaTarget) -> str:

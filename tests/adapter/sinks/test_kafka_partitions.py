@@ -90,6 +90,24 @@ async def test_partition_is_of_the_new_row_and_that_of_null_is_the_first(
         assert "PARTITION BY fails for a row" in await until_state(env, "stalled")
 
 
+async def test_shown_statement_has_present_names_of_columns(
+    env: TestEnvironment, broker: Broker
+) -> None:
+    await env.ran("a", "CREATE TABLE t (a int, b int, h map[text=>text], PRIMARY KEY (a, b))")
+    where = into("renamed", "t.a * 10 + b")
+    await env.ran("a", f"CREATE SINK s FROM t {where} HEADERS h FORMAT JSON {FAST}")
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b"), ("h", "heads")):
+        await env.ran("a", f"ALTER TABLE t RENAME COLUMN {old} TO {new}")
+    shown = (await env.query("a", "SHOW CREATE SINK s")).splitlines()[0].split("|")[1]
+    assert "PARTITION BY = b * 10 + a" in shown, shown
+    assert "KEY (b, a) NOT ENFORCED HEADERS heads FORMAT JSON" in shown, shown
+    await env.ran("a", "INSERT INTO t VALUES (1, 2, '{x=>y}')")
+    with reading(broker.address, "renamed") as reader:
+        (found,) = await until_read(reader, 1)
+    assert found.partition == 12 % 4
+    await env.ran("a", "DROP SINK s", shown)
+
+
 async def test_wrong_partition_by_is_refused(env: TestEnvironment, broker: Broker) -> None:
     await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY, v text)")
     refused = {

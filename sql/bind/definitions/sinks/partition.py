@@ -1,5 +1,7 @@
 """Bind PARTITION BY of a topic that a sink writes: a number whose remainder is the partition."""
 
+from collections.abc import Mapping
+
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Environment, Scalar
@@ -18,10 +20,11 @@ from foreshore.sql.bind.type_names import qualified_types
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite.column_names import without_qualifiers
+from foreshore.sql.rewrite.column_names import with_column_renamed, without_qualifiers
 from foreshore.types import UINT8, RelationDesc
 
 _CLAUSE = "PARTITION BY"
+_BEGINS = "SELECT "
 
 
 def bind_partition_by(planning: Planning, written: ast.PartitionBySyntax, rows: Written) -> str:
@@ -46,9 +49,25 @@ def bind_partition_by(planning: Planning, written: ast.PartitionBySyntax, rows: 
 
 def partition_hash(catalog: CatalogReader, text: str, desc: RelationDesc) -> Scalar:
     """Return PARTITION BY, of which this is the text, over the rows of a sink."""
-    (statement,) = parse(f"SELECT {text}")
+    return _bound(Planning(catalog, f"{_BEGINS}{text}"), _parsed(text), Name(None, None, ""), desc)
+
+
+def with_columns_renamed(text: str, now: Mapping[str, str]) -> str:
+    """Return the text of PARTITION BY with the present names of columns, by those that it has."""
+    changed = [name for name, present in now.items() if present != name]
+    between = {name: f"{name} (before)" for name in changed}  # as two may have swapped their names
+    for name in changed:
+        text = with_column_renamed(text, len(_BEGINS), _parsed(text), name, between[name])
+    for name in changed:
+        text = with_column_renamed(text, len(_BEGINS), _parsed(text), between[name], now[name])
+    return text
+
+
+def _parsed(text: str) -> ast.Expression:
+    """Return an expression, with places in a text that begins with `_BEGINS`."""
+    (statement,) = parse(f"{_BEGINS}{text}")
     (target,) = (each for each in ast.nodes_of(statement.ast) if isinstance(each, ast.Target))
-    return _bound(Planning(catalog, statement.whole), target.expr, Name(None, None, ""), desc)
+    return target.expr
 
 
 def _bound(
