@@ -133,7 +133,7 @@ function Letters({ of }) {
   const name = quoteNames(of.database_name, of.schema_name, of.name);
   const { data: found, error } = usePoll(() => statement(`SELECT * FROM ${name} LIMIT ${MOST_UNDECODED}`), 5000, of.id);
   const query = link("sql", [], { q: `SELECT * FROM ${name}` });
-  return html`<${Card} title=${LETTERS[of.kind] || of.kind} aside=${html`<span class="dim">${format.count(of.letters)} letters</span> <a href=${query}>${of.name}</a>`} flush>
+  return html`<${Card} title=${LETTERS[of.kind] || of.kind} aside=${html`<span class="dim">${format.count(of.letters)} ${Number(of.letters) === 1 ? "row" : "rows"}</span> <a href=${query}>${of.name}</a>`} flush>
     <${Failure} error=${error} />
     ${found && (found.rows.length ? html`<${Grid} columns=${found.desc.columns} rows=${found.rows} version=${found.rows.length} label="Dead letters" />` : html`<div class="none">There are none.</div>`)}
   </${Card}>`;
