@@ -158,6 +158,7 @@ OTHERS = (
     ),
     Client("pgbouncer.py", modules=("psycopg", "psycopg_pool"), binaries=("pgbouncer",)),
     Client("dbt_.py", modules=("dbt.adapters.postgres",)),
+    Client("dbt_blue_green.py", modules=("dbt.adapters.postgres",), for_postgres=False),
     Client("dbt_materialize.py", modules=("dbt.adapters.materialize",), for_postgres=False),
     Client("pgcli_.py", modules=("pgcli", "pgspecial")),
     Client("peewee_.py", modules=("peewee", "psycopg2")),
