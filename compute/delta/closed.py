@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.calendar import TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY
+from foreshore.expr.bounded_columns import BoundedColumns, Bounds
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Column,
@@ -31,7 +32,7 @@ from foreshore.expr.ir import (
     Window,
 )
 from foreshore.expr.traversal import walk_relations
-from foreshore.expr.watermarks import BoundedColumns, Bounds, Closing, closing_of, watermarked
+from foreshore.expr.watermarks import Closing, closing_of, watermarked
 from foreshore.ids import GlobalId
 from foreshore.types import SqlType
 from foreshore.update import DIFF
@@ -151,6 +152,8 @@ class _Finder:
         """Yield a column of each trace whose rows close."""
         for trace in self._traces:
             self._bounded.bind(trace.number, self._bounded.of(trace.body))
+        for output in self._outputs:
+            self._bounded.of(output)
         uses: dict[int, list[Mapping[int, Marks]]] = {}
         for body in (*(trace.body for trace in self._traces), *self._outputs):
             for number, columns in self._uses(body):
@@ -213,7 +216,7 @@ class _Finder:
 
     def _uses_of_join(self, join: Join) -> Iterator[tuple[int, Mapping[int, Marks]]]:
         """Yield the inputs: a row with a closed value finds no partners that are still to come."""
-        bounded, first = self._bounded.of(join), 0
+        bounded, first = self._bounded.closing_in(join), 0
         for input in join.inputs:
             width = len(columns_of(input))
             if isinstance(input, LocalGet):

@@ -10,10 +10,11 @@ from foreshore.compute.flow.operators.closing import Closing, Freed, Marks
 from foreshore.compute.flow.operators.spread_join import SpreadArranged
 from foreshore.compute.flow.waiting import Waiting
 from foreshore.expr import ir
+from foreshore.expr.bounded_columns import BoundedColumns, Bounds
 from foreshore.expr.columns import columns_of
 from foreshore.expr.traversal import inputs_of, walk_relations
-from foreshore.expr.watermarks import Bounds, bounded_columns, closing_of, watermarked
 from foreshore.expr.watermarks import Closing as Closed
+from foreshore.expr.watermarks import closing_of, watermarked
 
 if TYPE_CHECKING:
     from foreshore.compute.flow.build import Builder
@@ -37,13 +38,21 @@ def closed_by(chain: Sequence[ir.Relation]) -> Closed | None:
 
 
 def closed_joins(relation: ir.Relation) -> Iterator[ir.Relation]:
-    """Yield the joins of rows with watermarks, outside of recursions."""
+    """Yield the joins whose inputs are forgotten, outside of recursions: they share no rows.
+
+    They are the joins of rows with watermarks, and those in which rows close.
+    """
     stack = [relation]
     while stack:
         node = stack.pop()
         match node:
-            case ir.Project(input=ir.Filter(input=join) as filter) if closed_by((filter, node)):
-                yield join
+            case ir.Project(input=ir.Filter(input=join) as filter):
+                closed = closed_by((filter, node))
+                if closed is not None:
+                    yield join
+                    columns = BoundedColumns()
+                    columns.of(closed.rows)
+                    yield from (each for each in columns.joined if columns.closing_in(each))
             case ir.LetRec():
                 continue
         stack.extend(inputs_of(node))
@@ -78,7 +87,9 @@ def _freed(builder: "Builder", closed: Closed) -> Iterator[Freed]:
     """Yield the groups that close with these watermarks."""
     marked = enumerate(map(watermarked, closed.watermarks))
     numbers = {each[0]: (i, each[1]) for i, each in marked if each is not None}
-    bounded = bounded_columns(closed.rows)
+    columns = BoundedColumns()
+    columns.of(closed.rows)
+    bounded = columns.found | {join: columns.closing_in(join) for join in columns.joined}
     for node in dict.fromkeys(walk_relations(closed.rows)):
         known = {
             column: _marks(bounds, numbers)

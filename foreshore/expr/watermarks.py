@@ -20,241 +20,29 @@ So the final rows are a filter of all rows by the watermark, which is a relation
         Reduce max(at) - delay
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from foreshore.expr.bounded_columns import Bound, bounded_columns
 from foreshore.expr.columns import columns_of, type_of
-from foreshore.expr.functions.fields import unit_of
 from foreshore.expr.functions.registry import resolve
 from foreshore.expr.ir import (
     Aggregate,
     Call,
     Column,
-    Constant,
     Filter,
-    FlatMap,
     Get,
     Join,
-    Let,
     Literal,
-    LocalGet,
     Map,
-    Negate,
     Project,
     Reduce,
     Relation,
     Scalar,
-    Threshold,
-    TopK,
     Union,
-    Window,
 )
-from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INTERVAL, ColumnType
-
-_DAY = 86_400_000_000
-_UNITS = {  # of date_trunc, in months and microseconds
-    "microseconds": (0, 1),
-    "milliseconds": (0, 1_000),
-    "second": (0, 1_000_000),
-    "minute": (0, 60_000_000),
-    "hour": (0, 3_600_000_000),
-    "day": (0, _DAY),
-    "week": (0, 7 * _DAY),
-    "month": (1, 0),
-    "quarter": (3, 0),
-    "year": (12, 0),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Rows with a value v follow from rows of `get` whose times are before v and an offset.
-
-    The offset is `first`, then `months`, then `micros`: the end of a month is found from its
-    beginning only. With `inclusive`, times may be equal to that.
-    """
-
-    get: Get
-    first: int = 0  # in microseconds, 0 without months
-    months: int = 0
-    micros: int = 0
-    inclusive: bool = False
-
-    def moved(self, micros: int) -> "Bound":
-        """Return the bound of values that are earlier by so much."""
-        if self.months:
-            return replace(self, first=self.first + micros)
-        return replace(self, micros=self.micros + micros)
-
-    def moved_by_months(self, months: int) -> "Bound | None":
-        """Return the bound of values that are earlier by so much, None if there is no such form."""
-        return None if self.first else replace(self, months=self.months + months)
-
-    @property
-    def is_end(self) -> bool:
-        """Whether the value itself is when it becomes final."""
-        return not (self.first or self.months or self.micros or self.inclusive)
-
-
-Bounds = frozenset[Bound]  # all hold; none: the rows never change
-Bounded = Mapping[int, Bounds]  # of the columns that are bounded
-
-
-def bounded_columns(relation: Relation) -> dict[Relation, Bounded]:
-    """Return the bounded columns of a lowered relation, and of each of its parts."""
-    analysis = BoundedColumns()
-    analysis.of(relation)
-    return analysis.found
-
-
-class BoundedColumns:
-    """The bounded columns of relations, and of what `LocalGet`s stand for."""
-
-    def __init__(self) -> None:
-        self.found: dict[Relation, Bounded] = {}
-        self._values: dict[int, Bounded] = {}  # of Lets
-
-    def bind(self, number: int, bounded: Bounded) -> None:
-        """Let `LocalGet(number)` stand for a relation with these bounded columns."""
-        self._values[number] = bounded
-
-    def bound(self, number: int) -> Bounded:
-        """Return the bounded columns of what `LocalGet(number)` stands for."""
-        return self._values.get(number, {})
-
-    def of(self, relation: Relation) -> Bounded:
-        """Return the bounded columns of a lowered relation."""
-        known = self.found.get(relation)
-        if known is None or isinstance(relation, Let):
-            known = self.found[relation] = self._node(relation)
-        return known
-
-    def _node(self, relation: Relation) -> Bounded:
-        match relation:
-            case Get(watermark=watermark):
-                if watermark is None:
-                    return {}
-                return {watermark.column: frozenset((Bound(relation, inclusive=True),))}
-            case Constant(columns=columns):
-                return {i: frozenset() for i in range(len(columns))}
-            case LocalGet(number=number):
-                return self._values.get(number, {})
-            case Let(number=number, value=value, body=body):
-                self._values[number] = self.of(value)
-                return self.of(body)
-            case Filter(input=input) | Negate(input=input) | Threshold(input=input):
-                return self.of(input)
-            case Project(input=input, outputs=outputs):
-                inner = self.of(input)
-                return {i: inner[column] for i, column in enumerate(outputs) if column in inner}
-            case Map(input=input, scalars=scalars):
-                return _mapped(self.of(input), len(columns_of(input)), scalars)
-            case FlatMap(input=input, function=function, args=args):
-                inner = dict(self.of(input))
-                if function.startswith("generate_series") and args:
-                    begin = bounds_of(args[0], inner)
-                    if begin is not None and _is_forward(args[-1]):
-                        inner[len(columns_of(input))] = begin
-                return inner
-            case Reduce(input=input, group_key=key):
-                inner = self.of(input)
-                found = {i: bounds_of(scalar, inner) for i, scalar in enumerate(key)}
-                return {i: bounds for i, bounds in found.items() if bounds is not None}
-            case TopK(input=input, group_key=group) | Window(input=input, partition=group):
-                inner = self.of(input)
-                return {i: inner[i] for i in group if i in inner}
-            case Union(inputs=inputs):
-                parts = [self.of(each) for each in inputs]
-                common = set.intersection(*(set(each) for each in parts))
-                return {i: frozenset().union(*(each[i] for each in parts)) for i in common}
-            case Join():
-                return self._joined(relation)
-            case _:
-                return {}
-
-    def _joined(self, join: Join) -> Bounded:
-        """Return the columns that an equality compares with bounded ones of all other inputs."""
-        parts = [self.of(each) for each in join.inputs]
-        owner: list[int] = []
-        bounded: dict[int, Bounds] = {}
-        for number, (input, part) in enumerate(zip(join.inputs, parts, strict=True)):
-            bounded |= {len(owner) + i: bounds for i, bounds in part.items()}
-            owner += [number] * len(columns_of(input))
-        if len(parts) == 1:
-            return bounded
-        found: dict[int, Bounds] = {}
-        for equal in join.equivalences:
-            members = [(scalar, bounds_of(scalar, bounded)) for scalar in equal]
-            known = [(scalar, bounds) for scalar, bounds in members if bounds is not None]
-            covered = {owner[i] for scalar, _ in known for i in columns_used(scalar)}
-            if len(covered) < len(parts):
-                continue
-            together: Bounds = frozenset().union(*(bounds for _, bounds in known))
-            found |= {each.index: together for each in equal if isinstance(each, Column)}
-        return found
-
-
-def _mapped(inner: Bounded, width: int, scalars: Sequence[Scalar]) -> Bounded:
-    found = dict(inner)
-    for place, scalar in enumerate(scalars, width):
-        bounds = bounds_of(scalar, found)
-        if bounds is not None:
-            found[place] = bounds
-    return found
-
-
-def bounds_of(scalar: Scalar, columns: Bounded) -> Bounds | None:
-    """Return the bounds of the values of a scalar over bounded columns, None if it has none."""
-    match scalar:
-        case Column(index=index):
-            return columns.get(index)
-        case Call(function=function, args=args):
-            name, _, of = function.partition("(")
-            match name, args:
-                case "date_bin", (Literal(value=stride), value, Literal()) if stride is not None:
-                    return _binned(bounds_of(value, columns), stride[0], _micros(stride))
-                case "date_trunc" | "date_trunc_total", (Literal(value=str(unit)), value):
-                    if (name := unit_of(unit)) in _UNITS:
-                        return _binned(bounds_of(value, columns), *_UNITS[name])
-                case "cast", (value,) if of == "timestamp,date)":
-                    return _binned(bounds_of(value, columns), 0, _DAY)
-                case "cast", (value,) if of == "date,timestamp)":
-                    return bounds_of(value, columns)
-                case "add" | "subtract", (value, Literal(value=(months, days, micros), type=type)):
-                    sign = -1 if name == "add" else 1
-                    bounds = bounds_of(value, columns)
-                    if bounds is not None and type == INTERVAL and not months:
-                        moved = sign * (days * _DAY + micros)
-                        return frozenset(each.moved(moved) for each in bounds)
-    return None
-
-
-def _binned(bounds: Bounds | None, months: int, micros: int) -> Bounds | None:
-    """Return the bounds of the beginnings of bins of such a length."""
-    found = set()
-    for each in bounds or ():
-        moved = each.moved_by_months(months) if months else each.moved(micros)
-        if moved is None:
-            return None
-        found.add(replace(moved, inclusive=False))
-    return None if bounds is None else frozenset(found)
-
-
-def _micros(interval: tuple[int, int, int]) -> int:
-    return interval[1] * _DAY + interval[2]
-
-
-def _is_forward(step: Scalar) -> bool:
-    """Whether a step of generate_series is a positive interval."""
-    return (
-        isinstance(step, Literal)
-        and step.type == INTERVAL
-        and step.value is not None
-        and min(step.value) >= 0
-    )
-
 
 # --- the final rows ------------------------------------------------------------------------
 

@@ -205,9 +205,10 @@ def final_query(query: Query) -> Query:
     if relation is None:
         raise FeatureNotSupported(
             "EMIT ON WINDOW CLOSE needs a column that says when a row is final",
-            hint="Group by window_end of TUMBLE or HOP, or by date_bin or date_trunc, of a column"
-            " with a watermark, and select it. A join has to equate such columns of all its"
-            " inputs.",
+            hint="Group by window_end of TUMBLE, HOP or SESSION, or by date_bin or date_trunc, of a"
+            " column with a watermark, and select it. A join has to equate such columns of all its"
+            " inputs, or to compare them within an interval; of FULL JOIN, select coalesce of"
+            " both.",
         )
     return replace(
         query, relation=relation, desc=msgspec.structs.replace(query.desc, append_only=True)

@@ -23,6 +23,7 @@ LENGTHS = " AND ".join(
     (PASSED_A.format("e + interval '10 s'"), PASSED_B.format("e + interval '20 s'"))
 )
 MONTH = PASSED_A.format("e - interval '30 days' + interval '1 month'")
+SOON_B = PASSED_B.format("e + interval '20 s'")
 VIEWS = {  # the query, whose column e says when a row is final, and which rows are
     "windows": (
         f"SELECT window_end AS e, k, max(v), count(DISTINCT v) FROM {A} GROUP BY 1, 2",
@@ -47,6 +48,21 @@ VIEWS = {  # the query, whose column e says when a row is final, and which rows 
         f"SELECT x.window_end AS e, x.v AS a, y.v AS b FROM {A} x JOIN {B} y"
         " ON x.window_end = y.window_end AND x.k = y.k",
         BOTH,
+    ),
+    "either": (
+        f"SELECT coalesce(x.e, y.e) AS e, n, k, s FROM {COUNTED} x FULL JOIN {SUMMED} y"
+        " ON x.e = y.e",
+        BOTH,
+    ),
+    "within": (
+        "SELECT a.at AS e, a.k, a.v, b.v AS w FROM a LEFT JOIN b ON a.k = b.k"
+        " AND b.at BETWEEN a.at - interval '7 s' AND a.at + interval '20 s'",
+        f"isfinite(e) AND {ENDS_A} AND {SOON_B}".replace("<=", "<"),
+    ),
+    "sessions": (
+        "SELECT window_end AS e, k, count(*), min(v) FROM SESSION(TABLE a PARTITION BY k,"
+        " DESCRIPTOR(at), INTERVAL '9 s') GROUP BY 1, 2",
+        ENDS_A.replace("<=", "<"),
     ),
     "missing": (
         f"SELECT * FROM {COUNTED} x WHERE NOT EXISTS (SELECT FROM {SUMMED} y WHERE x.e = y.e)",

@@ -145,11 +145,14 @@ async def test_view_without_watermark_in_its_groups_is_refused(env: TestEnvironm
         "max(at) FROM t GROUP BY k",
         "k, count(*) FROM TUMBLE(t, at, INTERVAL '1 minute') GROUP BY k, window_end",
         "t.at, plain.k FROM t, plain WHERE t.k = plain.k",
-        "window_end, count(*) FROM SESSION(t, at, INTERVAL '1 minute') GROUP BY 1",
+        "window_start, count(*) FROM SESSION(t, at, INTERVAL '1 minute') GROUP BY 1",
+        "x.at FROM t x FULL JOIN t y ON x.k = y.k AND x.at = y.at",
+        "x.at FROM t x JOIN t y ON x.k = y.k AND y.at > x.at",
+        "x.at FROM t x LEFT JOIN plain y ON x.k = y.k AND y.at <= x.at",
     ):
         found = await env.query("s", f"{emit} {query}")
         assert found.startswith("ERROR 0A000: EMIT ON WINDOW CLOSE needs a column"), (query, found)
-        assert "HINT: Group by window_end of TUMBLE or HOP" in found
+        assert "HINT: Group by window_end of TUMBLE, HOP or SESSION" in found
 
 
 async def test_temporary_table_has_a_watermark(env: TestEnvironment) -> None:

@@ -19,6 +19,7 @@ from foreshore.compute.flow.operators import closed_groups
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.workers.engine import WorkersEngine
 from foreshore.errors import DatabaseError
+from foreshore.expr.bounded_columns import bounded_columns
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Aggregate,
@@ -45,8 +46,11 @@ from foreshore.expr.ir import (
     WindowFunction,
     count_all,
 )
+from foreshore.expr.ir import (
+    Case as CaseWhen,
+)
 from foreshore.expr.traversal import sources_of
-from foreshore.expr.watermarks import bounded_columns, final_rows, watermark_relation
+from foreshore.expr.watermarks import final_rows, watermark_relation
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, INTERVAL, TEXT, TIMESTAMP, ColumnType, Watermark
 from tests.compute.cases import Case, check_maintained, schema_of, updates
@@ -101,7 +105,74 @@ OF_TWO = Call("eq", (column(1), Literal(2, INT4)), BOOL)
 PER_B = Reduce(ends(B), (END,), (count_all(), LATEST))
 BEGUN = Reduce(A, (begin(column(0)),), (count_all(),))
 LONG = Reduce(B, (begin(column(0), 2 * LENGTH),), (count_all(),))
+MATCHED = Filter(
+    Join((A, B), ((column(1), Column(4, INT4)),)),
+    (
+        Call("ge", (Column(3, TIMESTAMP), column(0)), BOOL),
+        Call("le", (Column(3, TIMESTAMP), plus(column(0), 2 * LENGTH)), BOOL),
+    ),
+)
+FULL = Join((COUNTED, PER_B), ((Column(0, TIMESTAMP), Column(2, TIMESTAMP)),))
+NO_TIME, NO_COUNT = Literal(None, TIMESTAMP), Literal(None, INT8)
+
+
+def without(rows: Relation, partners: Relation) -> Relation:
+    """Return the rows without a partner, whose first columns are equal."""
+    width = len(columns_of(rows))
+    keys = Reduce(Project(partners, (0,)), (Column(0, TIMESTAMP),), ())
+    equal = ((Column(0, TIMESTAMP), Column(width, TIMESTAMP)),)
+    return Union((rows, Negate(Project(Join((rows, keys), equal), tuple(range(width))))))
+
+
+def sessions(rows: Relation, gap: int) -> Relation:
+    """Return the rows of a stream with the ends of their sessions by #1, as SESSION does."""
+    now, one = column(0), Literal(1, INT8)
+    beside = WindowFunction("lead", (now, one, NO_TIME), TIMESTAMP)
+    finite = Filter(rows, (Call("isfinite(timestamp)", (now,), BOOL),))
+    next = Window(finite, (1,), (OrderKey(now),), (beside,))
+    follows = Call("le", (Column(3, TIMESTAMP), plus(now, gap)), BOOL)
+    marked = Map(next, (CaseWhen(((follows, NO_TIME),), now, TIMESTAMP),))
+    order = (OrderKey(now, True), OrderKey(Column(4, TIMESTAMP)))
+    last = WindowFunction("last_known", (Column(4, TIMESTAMP),), TIMESTAMP)
+    return Map(Window(marked, (1,), order, (last,)), (plus(Column(5, TIMESTAMP), gap),))
+
+
 PLANS: dict[str, Relation] = {
+    "rows within an interval": Project(MATCHED, (0, 1, 3, 5)),
+    "left join within an interval": Union(
+        (
+            Project(MATCHED, (0, 1, 3)),
+            Map(
+                Project(
+                    without(Reduce(A, (column(0), column(1)), ()), Project(MATCHED, (0,))), (0, 1)
+                ),
+                (NO_TIME,),
+            ),
+        )
+    ),
+    "full": Project(
+        Map(
+            Union(
+                (
+                    Project(FULL, (0, 1, 2, 3)),
+                    Map(without(COUNTED, Project(FULL, (2,))), (NO_TIME, NO_COUNT)),
+                    Project(
+                        Map(without(Project(PER_B, (0, 1)), FULL), (NO_TIME, NO_COUNT)),
+                        (2, 3, 0, 1),
+                    ),
+                )
+            ),
+            (
+                Call(
+                    "coalesce",
+                    (Column(0, TIMESTAMP), Column(2, TIMESTAMP)),
+                    TIMESTAMP,
+                ),
+            ),
+        ),
+        (4, 1, 3),
+    ),
+    "sessions": Reduce(sessions(A, 7), (Column(6, TIMESTAMP), column(1)), (count_all(),)),
     "count": COUNTED,
     "moved by the clock": Reduce(ends(IDLE), (END,), (count_all(), LATEST)),
     "join of one moved by the clock": Project(
@@ -304,7 +375,9 @@ def test_state_of_closed_windows_is_freed(
     dataflow.close()
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    "name", [name for name in PLANS if name != "sessions" and "interval" not in name]
+)
 def test_duckdb_drops_rows_of_closed_windows(
     bulk: DuckDbEngine, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -330,6 +403,16 @@ def test_duckdb_drops_rows_of_closed_windows(
         kept.append(sum(count[0] for count in counts if count is not None))
     assert name == "days" or kept[-1] <= 1.2 * max(kept[:8]), kept
     dataflow.close()
+
+
+@pytest.mark.parametrize("name", ["join of rows", "rows within an interval", "full"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_rows_that_joins_look_up_are_forgotten(count: int, name: str) -> None:
+    final = final_rows(PLANS[name])
+    assert final is not None
+    described = describe_operators(final, workers=count)
+    assert "Forgets closed rows that joins look up" in described
+    assert "shared" not in described
 
 
 @pytest.mark.parametrize("name", ["join of other lengths", "union of rows and windows"])
