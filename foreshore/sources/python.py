@@ -37,7 +37,7 @@ class MemoSource(msgspec.Struct, frozen=True, tag="memo"):
     concurrency: int = 8  # calls that run, or whose results are not durable yet
     batch: int | None = None  # None: one row in each call
     retries: int = 3  # after a failure
-    timeout_ms: int = 300_000  # of a call of an asynchronous function
+    timeout_ms: int = 300_000  # of a call
     forget: bool = False  # whether the answer of a row that is deleted is deleted too
     error_column: str | None = None
 

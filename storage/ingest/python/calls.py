@@ -1,9 +1,16 @@
-"""Calls of the function of a memo: with rows as it wants them, again after failures, bounded."""
+"""Calls of the function of a memo: with rows as it wants them, again after failures, bounded.
+
+A call that is not over in time is given up. One of a synchronous function cannot be stopped: its
+thread goes on, and only so many threads of a process may do so; then the source fails.
+"""
 
 import asyncio
 import inspect
+import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +23,8 @@ from foreshore.storage.ingest.python.rows import as_arrow, as_dictionaries, stor
 from foreshore.types import RelationDesc
 
 ERROR_CHARACTERS = 2000
+MOST_GIVEN_UP = 64  # threads whose calls have not ended
+_given_up: Counter[str] = Counter()  # such threads of this process, by functions
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
@@ -26,7 +35,7 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
 
 
 class Calls:
-    """Calls a function. Synchronous ones have as many threads as calls may run at a time."""
+    """Calls a function. A call of a synchronous one has a thread of its own."""
 
     def __init__(
         self,
@@ -37,9 +46,7 @@ class Calls:
     ) -> None:
         self._spec, self._function = spec, function
         self._inputs, self._results = inputs, results
-        self._threads: ThreadPoolExecutor | None = None
-        if not is_asynchronous(function):
-            self._threads = ThreadPoolExecutor(spec.concurrency, "function")
+        self._is_asynchronous = is_asynchronous(function)
 
     async def results(self, rows: pa.Table) -> pa.Table:
         """Return the results for rows, as they are stored; raises DatabaseError after all tries."""
@@ -47,16 +54,13 @@ class Calls:
         for left in reversed(range(self._spec.retries + 1)):
             try:
                 return await self._once(rows)
+            except TooManyCalls:
+                raise
             except Exception as error:
                 if not left:
                     raise _failure(error) from error
             await asyncio.sleep(next(pauses))
         raise AssertionError("there is a last try")
-
-    def close(self) -> None:
-        """Begin no further calls, and wait for none."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _once(self, rows: pa.Table) -> pa.Table:
         if self._spec.batch is None:
@@ -93,24 +97,53 @@ class Calls:
 
     async def _call(self, argument: Any) -> Any:
         arguments = self._spec.arguments
-        if self._threads is None:
-            async with asyncio.timeout(self._spec.timeout_ms / 1000):
+        async with asyncio.timeout(self._spec.timeout_ms / 1000):
+            if self._is_asynchronous:
                 return await self._function(argument, **arguments)
+            found = await self._on_thread(partial(self._function, argument, **arguments))
+            return await found if isinstance(found, Awaitable) else found
 
-        def run() -> Any:
+    async def _on_thread(self, call: Callable[[], Any]) -> Any:
+        """Return what a call returns, on a thread that ends with the process if not before."""
+        if _given_up[self._spec.function] >= MOST_GIVEN_UP:
+            raise TooManyCalls(f"{MOST_GIVEN_UP} calls that were given up have not ended")
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+
+        def settle(found: Any, error: BaseException | None) -> None:
+            if ended.done():
+                _given_up[self._spec.function] -= 1
+            elif error is not None:
+                ended.set_exception(error)
+            else:
+                ended.set_result(found)
+
+        def run() -> None:
+            found, failed = None, None
             try:
-                return self._function(argument, **arguments)
-            except (SystemExit, KeyboardInterrupt, StopIteration) as error:
-                raise RuntimeError(f"{type(error).__name__}: {error}") from error
+                found = call()
+            except BaseException as error:
+                failed = error if isinstance(error, Exception) else None
+                if failed is None or isinstance(error, StopIteration):  # no future takes these
+                    failed = RuntimeError(f"{type(error).__name__}: {error}")
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(settle, found, failed)
 
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, run)
-        if isinstance(found, Awaitable):
-            async with asyncio.timeout(self._spec.timeout_ms / 1000):
-                return await found
-        return found
+        threading.Thread(target=run, name="function", daemon=True).start()
+        try:
+            return await ended
+        finally:
+            if ended.cancelled():
+                _given_up[self._spec.function] += 1
+
+
+class TooManyCalls(OSError):
+    """The process has too many threads whose calls have not ended."""
 
 
 def _failure(error: Exception) -> DatabaseError:
     if isinstance(error, DatabaseError):
         return error
+    if isinstance(error, TimeoutError) and not str(error):
+        return InvalidParameterValue("TimeoutError: the call has taken longer than TIMEOUT")
     return InvalidParameterValue(f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS])

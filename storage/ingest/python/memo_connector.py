@@ -26,6 +26,8 @@ from foreshore.storage.ingest.python.memo_rows import NetRows, key_of, net_rows,
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF
 
+PART_BYTES = 64 << 20  # of the changes of an interval that are taken at once
+
 
 @dataclass(slots=True)
 class _Read:
@@ -108,7 +110,6 @@ class _Run:
         """End all calls and the reader."""
         for task in (*self._running, *([self._reader] if self._reader else [])):
             task.cancel()
-        self._calls.close()
 
     def committed(self, position: Position) -> None:
         """Note what is durable."""
@@ -281,12 +282,16 @@ def _errors(chunk: _Chunk, error: DatabaseError) -> list[Unreadable]:
 async def _bounded(found: Interval, *, whole: bool) -> AsyncIterator[list[pa.Table]]:
     """Yield the tables of an interval: together, as only so rows that come and go cancel out.
 
-    Contents are larger, have each row once, and come one table at a time.
+    What is larger than `PART_BYTES` comes in parts: there a row that comes in one part and goes in
+    another may be asked for. Contents have each row once, and come one table at a time.
     """
-    if not whole:
-        async for table in found.tables:
-            yield [table]
-        return
-    tables = [table async for table in found.tables]
+    tables: list[pa.Table] = []
+    size = 0
+    async for table in found.tables:
+        tables.append(table)
+        size += table.nbytes
+        if not whole or size > PART_BYTES:
+            yield tables
+            tables, size = [], 0
     if tables:
         yield tables
