@@ -43,6 +43,7 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Finishing, Get, Literal, Relation
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
+from foreshore.python_functions.patience import patient
 from foreshore.python_functions.relations import calls_python
 from foreshore.types import Datum, arrow_type
 from foreshore.update import Timestamp
@@ -213,7 +214,8 @@ def _of_few(
         return SmallRows(columns, np.ones(rows.num_rows, np.int64))
 
     try:
-        return evaluate_small(peek.relation, contents, cancellation.check)
+        with patient(cancellation.check):
+            return evaluate_small(peek.relation, contents, cancellation.check)
     except NotSmall:
         return None
 

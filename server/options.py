@@ -198,7 +198,7 @@ _OPTIONS = (
         type=click.FloatRange(0.1),
         default=DEFAULT_SECONDS,
         metavar="SECONDS",
-        help="How long a function in Python may take for a batch of rows.",
+        help="How long a function in Python may take for a row.",
     ),
     option(
         "python-function-memory",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from foreshore.compute.replica.progress import Progress, ProgressState
 from foreshore.ids import GlobalId
+from foreshore.python_functions.patience import TAKES_LONG
 from foreshore.update import Timestamp
 
 LATE_MS = 1_000  # the lag of a late collection; times advance at least four times a second
@@ -92,6 +93,7 @@ def delay_reason(progress: Progress, replica: str, cluster: str, *, is_table: bo
     replica = f'replica "{replica}"'
     failure = "" if progress.failure is None else f": {progress.failure}"
     busy = f"{progress.busy_ms / 1000:.1f} s"
+    waits = (progress.failure or "").startswith(TAKES_LONG)
     match progress.state:
         case "no replica":
             return f'cluster "{cluster}" has no replica'
@@ -105,6 +107,10 @@ def delay_reason(progress: Progress, replica: str, cluster: str, *, is_table: bo
             return "its inputs are not known yet at the time as of which it begins"
         case "pending":
             return f"{replica} has not begun to fill it; it fills one after the other"
+        case "hydrating" if waits:
+            return f"it is being filled, for {busy} by now{failure}"
+        case "failed" if waits:
+            return f"it goes on when a function has answered{failure}"
         case "hydrating":
             before = f"; before, that failed{failure}" if failure else ""
             return f"it is being filled, for {busy} by now{before}"

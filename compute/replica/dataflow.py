@@ -57,10 +57,10 @@ from foreshore.compute.replica.indexes import Index, arrangement_status
 from foreshore.compute.replica.inputs import Contents, conform
 from foreshore.compute.replica.queues import Part, Window, at_or_after, before, import_queue
 from foreshore.compute.replica.resume import Resume, Resumed
+from foreshore.compute.replica.turns import Turns
 from foreshore.errors import OutOfMemory
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
-from foreshore.python_functions.relations import calls_python
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
@@ -108,7 +108,7 @@ class DataflowState:
         self._contents: Mapping[GlobalId, Contents] = imports
         self._messages = ExportMessages(description, persisted)
         self._columns = columns_of(description.relation)
-        self._calls_python = calls_python(description.relation)
+        self.turns = Turns(description.relation)
         self._dataflow: Dataflow | None = None
         self._window: Window | None = None
         self._stepped: Output | None = None  # the engine's output for the window
@@ -474,7 +474,7 @@ class DataflowState:
         dataflow = self._dataflow
         if (
             dataflow is None
-            or self._calls_python
+            or self.turns.calls_python
             or self._window is not None
             or self._messages.corrections
             or self.times.steps < FIRST_STEPS
@@ -570,7 +570,7 @@ class DataflowState:
             self.times.steps,
             self.times.step_ms,
             busy_ms,
-            None if self.failure is None else self.failure.message,
+            self.turns.notice if self.failure is None else self.failure.message,
             tuple(index.status(id) for id, index in self.indexes.items()),
             None if self.failure is None else self.failure.sqlstate,
             self.failures,

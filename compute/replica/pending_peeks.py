@@ -30,6 +30,7 @@ from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
 from foreshore.memory import giving_back
 from foreshore.processes.transport import Tables
+from foreshore.python_functions.patience import patient
 
 
 class PendingPeeks:
@@ -135,7 +136,7 @@ class PendingPeeks:
         try:
             answer: Iterator[pa.RecordBatch]
             if peek.index is not None:
-                answer = _parts_from_index(peek, indexes[peek.index])
+                answer = _parts_from_index(peek, indexes[peek.index], evaluation.cancellation)
             else:
                 assert self._instance.engine is not None
                 contents = arrived(peek.snapshots, iter(tables), self._instance.files)
@@ -213,10 +214,14 @@ class _Evaluation:
         return last
 
 
-def _parts_from_index(peek: Peek, index: LocalIndex) -> Iterator[pa.RecordBatch]:
+def _parts_from_index(
+    peek: Peek, index: LocalIndex, cancellation: Cancellation
+) -> Iterator[pa.RecordBatch]:
     if peek.keys is None and peek.span is None:
         check_memory(index.rows.size[2], peek.memory)
-    yield from sized([answer_from_index(peek, index)])
+    with patient(cancellation.check):
+        rows = answer_from_index(peek, index)
+    yield from sized([rows])
 
 
 def _read_by(peek: Peek) -> Iterator[GlobalId]:

@@ -28,6 +28,7 @@ from foreshore.compute.replica.pools import Pool
 from foreshore.compute.replica.registry import Registry
 from foreshore.compute.replica.reports import Reports
 from foreshore.compute.replica.strings import StringWatch
+from foreshore.compute.replica.turns import gives_way
 from foreshore.memory import give_back
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 STEP_THREADS = 2
 INLINE_SECONDS = 0.005  # for small steps on the loop, in one turn of it
 RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
+GIVE_WAY_SECONDS = 0.2
 
 
 class Scheduler:
@@ -105,6 +107,7 @@ class Scheduler:
     def end(self, dataflow: DataflowState) -> None:
         """Free the resources of a dataflow that was dropped, once it does not work."""
         if dataflow.busy:
+            dataflow.turns.dropped = True
             dataflow.cancel()
         else:
             self._close(dataflow)
@@ -161,10 +164,15 @@ class Scheduler:
                     if isinstance(engine, SharingEngine):
                         await blocking.run(self.hydration, engine.expect, waiting)
                     resume = partial(self.checkpoints.resume, tell=loop.call_soon_threadsafe)
-                    sent = await blocking.run(self.hydration, dataflow.hydrate, engine, resume)
+                    work = partial(dataflow.hydrate, engine, resume)
+                    others = partial(self._others_wait, dataflow)
+                    sent = await blocking.run(self.hydration, dataflow.turns.limited(work, others))
                 except Exception as error:
                     await self._instance.check()
-                    self._failed(dataflow, error, "pending")
+                    if gives_way(error):
+                        self._give_way(dataflow, "pending")
+                    else:
+                        self._failed(dataflow, error, "pending")
                 else:
                     self._went_well(dataflow, sent)
                 self._reports.send_status(detailed=self._to_hydrate() is None)
@@ -173,7 +181,12 @@ class Scheduler:
     def _to_hydrate(self) -> DataflowState | None:
         if self._instance.engine is None or not self.checkpoints.opened:
             return None
-        return next(self._pending(), None)
+        return min(self._pending(), key=lambda each: each.turns.count, default=None)
+
+    def _others_wait(self, dataflow: DataflowState) -> bool:
+        """Whether dataflows wait to be hydrated while one is; any thread may call it."""
+        others = list(self._registry.dataflows.values())
+        return any(each.state == "pending" and each is not dataflow for each in others)
 
     def _pending(self) -> Iterator[DataflowState]:
         return (each for each in self._registry.dataflows.values() if each.state == "pending")
@@ -252,7 +265,7 @@ class Scheduler:
 
     async def _on_worker(self, dataflow: DataflowState, work: Callable[[], Sent | None]) -> None:
         try:
-            sent = await blocking.run(self.steps, work)
+            sent = await blocking.run(self.steps, dataflow.turns.limited(work, lambda: True))
         except Exception as error:
             await self._step_failed(dataflow, error)
         else:
@@ -270,7 +283,7 @@ class Scheduler:
             return
         dataflow.state = "running"
         dataflow.failures = 0
-        if dataflow.failure is not None:
+        if dataflow.turns.ended() or dataflow.failure is not None:
             dataflow.failure = None
             self._reports.send_status()
         dataflow.merging_due = dataflow.maintenance_due
@@ -303,8 +316,22 @@ class Scheduler:
 
     async def _step_failed(self, dataflow: DataflowState, error: Exception) -> None:
         await self._instance.check()
-        self._failed(dataflow, error, "running")
+        if gives_way(error):
+            self._give_way(dataflow, "running")
+        else:
+            self._failed(dataflow, error, "running")
         self._work.set()
+
+    def _give_way(self, dataflow: DataflowState, again: str) -> None:
+        """Let others go first for a moment, while what has been asked of functions goes on."""
+        dataflow.busy = False
+        if dataflow.dropped:
+            self._close(dataflow)
+            return
+        dataflow.state = "failed"  # for now
+        dataflow.failure = dataflow.turns.taken()
+        self._reports.send_status()
+        asyncio.get_running_loop().call_later(GIVE_WAY_SECONDS, self._retry, dataflow, again)
 
     def _failed(self, dataflow: DataflowState, error: Exception, again: str) -> None:
         """Record that a dataflow failed, and retry it later from where it was."""

@@ -8,12 +8,14 @@ and what is used of it moves to the newer one before.
 """
 
 from collections.abc import Callable, Sequence
-from threading import Condition, Lock
+from functools import partial
+from threading import Condition, Event, Lock, Thread
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from foreshore.python_functions.patience import POLL_SECONDS, Check
 from foreshore.python_functions.row_hashes import Words, row_hashes
 
 Outcome: TypeAlias = tuple[pa.Array, pa.Array | None]
@@ -29,6 +31,28 @@ LITTLE = (
     2 * MOST_FUNCTIONS
 )  # functions that have less than one part of so many do not share the bound
 _UNKNOWN, _ASKED = -1, -2  # in place of the number of an answer
+
+
+def waited_for(work: Callable[[], Outcome], check: Check) -> Outcome:
+    """Return what `work` does on a thread of its own; what `check` raises ends the wait only."""
+    found: list[Outcome] = []
+    failed: list[BaseException] = []
+    done = Event()
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            done.set()
+
+    Thread(target=run, daemon=True, name="asking").start()
+    while not done.wait(POLL_SECONDS):
+        check()
+    if failed:
+        raise failed[0]
+    return found[0]
 
 
 class Answers:
@@ -52,12 +76,12 @@ class Answers:
         arrays: Sequence[pa.Array],
         result: pa.DataType,
         ask: Ask,
-        check: Callable[[], None] = lambda: None,
+        check: Check | None = None,
     ) -> Outcome:
         """Return values and errors of a function, of which `ask` gives those that are not kept.
 
-        While another thread asks for some of them, `check` is called now and then; what it raises
-        ends the call.
+        `check` is called now and then while there are none; what it raises ends the call, but not
+        what was asked.
         """
         rows = len(arrays[0])
         if not self._limit or not rows:
@@ -145,7 +169,7 @@ class _OfFunction:
         arrays: Sequence[pa.Array],
         hashes: tuple[Words, Words],
         ask: Ask,
-        check: Callable[[], None],
+        check: Check | None,
     ) -> Outcome:
         with self._changed:
             half, older = self._newer, self._older
@@ -160,20 +184,25 @@ class _OfFunction:
                         return half.answers(places)
                     self._changed.wait(WAIT_SECONDS)
             if rows is None:
-                check()
+                if check is not None:
+                    check()
                 continue
-            try:
-                values, errors = ask(
-                    arrays
-                    if len(rows) == len(places)
-                    else [array.take(pa.array(rows)) for array in arrays]
-                )
-            except BaseException:
-                self._settle(half.give_up, places[rows])
-                raise
-            self._settle(half.add, places[rows], values, errors)
-            if len(rows) == len(places):
-                return values, errors
+            is_whole = len(rows) == len(places)
+            given = arrays if is_whole else [array.take(pa.array(rows)) for array in arrays]
+            asked = partial(self._ask, half, places[rows], ask, given)
+            found = asked() if check is None else waited_for(asked, check)
+            if is_whole:
+                return found
+
+    def _ask(self, half: "_Half", places: Ints, ask: Ask, arrays: Sequence[pa.Array]) -> Outcome:
+        """Ask for answers and keep them."""
+        try:
+            values, errors = ask(arrays)
+        except BaseException:
+            self._settle(half.give_up, places)
+            raise
+        self._settle(half.add, places, values, errors)
+        return values, errors
 
     def _settle(self, how: Callable[..., None], *of: Any) -> None:
         with self._changed:

@@ -8,14 +8,16 @@ copy of its module: if an answer differs, a maintained view could not take a row
 import hashlib
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from foreshore.errors import data_error
 from foreshore.python_functions.definition import PythonFunction
 from foreshore.python_functions.folds import fold
+from foreshore.python_functions.row_limit import TookTooLong
 from foreshore.python_functions.table_rows import sets_from_python, sets_from_structs
 from foreshore.python_functions.values import Wrong, check_texts, described, from_python, to_python
 
@@ -29,6 +31,23 @@ NAMED = ("date", "time", "timestamp", "timestamptz", "json")  # kinds whose valu
 Found = tuple[pa.Array, dict[int, str]]
 
 
+class Limit(Protocol):
+    """The time that a function may take for a row: see `row_limit.py`."""
+
+    @property
+    def seconds(self) -> float:
+        """The time."""
+        ...
+
+    def enter(self) -> None:
+        """Note that a call begins."""
+        ...
+
+    def leave(self) -> None:
+        """Note that it has ended."""
+        ...
+
+
 class Fault(Exception):
     """The statement fails, not a row of it."""
 
@@ -40,8 +59,9 @@ class Fault(Exception):
 class Loaded:
     """A function whose module has been run."""
 
-    def __init__(self, function: PythonFunction) -> None:
+    def __init__(self, function: PythonFunction, limit: Limit) -> None:
         self._function = function
+        self._limit = limit
         self._class: Any = None
         self._call: Callable[..., Any] = self._no_call
         if function.step == "fold":
@@ -66,7 +86,8 @@ class Loaded:
         if self._fault is not None:
             raise self._fault.with_traceback(None)  # which would keep all rows before
         if self._function.step == "fold":  # which the caller checks
-            return fold(self._function, self._class, arrays, arrow, _failure), {}
+            failure = partial(_failure, limit=self._limit)
+            return fold(self._function, self._class, arrays, arrow, failure, self._limit), {}
         found = self._evaluated(self._call, arrays, arrow)
         if self._function.volatility == "immutable":
             self._check(arrays, found, arrow)
@@ -83,9 +104,9 @@ class Loaded:
             places = [i for i, each in enumerate(zip(*valid, strict=True)) if all(each)]
             columns = [column.take(pa.array(places, pa.int64())) for column in columns]
         if function.vectorized:
-            values, errors = _by_columns(function, call, columns, arrow)
+            values, errors = _by_columns(function, call, columns, arrow, self._limit)
         else:
-            values, errors = _by_rows(function, call, columns, len(places), arrow)
+            values, errors = _by_rows(function, call, columns, len(places), arrow, self._limit)
         if len(places) == rows:
             return values, errors
         back: list[int | None] = [None] * rows
@@ -96,7 +117,10 @@ class Loaded:
 
     def _check(self, arrays: Sequence[pa.Array], found: Found, arrow: pa.DataType) -> None:
         """Raise Fault if other answers are found for some rows."""
-        places = self._sampled(len(arrays[0]))
+        late = _took_too_long(self._function, self._limit)
+        places = [
+            i for i in self._sampled(len(arrays[0])) if not found[1].get(i, "").endswith(late)
+        ]
         if not places:
             return
         if self._copy is None:
@@ -159,8 +183,10 @@ def _file_of(function: PythonFunction) -> str:
     return f'<function "{function.name}">'
 
 
-def _failure(function: PythonFunction, error: BaseException) -> str:
+def _failure(function: PythonFunction, error: BaseException, limit: Limit | None = None) -> str:
     """Return an exception that a function has raised, with the innermost line of its source."""
+    if isinstance(error, TookTooLong) and limit is not None:  # the line is any of a loop's
+        return _took_too_long(function, limit)
     line, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == _file_of(function):
@@ -168,6 +194,10 @@ def _failure(function: PythonFunction, error: BaseException) -> str:
         trace = trace.tb_next
     place = "" if line is None else f", line {line}"
     return f'function "{function.name}"{place}: {described(error)}'
+
+
+def _took_too_long(function: PythonFunction, limit: Limit) -> str:
+    return f'function "{function.name}" took longer than {limit.seconds:g} s for a row'
 
 
 def _aggregate(of: Any) -> Callable[[Any], Any]:
@@ -189,6 +219,7 @@ def _by_rows(
     columns: Sequence[pa.Array],
     rows: int,
     arrow: pa.DataType,
+    limit: Limit,
 ) -> Found:
     lists = [to_python(c, k) for c, k in zip(columns, function.kinds, strict=True)]
     may_lack = any(kind.removesuffix("[]") in NAMED for kind in function.kinds)
@@ -201,13 +232,17 @@ def _by_rows(
             values.append(None)
             continue
         try:
+            limit.enter()
             value = call(*args)
-            values.append(list(value) if is_list and _is_iterator(value) else value)
+            value = list(value) if is_list and _is_iterator(value) else value
+            limit.leave()
         except MemoryError:
             raise
         except BaseException as error:  # SystemExit, too: nothing ends but the call
-            failed[place] = data_error("38000", _failure(function, error))
-            values.append(None)
+            limit.leave()
+            failed[place] = data_error("38000", _failure(function, error, limit))
+            value = None
+        values.append(value)
     if function.columns:
         array, errors = sets_from_python(values, function.columns, arrow)
     else:
@@ -224,24 +259,28 @@ def _by_columns(
     call: Callable[..., Any],
     columns: Sequence[pa.Array],
     arrow: pa.DataType,
+    limit: Limit,
 ) -> Found:
     """Return the outcome of a vectorized function; where it raises, halves are tried."""
     rows = len(columns[0])
     if not rows:
         return pa.nulls(0, arrow), {}
     try:
+        limit.enter()
         given = call(*columns)
+        limit.leave()
         values = _as_column(function, given, rows, arrow)
     except (MemoryError, Fault):
         raise
     except BaseException as error:
+        limit.leave()
         if rows == 1:
             is_wrong = isinstance(error, Wrong)
-            text = str(error) if is_wrong else data_error("38000", _failure(function, error))
+            text = str(error) if is_wrong else data_error("38000", _failure(function, error, limit))
             return pa.nulls(1, arrow), {0: text}
         half = rows // 2
-        left = _by_columns(function, call, [c.slice(0, half) for c in columns], arrow)
-        right = _by_columns(function, call, [c.slice(half) for c in columns], arrow)
+        left = _by_columns(function, call, [c.slice(0, half) for c in columns], arrow, limit)
+        right = _by_columns(function, call, [c.slice(half) for c in columns], arrow, limit)
         errors = {**left[1], **{half + i: text for i, text in right[1].items()}}
         return pa.concat_arrays([left[0], right[0]]), errors
     if values is None:

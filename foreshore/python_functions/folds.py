@@ -34,12 +34,18 @@ def folded_type(result: pa.DataType) -> pa.DataType:
 
 
 def fold(
-    function: PythonFunction, of: Any, columns: Sequence[pa.Array], arrow: pa.DataType, failure: Any
+    function: PythonFunction,
+    of: Any,
+    columns: Sequence[pa.Array],
+    arrow: pa.DataType,
+    failure: Any,
+    limit: Any,
 ) -> pa.Array:
     """Return what `arrow`, a `folded_type`, says for each group.
 
     `columns` are states, NULL for a new one; lists of values, of signs, and of how many of these
-    are before each result. `failure` describes an exception of the class's.
+    are before each result. `failure` describes an exception of the class's, whose calls `limit`
+    watches.
     """
     states, values, signs, ends = columns
     rows = zip(
@@ -54,7 +60,7 @@ def fold(
     errors: list[str | None] = []
     offsets = [0]
     for row in rows:
-        group = _Group(function, of, failure, row[0])
+        group = _Group(function, of, failure, limit, row[0])
         for result, error in group.results(*row[1:]):
             results.append(result)
             errors.append(error)
@@ -77,9 +83,9 @@ class _Group:
     """One group: how many values it has, and the class's state, until an error."""
 
     def __init__(
-        self, function: PythonFunction, of: Any, failure: Any, state: bytes | None
+        self, function: PythonFunction, of: Any, failure: Any, limit: Any, state: bytes | None
     ) -> None:
-        self._function, self._of, self._failure = function, of, failure
+        self._function, self._of, self._failure, self.limit = function, of, failure, limit
         self._finish = of.finish if hasattr(of, "finish") else of.result
         self._count, self._error = 0, None
         with self._noting():
@@ -143,9 +149,10 @@ class _Noting:
         self._group = group
 
     def __enter__(self) -> None:
-        pass
+        self._group.limit.enter()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._group.limit.leave()
         if error is None or isinstance(error, MemoryError):
             return False
         self._group.note(error)

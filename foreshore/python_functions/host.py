@@ -1,9 +1,10 @@
 """The host process of Python functions: it runs the code of users, one batch at a time.
 
-    python -m foreshore.python_functions.host SOCKET LIFELINE BYTES
+    python -m foreshore.python_functions.host SOCKET LIFELINE BYTES SECONDS
 
-A batch that takes more than so many bytes of memory fails, and the process ends. It also ends, even
-in an endless loop, when the process that started it does: then the lifeline, a pipe, is closed.
+A batch that takes more than so many bytes of memory fails, and the process ends. A row that takes
+more than so many seconds is an error. The process also ends, even in an endless loop, when the one
+that has started it does: then the lifeline, a pipe, is closed.
 """
 
 import fcntl
@@ -21,6 +22,7 @@ import pyarrow as pa
 from foreshore.memory import at_most_more
 from foreshore.python_functions.calls import Fault, Loaded
 from foreshore.python_functions.definition import PythonFunction
+from foreshore.python_functions.row_limit import RowLimit
 from foreshore.python_functions.wire import (
     CALL,
     DEFINE,
@@ -39,12 +41,13 @@ def main() -> None:
     """Answer requests until the socket is closed."""
     with suppress(OSError):  # the kernel kills this process first when memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000")
-    descriptor, lifeline, memory = map(int, sys.argv[1:])
+    descriptor, lifeline, memory = map(int, sys.argv[1:4])
+    limit = RowLimit(float(sys.argv[4]))
     _end_with(lifeline)
     requests = socket.socket(fileno=descriptor)
     os.register_at_fork(after_in_child=requests.close)  # a process of users answers nothing
     with at_most_more(memory), suppress(EOFError, OSError):
-        _serve(requests)
+        _serve(requests, limit)
     os._exit(0)  # threads of users do not keep it
 
 
@@ -62,14 +65,14 @@ def _end_with(lifeline: int) -> None:
     Thread(target=wait, daemon=True).start()
 
 
-def _serve(requests: socket.socket) -> None:
+def _serve(requests: socket.socket, limit: RowLimit) -> None:
     send(requests, READY)
     loaded: dict[int, _Function] = {}
     while True:
         kind, data = receive(requests)
         if kind == DEFINE:
             number, function, result = msgspec.json.decode(data, type=Definition)
-            loaded[number] = _Function(function, pa.ipc.read_schema(pa.py_buffer(result)))
+            loaded[number] = _Function(function, pa.ipc.read_schema(pa.py_buffer(result)), limit)
             continue
         assert kind == CALL, kind
         number = 0
@@ -93,16 +96,18 @@ def _serve(requests: socket.socket) -> None:
 class _Function:
     """A function, whose module is run when it is called first."""
 
-    def __init__(self, function: PythonFunction, schema: pa.Schema) -> None:
+    def __init__(self, function: PythonFunction, schema: pa.Schema, limit: RowLimit) -> None:
         self._function = function
+        self._limit = limit
         self._result = schema.field(0).type
         self._loaded: Loaded | None = None
 
     def outcome(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, dict[int, str]]:
         """Return the values and errors of a batch; raises Fault."""
         if self._loaded is None:
-            self._loaded = Loaded(self._function)
-        return self._loaded.outcome(arrays, self._result)
+            self._loaded = Loaded(self._function, self._limit)
+        with self._limit.batch():
+            return self._loaded.outcome(arrays, self._result)
 
 
 def _answer(function: _Function, batch: pa.RecordBatch, number: int) -> pa.Buffer:

@@ -1,9 +1,9 @@
 """The hosts of this process: started when first needed, reused, and replaced when one ends.
 
 A call takes a host for itself, so calls of several threads run side by side, in at most as many
-hosts as there are processors. A host that takes too long for a batch is killed. A host that ends
-fails the call with 38000, external_routine_exception: that is no error of a row, because another
-attempt may succeed.
+hosts as there are processors. A row that takes too long is an error of that row (`row_limit.py`).
+A host that takes a few times as long for a batch is killed. A host that ends fails the call with
+38000, external_routine_exception: that is no error of a row, because another attempt may succeed.
 """
 
 import os
@@ -13,19 +13,21 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from threading import Condition
+from threading import Condition, Event
 
 import msgspec
 import pyarrow as pa
 
-from foreshore.errors import DatabaseError, OutOfMemory, Unavailable
+from foreshore.errors import DatabaseError, OutOfMemory, QueryCanceled, Unavailable
 from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.limits import Limits, limits
+from foreshore.python_functions.patience import POLL_SECONDS
 from foreshore.python_functions.wire import (
     CALL,
     DEFINE,
     FAULT,
     ROWS,
+    Abandoned,
     Late,
     OutOfStep,
     receive,
@@ -34,6 +36,7 @@ from foreshore.python_functions.wire import (
 
 MODULE = "foreshore.python_functions.host"
 START_SECONDS = 30.0
+BATCH = 3  # times that a row may take is what a batch may take
 SLICE = 16_384  # rows of a call at most
 SLICE_BYTES = 16 << 20
 FIRST_SLICE = 16  # rows of the first call of a function
@@ -68,7 +71,7 @@ class Host:
         self._socket, other = socket.socketpair()
         read, self._lifeline = os.pipe()
         command = (sys.executable, "-P", "-m", MODULE)
-        arguments = (str(other.fileno()), str(read), str(limit.memory))
+        arguments = (str(other.fileno()), str(read), str(limit.memory), str(limit.seconds))
         passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
         try:
             self._process = subprocess.Popen(
@@ -99,14 +102,14 @@ class Host:
         return self._process.poll() is None and len(self._defined) < MOST_DEFINED
 
     def call(
-        self, key: str, batch: pa.RecordBatch, result: pa.DataType
+        self, key: str, batch: pa.RecordBatch, result: pa.DataType, abandoned: Event
     ) -> tuple[pa.Array, pa.Array]:
         """Return values and errors for a batch; raises DatabaseError, OSError or EOFError."""
         function = function_of(key)
         if self._is_new:
             receive(self._socket, time.monotonic() + START_SECONDS)
             self._is_new = False
-        deadline = time.monotonic() + self._limit.seconds
+        deadline = time.monotonic() + BATCH * self._limit.seconds
         if key not in self._defined:
             number = self._defined[key] = len(self._defined)
             schema = pa.schema([("result", result)]).serialize().to_pybytes()
@@ -118,7 +121,8 @@ class Host:
         with pa.ipc.new_stream(out, batch.schema.with_metadata(metadata)) as writer:
             writer.write_batch(batch.replace_schema_metadata(metadata))
         send(self._socket, CALL, out.getvalue(), deadline=deadline)
-        kind, answer = receive(self._socket, deadline, self._limit.memory + MORE_BYTES)
+        most = self._limit.memory + MORE_BYTES
+        kind, answer = receive(self._socket, deadline, most, abandoned)
         if kind == FAULT:
             call, *told = msgspec.json.decode(answer)
             if call not in (0, self._calls):
@@ -167,6 +171,10 @@ class _Pace:
         """Return how many rows the next call of a function gets at most."""
         return self._rows.get(key, FIRST_SLICE)
 
+    def slow(self, key: str) -> None:
+        """Let the next calls of a function get one row, then again more."""
+        self._rows[key] = 1
+
     def note(self, key: str, rows: int, seconds: float) -> None:
         """Take how long a call has taken."""
         if seconds > self._seconds:
@@ -195,24 +203,31 @@ class Hosts:
         with self._free:
             return [host.pid for host in self._idle]
 
-    def outcome(self, key: str, arrays: Sequence[pa.Array], result: pa.DataType) -> Outcome:
+    def outcome(
+        self,
+        key: str,
+        arrays: Sequence[pa.Array],
+        result: pa.DataType,
+        abandoned: Event | None = None,
+    ) -> Outcome:
         """Return the values of a function, NULL where it fails, and the errors or None.
 
-        Raises ExternalRoutineException, or OutOfMemory.
+        Raises ExternalRoutineException, OutOfMemory, or QueryCanceled when `abandoned` is set.
         """
         rows = len(arrays[0])
         if not rows:
             return pa.nulls(0, result), None
         batch = pa.RecordBatch.from_arrays(list(arrays), [str(i) for i in range(len(arrays))])
         most = max(1, min(SLICE, rows * SLICE_BYTES // max(batch.nbytes, 1)))
-        host = self._take()
+        abandoned = abandoned or Event()
+        host = self._take(abandoned)
         parts: list[tuple[pa.Array, pa.Array]] = []
         at = 0
         try:
             while at < rows:
                 part = batch.slice(at, min(most, self._pace.rows(key)))
                 begun = time.monotonic()
-                parts.append(host.call(key, part, result))
+                parts.append(host.call(key, part, result, abandoned))
                 self._pace.note(key, part.num_rows, time.monotonic() - begun)
                 at += part.num_rows
         except OutOfMemory:  # after which it ends
@@ -232,10 +247,13 @@ class Hosts:
         """Return the error of a call whose host cannot be used any more."""
         code, name = host.end(), function_of(key).name
         match error:
+            case Abandoned():
+                return QueryCanceled()
             case Late():
+                self._pace.slow(key)
                 return ExternalRoutineException(
-                    f'Python function "{name}" took longer than {self._limit.seconds:g} s for a'
-                    " batch of rows",
+                    f'Python function "{name}" took longer than'
+                    f" {BATCH * self._limit.seconds:g} s for a batch of rows",
                     hint="The server's option --python-function-timeout sets the limit.",
                 )
             case OutOfStep():
@@ -252,7 +270,7 @@ class Hosts:
             case _:
                 return error
 
-    def _take(self) -> Host:
+    def _take(self, abandoned: Event) -> Host:
         with self._free:
             while True:
                 while self._idle:
@@ -264,7 +282,9 @@ class Hosts:
                 if self._count < self._most:
                     self._count += 1
                     break
-                self._free.wait()
+                self._free.wait(POLL_SECONDS)
+                if abandoned.is_set():
+                    raise QueryCanceled
         try:
             return Host(self._limit)
         except BaseException:

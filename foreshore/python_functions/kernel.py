@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.folds import outcomes
 from foreshore.python_functions.hosts import hosts
 from foreshore.python_functions.limits import check_allowed, limits
+from foreshore.python_functions.patience import GivesWay, current_check
 from foreshore.types import arrow_type
 
 NAME = "python function"  # of each of them, by which `expr/cost.py` knows that they take long
@@ -36,12 +38,20 @@ def python_scalar(key: str) -> ScalarFunction:
         _check(function)
         result = arrow_type(types.result)
 
-        def ask(of: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array | None]:
-            return hosts().outcome(key, of, result)
+        abandoned = Event()
 
-        if function.volatility == "immutable":
-            return answers().outcome(key, arrays, result, ask)
-        values, errors = ask(arrays)
+        def ask(of: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array | None]:
+            return hosts().outcome(key, of, result, abandoned)
+
+        try:
+            if function.volatility == "immutable":
+                return answers().outcome(key, arrays, result, ask, current_check())
+            values, errors = ask(arrays)
+        except GivesWay:  # what was asked goes on
+            raise
+        except BaseException:
+            abandoned.set()
+            raise
         if errors is not None:
             raise DataError.parse(pc.min(errors).as_py())  # another call may answer otherwise
         return values, errors

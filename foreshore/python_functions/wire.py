@@ -3,8 +3,10 @@
 import socket
 import struct
 import time
+from threading import Event
 
 from foreshore.python_functions.definition import PythonFunction
+from foreshore.python_functions.patience import POLL_SECONDS
 
 LENGTH = struct.Struct(">cQ")
 DEFINE, CALL = b"D", b"C"  # kinds of requests
@@ -16,6 +18,10 @@ Definition = tuple[int, PythonFunction, bytes]  # number, function, Arrow's sche
 
 class Late(Exception):
     """The deadline has passed."""
+
+
+class Abandoned(Exception):
+    """Nobody waits for the answer any more."""
 
 
 class OutOfStep(OSError):
@@ -40,37 +46,47 @@ def _send(to: socket.socket, view: memoryview, deadline: float | None) -> None:
 
 
 def receive(
-    source: socket.socket, deadline: float | None = None, most: int | None = None
+    source: socket.socket,
+    deadline: float | None = None,
+    most: int | None = None,
+    abandoned: Event | None = None,
 ) -> tuple[bytes, bytearray]:
     """Return the kind and the bytes of the next message, which are `most` at most.
 
-    Raises EOFError, OSError, or Late.
+    Raises EOFError, OSError, Late, or Abandoned when that is set before the message begins.
     """
-    kind, length = LENGTH.unpack(_take(source, LENGTH.size, deadline))
+    kind, length = LENGTH.unpack(_take(source, LENGTH.size, deadline, abandoned))
     if most is not None and length > most:
         raise OutOfStep
     return kind, _take(source, length, deadline)
 
 
-def _take(source: socket.socket, length: int, deadline: float | None) -> bytearray:
+def _take(
+    source: socket.socket, length: int, deadline: float | None, abandoned: Event | None = None
+) -> bytearray:
     taken = bytearray(length)
     view = memoryview(taken)
     while len(view):
-        _wait(source, deadline)
+        _wait(source, deadline, POLL_SECONDS if abandoned is not None else None)
         try:
             count = source.recv_into(view[:PIECE])
         except TimeoutError:
-            raise Late from None
+            if abandoned is not None and abandoned.is_set():
+                raise Abandoned from None
+            continue  # `_wait` raises at the deadline
         if not count:
             raise EOFError
         view = view[count:]
     return taken
 
 
-def _wait(on: socket.socket, deadline: float | None) -> None:
-    """Let the next operation fail at the deadline, a time of the monotonic clock."""
+def _wait(on: socket.socket, deadline: float | None, most: float | None = None) -> None:
+    """Let the next operation fail at the deadline, a time of the monotonic clock.
+
+    With `most` after so many seconds, too.
+    """
     if deadline is not None:
         left = deadline - time.monotonic()
         if left <= 0:
             raise Late
-        on.settimeout(left)
+        on.settimeout(left if most is None else min(left, most))

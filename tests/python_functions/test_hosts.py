@@ -4,13 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread, Timer
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from foreshore.errors import DatabaseError, OutOfMemory
+from foreshore.errors import DatabaseError, OutOfMemory, QueryCanceled
 from foreshore.python_functions.calls import CHECKED
 from foreshore.python_functions.definition import PythonFunction, key_of
 from foreshore.python_functions.hosts import ExternalRoutineException, Hosts
@@ -137,10 +137,42 @@ def test_module_that_cannot_run_fails(hosts: Hosts) -> None:
         _outcome(hosts, "import no_such_module\ndef f(a): return a")
 
 
-def test_endless_loop_is_ended() -> None:
-    hosts = Hosts(1, Limits(seconds=4))
+def test_row_with_an_endless_loop_is_an_error_of_it_alone() -> None:
+    hosts = Hosts(1, Limits(seconds=1))
+    source = """
+def f(a):
+    while a == 3:
+        try: pass
+        except Exception: pass
+    return a"""
+    values, errors = _outcome(hosts, source)
+    assert values == [0, 1, 2, None, 4, 5, 6, 7, 8, 9]
+    assert errors is not None
+    assert errors[3] == '38000 function "f" took longer than 1 s for a row'
+    assert [i for i, each in enumerate(errors) if each is not None] == [3]
+    hosts.close()
+
+
+def test_loop_that_catches_all_is_ended() -> None:
+    hosts = Hosts(1, Limits(seconds=1))
+    source = """
+def f(a):
+    while True:
+        try:
+            while True: pass
+        except BaseException: pass"""
     with pytest.raises(ExternalRoutineException, match="took longer than"):
-        _outcome(hosts, "def f(a):\n  while True: pass")
+        _outcome(hosts, source)
+    assert _outcome(hosts, "def f(a): return a")[0] == list(range(10))
+    hosts.close()
+
+
+def test_call_that_is_abandoned_ends_its_host() -> None:
+    hosts, abandoned = Hosts(1, Limits()), Event()
+    key = key_of(PythonFunction("f", "def f(a):\n  while True: pass", ("int8",), "int8"))
+    Timer(0.5, abandoned.set).start()
+    with pytest.raises(QueryCanceled):
+        hosts.outcome(key, [ROWS], pa.int64(), abandoned)
     assert _outcome(hosts, "def f(a): return a")[0] == list(range(10))
     hosts.close()
 
@@ -167,7 +199,7 @@ def test_environment_of_host_has_no_secrets(hosts: Hosts, monkeypatch: pytest.Mo
 
 _ORPHAN = """
 import os, sys
-from threading import Thread
+from threading import Event, Thread, Timer
 import pyarrow as pa
 from foreshore.python_functions.definition import PythonFunction, key_of
 from foreshore.python_functions.hosts import Host

@@ -1,0 +1,67 @@
+"""Turns of dataflows that call functions in Python, which may take long, or for ever.
+
+Such a dataflow gives way after a while: its work ends by `GivesWay`, and begins again when others
+have had their turn. What has been asked of a function goes on meanwhile, and its answers are kept,
+so each turn comes farther. A row that takes longer than the function's limit is an error of it.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from foreshore.compute.protocol import Failure
+from foreshore.errors import DatabaseError, QueryCanceled
+from foreshore.expr.ir import Relation
+from foreshore.python_functions.patience import TAKES_LONG, GivesWay, at_turns, patient
+from foreshore.python_functions.relations import calls_python
+
+R = TypeVar("R")
+
+TURN_SECONDS = (1.0, 2.0, 4.0, 8.0)
+
+
+class Turns:
+    """Whether a dataflow calls functions in Python, and the turns since its last success."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.calls_python = calls_python(relation)
+        self.count = 0
+        self.notice: str | None = None  # what it waits for
+        self.dropped = False
+        self._since = 0.0
+
+    def limited(self, work: Callable[[], R], others_wait: Callable[[], bool]) -> Callable[[], R]:
+        """Return `work` so that it gives way to others after a turn, if it calls functions."""
+        return partial(self._turn, work, others_wait) if self.calls_python else work
+
+    def _turn(self, work: Callable[[], R], others_wait: Callable[[], bool]) -> R:
+        if not self.count:
+            self._since = time.monotonic()
+        seconds = TURN_SECONDS[min(self.count, len(TURN_SECONDS) - 1)]
+        with patient(at_turns(seconds, others_wait, self._check), engine=True):
+            return work()
+
+    def _check(self) -> None:
+        if self.dropped:
+            raise QueryCanceled
+        if time.monotonic() - self._since > TURN_SECONDS[0]:
+            self.notice = self._told()
+
+    def _told(self) -> str:
+        return f"{TAKES_LONG}: {time.monotonic() - self._since:.0f} s by now"
+
+    def taken(self) -> Failure:
+        """Note that it has given way; return what is told of it."""
+        self.count += 1
+        return Failure("38000", self._told())
+
+    def ended(self) -> bool:
+        """Note a success; return whether there was a notice."""
+        noticed, self.notice, self.count = self.notice is not None, None, 0
+        return noticed
+
+
+def gives_way(error: Exception) -> bool:
+    """Whether work has ended to give way; an engine's errors keep the state only."""
+    return isinstance(error, DatabaseError) and error.sqlstate == GivesWay.sqlstate
