@@ -34,6 +34,7 @@ from foreshore.errors import (
 from foreshore.ids import is_temporary
 from foreshore.item_view import Name
 from foreshore.settings import split_names
+from foreshore.sources.outputs import is_auxiliary
 
 IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
 TEMPORARY = "pg_temp"  # the name by which each session may call its own temporary schema
@@ -301,7 +302,8 @@ class Names:
             raise UndefinedObject(f'{kind} "{parts[-1]}" does not exist', sqlstate=code)
         if isinstance(found, Builtin) or is_system(found.id):
             raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
-        if found.kind != kind and not (altered and kind == "table" and found.type in _AS_TABLES):
+        is_table = found.type in _AS_TABLES if altered else _is_table_of_source(found)
+        if found.kind != kind and not (kind == "table" and is_table):
             raise WrongObjectType(
                 f'"{found.name}" is not {with_article(kind)}',
                 hint=None
@@ -309,6 +311,11 @@ class Names:
                 else f"Use DROP {found.kind.upper()} to remove {with_article(found.kind)}.",
             )
         return found
+
+
+def _is_table_of_source(item: Item) -> bool:
+    """Return whether an item is what CREATE TABLE ... FROM SOURCE makes, so DROP TABLE drops it."""
+    return bool(item.feed and item.feed.spec is None and not is_auxiliary(item.feed.reference))
 
 
 def with_article(kind: str) -> str:

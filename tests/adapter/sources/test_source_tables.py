@@ -52,6 +52,22 @@ async def test_dependents_and_other_relations_are_not_dropped(own_env: TestEnvir
     assert "42P01" in await env.query("a", "SELECT * FROM bids")
 
 
+async def test_statements_about_tables_take_those_of_sources(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("a", AUCTION, "CREATE TABLE u FROM SOURCE s (REFERENCE users)")
+    shown = await env.ran("a", "SHOW CREATE TABLE u")
+    assert "CREATE TABLE foreshore.public.u FROM SOURCE foreshore.public.s" in shown, shown
+    for name in ("s", "s_progress"):
+        assert "42809" in await env.query("a", f"DROP TABLE {name}"), name
+    await env.ran("a", "CREATE VIEW v AS SELECT * FROM u")
+    assert "2BP01" in await env.query("a", "DROP TABLE u")
+    assert await env.ran("a", "DROP TABLE u CASCADE") == (
+        "DROP TABLE\nNOTICE: drop cascades to view v"
+    )
+    assert "42P01" in await env.query("a", "SELECT * FROM u")
+    await env.ran("a", "CREATE TABLE u FROM SOURCE s (REFERENCE users)", "DROP SOURCE s CASCADE")
+
+
 @pytest.mark.parametrize(
     ("statement", "error"),
     [
