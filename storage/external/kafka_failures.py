@@ -158,6 +158,7 @@ class Failures:
 _FROM = re.compile(r"^(?:\w+://)?(?P<place>[^/\s]+)/\w+: ")
 _TO = re.compile(r"Connect to ipv[46]#\S+ failed: ")
 _STATE = re.compile(r" \(after \d+ms in state [^()]*(?:\(s\)[^()]*)?\)")
+_NO_KAFKA = re.compile(r"Receive failed: Invalid response size .*")
 _DOWN = re.compile(r"^\d+/\d+ brokers are down$")
 
 
@@ -165,6 +166,7 @@ def _reason_and_place(why: str, where: str) -> tuple[str, str | None]:
     """Return the reason in a client's text, and the broker that it is about if others are named."""
     found = _FROM.match(why)
     text = _DOWN.sub("all brokers have closed their connections", _brief(why))
+    text = _NO_KAFKA.sub("the answer is none of Kafka without TLS", text)
     place = None if found is None else found["place"]
     return text, None if place is None or place in where else place
 

@@ -50,6 +50,13 @@ BEGINS = "could not read from Kafka at b1:9092,b2:9092: "
             "TLS or a password",
         ),
         (
+            "b1:9092/bootstrap: Receive failed: Invalid response size 1157627904 (0..100000000):"
+            " increase receive.message.max.bytes (after 0ms in state APIVERSION_QUERY)",
+            "the answer is none of Kafka without TLS",
+            "08006",
+            "TLS or a password",
+        ),
+        (
             "2/2 brokers are down",
             "all brokers have closed their connections",
             "08006",

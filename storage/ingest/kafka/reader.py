@@ -178,8 +178,8 @@ class TopicReader:
                 if start > following:
                     raise ObjectNotInPrerequisiteState(
                         f'partition {each} of topic "{topic}" ends before START OFFSET {start}',
-                        hint="The source begins when the topic has got there; or create it with"
-                        f" START OFFSET {following} or less.",
+                        hint="The source begins when the topic has got there. START OFFSET"
+                        f" {following} begins with the next message.",
                     )
             starts[each] = max(first, start)
         return starts
