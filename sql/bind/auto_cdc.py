@@ -99,10 +99,12 @@ class _AutoCdc:
         sequence = [self._ordered(each) for each in item.sequence]
         deleted = FALSE if item.deletes is None else self._deletes(item.deletes)
         self.about = self._used((*sequence, deleted))  # columns about the change, not the row
-        first = self.width
-        added.added.extend((*sequence, deleted))
-        self.sequence = tuple(range(first, first + len(sequence)))
-        self.deleted = Column(first + len(sequence), BOOL, False)
+        if item.snapshots:  # deletions have the sequence of the next snapshot beside their own
+            added.added.extend(sequence)
+            self.sequence = tuple(range(self.width, self.width + len(sequence)))
+        else:
+            self.sequence = tuple(dict.fromkeys(map(added.place, sequence)))
+        self.deleted = Column(added.place(deleted), BOOL, False)
         self.rows = added.relation(self.part.relation)
 
     def bind(self) -> BoundItem:
@@ -198,7 +200,7 @@ class _AutoCdc:
         """Return one change for each key and sequence."""
         known = (Call("is_not_null", (self._added(self.rows, i),), BOOL) for i in self.sequence)
         rows = Filter(self.rows, tuple(known))
-        group = (*self.keys, *self.sequence)
+        group = tuple(dict.fromkeys((*self.keys, *self.sequence)))
         return TopK(rows, group, (OrderKey(self.deleted, True),), _ONE)
 
     def _with_deletions(self, relation: Relation) -> Relation:
