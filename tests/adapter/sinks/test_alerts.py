@@ -39,6 +39,7 @@ def bodies(receiver: Receiver) -> list[Any]:
     return [json.loads(body) for _, body in receiver.requests]
 
 
+@pytest.mark.full  # seven objects and three sinks
 async def test_recipes_tell_when_alerts_begin_and_end(
     own_env: TestEnvironment, slack: Receiver, alertmanager: Receiver
 ) -> None:
