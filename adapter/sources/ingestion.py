@@ -18,7 +18,12 @@ from foreshore.adapter.sources.inputs import SourceInputs
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of, using
 from foreshore.catalog.item import Connection, Item, Object, Secret
-from foreshore.errors import DatabaseError, InsufficientPrivilege, UndefinedObject
+from foreshore.errors import (
+    CheckViolation,
+    DatabaseError,
+    InsufficientPrivilege,
+    UndefinedObject,
+)
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
 from foreshore.sources.files import PLACES, FilesSource
@@ -260,6 +265,12 @@ class Ingestion:
     # --- commits -------------------------------------------------------------------------------
 
     async def _commit(self, progressed: Progressed) -> None:
+        try:
+            await self._write(progressed)
+        except CheckViolation:  # the clock moved a watermark after late rows were separated
+            await self._write(progressed)
+
+    async def _write(self, progressed: Progressed) -> None:
         coordinator, planned = self._coordinator, self._coordinator.catalog.planned
         ids = (progressed.progress, *progressed.rows)
         if any(id not in planned for id in ids):
@@ -279,7 +290,8 @@ class Ingestion:
     async def _separate_late(self, id: GlobalId, rows: dict[GlobalId, Sequence[pa.Table]]) -> None:
         """Move the rows of a relation that are below its watermark to that of late rows.
 
-        The source is the only one that writes it, one commit after the other.
+        The source is the only one that writes it, one commit after the other. But the clock may
+        move the watermark at any time.
         """
         coordinator, watermarks = self._coordinator, self._coordinator.watermarks
         if watermarks.of(id) is None:

@@ -12,6 +12,7 @@ finite time has no watermark, and the clock gives it none.
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -47,22 +48,30 @@ class IdleWatermarks:
         self.clock = coordinator.clock
         self._coordinator = coordinator
         self._silent: dict[GlobalId, _Silence] = {}
+        self._corrupted: set[GlobalId] = set()  # which are not tried again
 
     async def run(self) -> None:
         """Look every second until cancelled."""
-        while await goes_on(self.move, "the watermarks of silent relations were not moved"):  # noqa: ASYNC110 - for time to pass
+        while True:
+            await self.move()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def move(self) -> None:
-        """Write the marks that are due."""
+        """Write the marks that are due; what hinders one relation does not hinder others."""
         found = dict(self._relations())
         self._silent = {id: each for id, each in self._silent.items() if id in found}
         for id, watermark in found.items():
-            assert watermark.idle is not None
-            await self._coordinator.watermarks.ready(id)
-            mark = self._due(id, watermark.idle)
-            if mark is not None:
-                await self._write(id, watermark, mark)
+            if id not in self._corrupted and not await goes_on(
+                partial(self._move, id, watermark), f"the watermark of {id} was not moved"
+            ):
+                self._corrupted.add(id)
+
+    async def _move(self, id: GlobalId, watermark: Watermark) -> None:
+        assert watermark.idle is not None
+        await self._coordinator.watermarks.ready(id)
+        mark = self._due(id, watermark.idle)
+        if mark is not None:
+            await self._write(id, watermark, mark)
 
     def _relations(self) -> Iterator[tuple[GlobalId, Watermark]]:
         """Yield the relations with a timeout."""

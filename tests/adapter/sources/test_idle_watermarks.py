@@ -2,10 +2,14 @@
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from foreshore.clock import ManualClock
+from foreshore.errors import CheckViolation, LockNotAvailable
+from foreshore.ids import GlobalId
+from foreshore.types import Watermark
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.test_files import allowed, put, reaches
 from tests.adapter.sources.test_watermarks import VIEW, row
@@ -75,6 +79,26 @@ async def test_written_and_empty_tables_wait_for_rows(
     assert await env.query("s", READ) == "2020-01-01 00:01:35+00\nSELECT 1"
 
 
+async def test_relation_that_cannot_be_moved_hinders_no_other(
+    own_env: TestEnvironment, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    await env.ran("s", TABLE.replace("TABLE t", "TABLE a"), TABLE, row(10))
+    await env.ran("s", row(20).replace("INTO t", "INTO a"))
+    idle = env.environment.idle_watermarks
+    write, first = idle._write, min(env.environment.coordinator.watermarks.with_timeout)
+
+    async def failing(id: GlobalId, watermark: Watermark, mark: int) -> None:
+        if id == first:
+            raise LockNotAvailable
+        await write(id, watermark, mark)
+
+    monkeypatch.setattr(idle, "_write", failing)
+    await clock.passes(30)
+    assert await env.query("s", "SELECT * FROM a_idle") == "SELECT 0"
+    assert await env.query("s", "SELECT * FROM t_idle") == "2020-01-01 00:00:40\nSELECT 1"
+
+
 async def test_silent_table_does_not_hold_a_join_back(
     own_env: TestEnvironment, clock: Clock
 ) -> None:
@@ -140,6 +164,42 @@ async def test_silent_source_closes_its_window(
     assert "IDLE TIMEOUT INTERVAL '00:00:30')" in shown
     windows = ("2020-01-01 00:01:00|1", "2020-01-01 00:02:00|1")
     await reaches(env, "SELECT * FROM closed ORDER BY 1", *windows)
+
+
+async def test_rows_that_the_clock_makes_late_in_between_are_separated(
+    own_env: TestEnvironment, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    put(place, "a.csv", "2020-01-01 00:01:40,1\n")
+    source = (
+        f"CREATE SOURCE t (at timestamp, k int, {MARK})"
+        f" FROM FILES '{place}/*.csv' (FORMAT csv, POLL INTERVAL '10 ms')"
+    )
+    await env.ran("a", source)
+    await reaches(env, "SELECT count(*) FROM t", "1")
+    ingestion = env.environment.coordinator.ingestion
+    separate, write, passes = ingestion._separate_late, ingestion._write, [60]
+    failed = []
+
+    async def written(progressed: Any) -> None:
+        try:
+            await write(progressed)
+        except CheckViolation as error:
+            failed.append(error.message)
+            raise
+
+    async def separated(id: GlobalId, rows: Any) -> None:
+        await separate(id, rows)
+        if passes:
+            await clock.passes(passes.pop())
+
+    await clock.passes(0)
+    monkeypatch.setattr(ingestion, "_separate_late", separated)
+    monkeypatch.setattr(ingestion, "_write", written)
+    put(place, "b.csv", "2020-01-01 00:02:20,2\n2020-01-01 00:03:10,3\n")
+    await reaches(env, "SELECT k FROM t ORDER BY k", "1", "3")
+    await reaches(env, "SELECT k FROM t_late", "2")
+    assert failed == ['new row is below the watermark of column "at"']
 
 
 async def test_view_has_the_windows_that_rows_and_clock_have_closed(
