@@ -132,10 +132,13 @@ def _over_first(scalar: Scalar, at: int) -> Scalar | None:
     return None
 
 
+def _is_outcome(function: str) -> bool:
+    return is_python(function) and function_of(function).step == "outcome"
+
+
 def _without_outcomes(scalar: Scalar) -> Scalar:
     """Return a scalar with outcomes replaced by a literal."""
-    is_call = isinstance(scalar, Call) and is_python(scalar.function)
-    if is_call and function_of(scalar.function).step == "outcome":
+    if isinstance(scalar, Call) and _is_outcome(scalar.function):
         return TRUE
     operands = operands_of(scalar)
     found = tuple(map(_without_outcomes, operands))

@@ -188,8 +188,9 @@ class BoundedColumns:
                 return {i: bounds for i, bounds in found.items() if bounds is not None}
             case TopK(input=input, group_key=group) | Window(input=input, partition=group):
                 inner = self.of(input)
-                found = {i: inner[i] for i in group if i in inner}
-                return found | self._session_ends(relation)
+                return {i: inner[i] for i in group if i in inner} | dict(
+                    self._session_ends(relation)
+                )
             case Union(inputs=inputs):
                 parts = [self.of(each) for each in inputs]
                 common = set.intersection(*(set(each) for each in parts))
@@ -369,8 +370,9 @@ def _session_of(relation: Relation) -> tuple[Relation, int, int] | None:
     lead = functions[place]
     follows = lead.function == "lead" and lead.args[:1] == (order.expr,) and not order.descending
     is_next = len(lead.args) > 1 and getattr(lead.args[1], "value", None) == 1
-    same = beside.partition == partition and isinstance(order.expr, Column)
-    if not (follows and is_next and same and order.expr.index == now):  # type: ignore[union-attr]
+    same = beside.partition == partition
+    is_column = isinstance(order.expr, Column) and order.expr.index == now
+    if not (follows and is_next and same and is_column):
         return None
     return rows, now, beyond[1]
 

@@ -87,7 +87,8 @@ class _Group:
     ) -> None:
         self._function, self._of, self._failure, self.limit = function, of, failure, limit
         self._finish = of.finish if hasattr(of, "finish") else of.result
-        self._count, self._error = 0, None
+        self._count = 0
+        self._error: str | None = None
         with self._noting():
             self._count, self._state = (0, of.init()) if state is None else pickle.loads(state)
 

@@ -44,7 +44,7 @@ class ArrowEncoder:
         self._types = [column.type for column in desc.columns]
         fields = zip(desc.names, self._types, strict=True)
         self._schema = pa.schema([stream_field(name, type) for name, type in fields])
-        self._head = self._schema.serialize().to_pybytes()
+        self._head: bytes = self._schema.serialize().to_pybytes()
 
     def rows(self, batch: pa.RecordBatch) -> bytes:
         """Return rows as a record batch, the first after the schema."""
@@ -105,7 +105,7 @@ class CsvEncoder:
         self._types = [column.type for column in desc.columns]
         self._style = style(names=shows_names(desc))
         names = ",".join('"' + name.replace('"', '""') + '"' for name in desc.names)
-        self._head = f"{names}\r\n".encode()
+        self._head: bytes = f"{names}\r\n".encode()
 
     def rows(self, batch: pa.RecordBatch) -> bytes:
         """Return rows as lines."""
@@ -115,10 +115,11 @@ class CsvEncoder:
             for column, type in zip(batch.columns, self._types, strict=True)
         ]
         if not fields:
-            return head + b"\r\n" * batch.num_rows
+            return head + b"\r\n" * int(batch.num_rows)
         lines = pc.binary_join_element_wise(*fields, ",")
         whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
-        return head + bytes(pc.binary_join(whole, "\r\n")[0].as_buffer()) + b"\r\n"
+        joined: bytes = pc.binary_join(whole, "\r\n")[0].as_buffer().to_pybytes()
+        return head + joined + b"\r\n"
 
     def end(self) -> bytes:
         """Return the header if there were no rows."""
