@@ -118,6 +118,10 @@ class Failures:
         self.reason: str | None = None
         self._last: str | None = None
 
+    @property
+    def _begins(self) -> str:
+        return f"could not {self._doing} Kafka at {self._access.options['broker']}"
+
     def told(self, error: KafkaError) -> None:
         """Take an error of a client."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -134,13 +138,14 @@ class Failures:
             if (meaning := _MEANINGS.get(why.code())) is not None:
                 kind, message, hint = meaning
                 return kind(f"{about}{message}: {_brief(why.str())}", hint=hint)
+            if why.code() > 0:  # a broker says it, so what was told of connections is not why
+                return ConnectionFailure(f"{self._begins}: {about}{_brief(why.str())}")
             why = self.reason or self._last or why.str()
         return self.unreachable(f"{about}{why}" if about and not self.reason else why)
 
     def unreachable(self, why: str | None = None) -> DatabaseError:
         """Return the error that no broker can be reached: why, or what was told last."""
-        where = self._access.options["broker"]
-        begins = f"could not {self._doing} Kafka at {where}"
+        where, begins = self._access.options["broker"], self._begins
         tunnel = self._access.tunnel
         failure = None if tunnel is None else kafka_tunnels.failure_of(tunnel)
         if failure is not None:

@@ -95,6 +95,16 @@ def test_error_of_the_brokers_has_its_own_state(code: int, sqlstate: str, messag
     assert error.sqlstate == sqlstate
 
 
+def test_what_a_broker_says_is_told_though_another_was_away() -> None:
+    failures = Failures(ACCESS)
+    away = "b2:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+    failures.told(KafkaError(KafkaError._TRANSPORT, away))
+    error = failures.error(KafkaError(KafkaError.POLICY_VIOLATION), 'topic "t"')
+    begins = "could not write to Kafka at b1:9092,b2:9092"
+    assert error.message == f'{begins}: topic "t": Policy violation'
+    assert error.hint is None
+
+
 def test_reason_of_no_answer_is_what_was_told_last() -> None:
     failures = Failures(ACCESS)
     assert "no answer" in failures.unreachable().message
