@@ -1,6 +1,7 @@
 """A Confluent schema registry over HTTP."""
 
 import json
+import re
 import ssl
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from foreshore.storage.external.tunnels import HOST, Port, opened_port
 SECONDS = 10.0
 MOST_REFERENCES = 1_000  # of a schema
 _NOT_FOUND = 404
+_PASSWORD = re.compile(r"//[^/]*@")  # in a URL, with the name of a user
 _REFUSED = (409, 422)  # not compatible, no valid schema
 
 
@@ -53,8 +55,9 @@ class Registry:
 
     def __init__(self, access: Access) -> None:
         options = access.options
-        self._access, self._url = access, options["url"].rstrip("/")
-        self._begins = self._url  # of what is asked for: behind a tunnel that is its port
+        self._access, url = access, options["url"].rstrip("/")
+        self._url = _PASSWORD.sub("//", url)  # as errors name it
+        self._begins = url  # of what is asked for: behind a tunnel that is its port
         self._port: Port | None = None
         self._more: dict[str, Any] = {}  # of each request
         auth = None
@@ -66,7 +69,10 @@ class Registry:
 
     async def __aenter__(self) -> "Registry":
         if (tunnel := self._access.tunnel) is not None:
-            url = httpx.URL(self._url)
+            try:
+                url = httpx.URL(self._begins)
+            except httpx.InvalidURL as error:
+                raise self._unreachable(error) from error
             port = url.port or (443 if url.scheme == "https" else 80)
             self._port = await opened_port(tunnel, url.host, port)
             self._begins = str(url.copy_with(host=HOST, port=self._port.number)).rstrip("/")
@@ -166,10 +172,10 @@ class Registry:
 
     def _unreachable(self, error: Exception) -> DatabaseError:
         begins = f"could not ask the schema registry at {self._url}"
-        if self._port is not None and self._port.failure is not None:
-            return ConnectionFailure(f"{begins}: {self._port.failure.message}")
         if isinstance(error, httpx.HTTPStatusError):
             return _refused(begins, error.response)
+        if self._port is not None and self._port.failure is not None:
+            return ConnectionFailure(f"{begins}: {self._port.failure.message}")
         why = str(error) or type(error).__name__
         if "certificate" in why.lower() or "ssl" in why.lower():
             hint = "Check URL, SSL CERTIFICATE AUTHORITY, SSL CERTIFICATE and SSL KEY."
