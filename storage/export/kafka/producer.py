@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from foreshore.errors import ConnectionFailure, InvalidParameterValue
 from foreshore.storage.export.kafka.messages import Messages
@@ -19,6 +19,7 @@ QUEUE_SECONDS = 60.0  # for room among the messages that wait, after the last on
 ABORT_SECONDS = 5.0
 SLICE_SECONDS = 0.5  # after which it is seen that the producer is to be closed
 LONGEST_MESSAGE = 512 << 20  # that is tried; the topic has a limit of its own
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 QUEUED_MESSAGES, QUEUED_KB = 100_000, 131_072  # that wait here
 
 
@@ -88,16 +89,21 @@ class TransactionalProducer:
             self._is_open = True
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions a topic has."""
-        found: list[int] = []
+        """Return how many partitions a topic has; raises UndefinedObject if there is none."""
         with self._used:
-            self._insist(
-                lambda seconds: found.append(
-                    len(self._producer.list_topics(topic, seconds).topics[topic].partitions)
-                ),
-                BEGIN_SECONDS,
-            )
-        return max(1, found[0])
+            patience = _Patience(self._producer, BEGIN_SECONDS)
+            while True:
+                self._check()
+                try:
+                    found = self._producer.list_topics(topic, SLICE_SECONDS).topics[topic]
+                except KafkaException as error:
+                    self._producer.poll(0)  # hear why
+                    if error.args[0].code() not in _NO_ANSWER or patience.is_over():
+                        raise self.failures.error(error.args[0]) from error
+                else:
+                    if found.error is not None:
+                        raise self.failures.error(found.error, f'topic "{topic}"')
+                    return len(found.partitions)
 
     def write(self, topic: str, messages: Messages, partitions: int) -> None:
         """Write messages; waits while too many are queued.
