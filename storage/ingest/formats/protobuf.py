@@ -21,14 +21,16 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from foreshore.errors import InvalidParameterValue
+from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import Column
-from foreshore.storage.ingest.formats.decoder import Decoded, Values, without_wrong
+from foreshore.storage.ingest.formats.decoder import Decoded, Values, told, without_wrong
 from foreshore.types import SqlType, arrow_type
 
 COMPILE_SECONDS = 20.0
 _TIMESTAMP = "google.protobuf.Timestamp"
+_SECONDS = range(-62_135_596_800, 253_402_300_800)  # the years 1 to 9999
+_NANOS = range(1_000_000_000)
 _NO_WRAPPERS = ("google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.NullValue")
 _TYPES: Mapping[int, str] = {
     FieldDescriptor.CPPTYPE_BOOL: "bool",
@@ -104,12 +106,16 @@ def _message_class(schema: str) -> Any:
     return GetMessageClass(pool.FindMessageTypeByName(known["message"]))
 
 
-def indexes_of(descriptor: Any) -> tuple[int, ...]:
-    """Return the place of a message in its file, and of those around it before."""
+def indexes_of(descriptor: Any, *, has_maps: bool = True) -> tuple[int, ...]:
+    """Return the place of a message in its file, and of those around it before.
+
+    A map makes a message of its entries, which clients in Java do not count: without `has_maps`.
+    """
     outer = descriptor.containing_type
     if outer is None:
         return (list(descriptor.file.message_types_by_name.values()).index(descriptor),)
-    return *indexes_of(outer), list(outer.nested_types).index(descriptor)
+    beside = [each for each in outer.nested_types if has_maps or not each.GetOptions().map_entry]
+    return *indexes_of(outer, has_maps=has_maps), beside.index(descriptor)
 
 
 def columns_of(schema: str) -> tuple[Column, ...]:
@@ -138,6 +144,7 @@ class ProtobufDecoder:
         self._class, self._framed, self._types = _message_class(schema), framed, tuple(types)
         descriptor = self._class.DESCRIPTOR
         self._fields, self._indexes = list(descriptor.fields), indexes_of(descriptor)
+        self._accepted = {self._indexes, indexes_of(descriptor, has_maps=False)}
 
     def decode(self, values: Values) -> Decoded:
         """Return the fields of each message."""
@@ -164,14 +171,14 @@ class ProtobufDecoder:
                 continue
             try:
                 found[row] = of(getattr(each, field.name), field)
-            except (TypeError, ValueError, json_format.SerializeToJsonError) as error:
-                errors.setdefault(row, f'field "{field.name}": {error}')
+            except (DataError, TypeError, ValueError, json_format.Error) as error:
+                errors.setdefault(row, f'field "{field.name}": {told(error)}')
         return found
 
     def _framed_value(self, value: bytes) -> bytes:
         """Return a message without what is before it; raises ValueError if it is another one."""
         indexes, at = _frame(value)
-        if indexes != self._indexes:
+        if indexes not in self._accepted:
             raise ValueError(
                 f"it is message {list(indexes)} of its schema, and not"
                 f" {list(self._indexes)}, {self._class.DESCRIPTOR.full_name}"
@@ -201,6 +208,8 @@ def _plain(message: Any, field: Any) -> Any:
 def _known(value: Any, field: Any) -> Any:
     """Return a message that stands for a value of SQL: a time, or one that may be absent."""
     if field.message_type.full_name == _TIMESTAMP:
+        if value.seconds not in _SECONDS or value.nanos not in _NANOS:
+            raise ValueError(f"{value.seconds} s and {value.nanos} ns are no time of Protobuf")
         return value.seconds * 1_000_000 + value.nanos // 1_000
     return value.value
 

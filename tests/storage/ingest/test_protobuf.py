@@ -31,6 +31,7 @@ message M {{
   repeated In many = 10;
   oneof which {{ string s = 11; int64 n = 12; }}
   map<int32, double> doubles = 13;
+  message After {{ int32 y = 1; }}
 }}
 message Other {{ int32 q = 1; }}"""
 TYPES: dict[str, SqlType] = {
@@ -104,3 +105,22 @@ def test_another_message_of_the_schema_is_an_error() -> None:
     nested = begins + b"\x04\0\0" + b"\x08\x02"  # the first message of the first one
     found = decoded(nested, message="p.M.In", framed=True)
     assert not found.errors
+
+
+def test_entries_of_maps_need_not_be_counted_among_messages() -> None:
+    begins = b"\0" + (5).to_bytes(4, "big")
+    for place in (b"\x02", b"\x08"):  # after In, and after the entries of three maps
+        found = decoded(begins + b"\x04\0" + place + b"\x08\x02", message="p.M.After", framed=True)
+        assert not found.errors, place
+        assert row(found) == [2]
+
+
+def test_values_that_sql_cannot_have_are_errors_alone() -> None:
+    late, turned, zero = message(), message(), message()
+    late.at.seconds = 9_223_372_036_854  # fits 64 bits of microseconds, but is no time
+    turned.at.nanos = -1
+    zero.doc.update({"k": "a\0b"})
+    found = decoded(*(each.SerializeToString() for each in (late, turned, zero, message())))
+    assert list(found.errors) == [0, 1, 2]
+    assert "are no time" in found.errors[0]
+    assert 'field "doc": unsupported Unicode escape sequence' in found.errors[2]
