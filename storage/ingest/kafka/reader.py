@@ -56,7 +56,8 @@ class TopicReader:
         found = self._client.topic(self._spec.topic).partitions
         if any(each not in found for each in known):
             raise self._lost("it has fewer partitions than before")
-        began = self._starts([each for each in sorted(found) if each not in known])
+        new = [each for each in sorted(found) if each not in known]
+        began = self._starts(new, is_later=bool(known))
         self._offsets = known | began
         for partition, offset in known.items():
             self._check(partition, offset)
@@ -154,8 +155,11 @@ class TopicReader:
         topic = self._spec.topic
         return [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
 
-    def _starts(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Return where new partitions begin."""
+    def _starts(self, partitions: Sequence[int], *, is_later: bool) -> dict[int, int]:
+        """Return where partitions begin.
+
+        Those that came later are read as a whole where START OFFSET counts from the end.
+        """
         spec, topic = self._spec, self._spec.topic
         by_time: dict[int, int] = {}
         if spec.start_timestamp is not None and partitions:
@@ -174,7 +178,7 @@ class TopicReader:
             elif each < len(spec.start_offsets):
                 start = spec.start_offsets[each]
                 if start < 0:  # so many before the end
-                    start = max(first, following + start)
+                    start = first if is_later else max(first, following + start)
                 if start > following:
                     raise ObjectNotInPrerequisiteState(
                         f'partition {each} of topic "{topic}" ends before START OFFSET {start}',
@@ -219,7 +223,8 @@ class TopicReader:
         found = self._client.topic(self._spec.topic).partitions
         if any(each not in found for each in self._offsets):
             raise self._lost("it has fewer partitions than before")
-        began = self._starts([each for each in sorted(found) if each not in self._offsets])
+        new = [each for each in sorted(found) if each not in self._offsets]
+        began = self._starts(new, is_later=True)
         if began:
             self._client.consumer.incremental_assign(self._at(began))
             self._offsets |= began

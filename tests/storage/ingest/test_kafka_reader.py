@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,6 +50,12 @@ class Client:
     def __post_init__(self) -> None:
         self.consumer = self
 
+    def topic(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(partitions=(0, 1))
+
+    def assign(self, at: list[TopicPartition]) -> None:
+        assert [each.partition for each in at] == [0, 1]
+
     def consume(self, count: int, timeout: float) -> Sequence[Told]:
         return self.told.pop(0) if self.told else []
 
@@ -89,13 +96,24 @@ def test_messages_after_an_end_move_further() -> None:
     assert reading([Told(5, EOF)]).take() == ([], {})
 
 
+def starts(partitions: Sequence[int], *, is_later: bool = False, **options: Any) -> dict[int, int]:
+    """Return where a reader begins."""
+    return reading(**options)._starts(partitions, is_later=is_later)
+
+
 def test_partitions_begin_at_a_time_or_offset() -> None:
-    assert reading()._starts([0, 1]) == {0: 3, 1: 3}
-    assert reading(start_timestamp=5)._starts([0, 1, 2]) == {0: 7, 1: 20, 2: 3}
-    assert reading(start_offsets=(0, 9))._starts([0, 1, 2]) == {0: 3, 1: 9, 2: 3}
-    assert reading(start_offsets=(-4, -100, -1))._starts([0, 1, 2]) == {0: 16, 1: 3, 2: 19}
+    assert starts([0, 1]) == {0: 3, 1: 3}
+    assert starts([0, 1, 2], start_timestamp=5) == {0: 7, 1: 20, 2: 3}
+    assert starts([0, 1, 2], start_offsets=(0, 9)) == {0: 3, 1: 9, 2: 3}
+    assert starts([0, 1, 2], start_offsets=(-4, -100, -1)) == {0: 16, 1: 3, 2: 19}
     with pytest.raises(ObjectNotInPrerequisiteState, match="ends before START OFFSET 21"):
-        reading(start_offsets=(21,))._starts([0])
+        starts([0], start_offsets=(21,))
+
+
+def test_partition_that_came_later_is_read_from_its_first_message() -> None:
+    assert starts([1], is_later=True, start_offsets=(-4, -4)) == {1: 3}
+    assert starts([1], is_later=True, start_offsets=(0, 9)) == {1: 9}
+    assert reading(start_offsets=(-4, -4)).open({"0": 5}) == {"1": 3}
 
 
 def test_errors_of_partitions_are_raised() -> None:
