@@ -205,6 +205,7 @@ class Gatherer:
     def _relation(self, data: bytes) -> None:
         """Take what a table is like: each relation that follows it goes on or stops."""
         (id,) = _RELATION.unpack_from(data, 1)
+        self._early.pop(id, None)
         schema, name, rest = data[5:].split(b"\0", 2)
         table = f"{schema.decode() or 'pg_catalog'}.{name.decode()}"
         self.are_described |= id in self._oids
@@ -289,7 +290,7 @@ class Gatherer:
     def _numbered(self, id: int) -> tuple[_Table, ...]:
         """Return the relations that follow the table of a number in messages."""
         if id in self._early and self._committed_at >= self._early[id][0]:
-            self._relation(self._early.pop(id)[1])
+            self._relation(self._early[id][1])
         return self._tables.get(id, ())
 
     def _followed(self) -> list[_Table]:
