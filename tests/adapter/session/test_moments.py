@@ -1,5 +1,9 @@
 """now() is when the transaction began, statement_timestamp() when the statement, clock_timestamp() later."""
 
+import itertools
+
+import pytest
+
 from tests.adapter.harness import TestEnvironment
 
 MOMENTS = """
@@ -23,3 +27,13 @@ async def test_both_moments_are_refused_in_maintained_views(env: TestEnvironment
     for function in ("statement_timestamp", "clock_timestamp"):
         answer = await env.query("a", f"CREATE MATERIALIZED VIEW v AS SELECT {function}() AS at")
         assert answer.startswith(f"ERROR 0A000: {function} cannot be used in a view")
+
+
+async def test_no_statement_is_older_than_the_transaction_that_it_begins(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = env.environment.coordinator.clock
+    moments = itertools.count(clock.now() + 1)
+    monkeypatch.setattr(clock, "now", lambda: next(moments))
+    query = "SELECT statement_timestamp() >= now(), clock_timestamp() >= statement_timestamp()"
+    assert await env.ran("a", query) == "t|t\nSELECT 1"
