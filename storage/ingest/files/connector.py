@@ -44,6 +44,7 @@ class FilesConnector:
         while True:
             location = await asyncio.to_thread(self._location)
             found = await asyncio.to_thread(_stamps, location)
+            self._unfit = None
             batches = self._batches(location, found, dict(position))
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 position |= batch.moved

@@ -109,6 +109,21 @@ async def test_a_file_with_other_columns_stalls_the_source_until_it_is_replaced(
     assert await env.query("a", "SELECT count(*) FROM s_errors") == "0\nSELECT 1"
 
 
+async def test_a_source_ends_when_the_file_that_did_not_fit_is_replaced(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    put(place, "a.parquet", pa.table({"id": [1]}))
+    put(place, "b.parquet", pa.table({"other": [2]}))
+    source = f"FROM FILES '{place}/*.parquet' (FORMAT parquet, FOLLOW = false)"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    status = "SELECT status FROM mz_internal.mz_source_statuses"
+    await reaches(env, status, "stalled")
+    put(place, "b.parquet", pa.table({"id": [2]}))
+    await reaches(env, status, "finished")
+    await reaches(env, "SELECT id FROM s ORDER BY 1", "1", "2")
+
+
 async def test_a_source_without_follow_ends(own_env: TestEnvironment, tmp_path: Path) -> None:
     env, place = own_env, allowed(own_env, tmp_path)
     put(place, "a.json", '{"a": 1, "b": {"c": [2]}}\n{"a": 3}\n')
