@@ -93,9 +93,11 @@ class DeltaExporter:
             else:
                 self._upsert(file, properties)
             self._table.update_incremental()
-            if self._frontier() != upper:  # a MERGE that changes no rows commits nothing
+            if self._frontier() == frontier:  # a MERGE that changes no rows commits nothing
                 self._mark(properties)
                 self._table.update_incremental()
+            if self._frontier() != upper:
+                raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
             self._reached = upper
             if self._local is not None:
                 delta.sync_versions(self._local, before + 1, self._table.version())

@@ -6,11 +6,13 @@ import shutil
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
 import pytest
 
+from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.storage.export.files.delta_kind import KIND
 from foreshore.storage.export.messages import Export
@@ -220,6 +222,35 @@ async def test_commits_are_durable_before_they_are_confirmed(
     assert synced == {*files, "00000000000000000001.json"}
 
 
+async def test_a_merge_that_changes_no_rows_does_not_set_back_a_newer_frontier(
+    own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t')", "WAIT FOR SINKS s")
+    controller = env.environment.coordinator.exports.controller
+    (described,) = controller.statuses()
+    running = controller.description(described)
+    assert running is not None
+    export: Export = running.export
+    await controller.stop(described)
+    older, newer = exporter(export), exporter(export)
+    lower = await older.resume()
+    assert lower is not None
+    await newer.resume()
+    merge = older._upsert
+
+    def overtaken(*given: Any) -> None:
+        merge(*given)
+        asyncio.run(newer.write(parts(2, lower), lower, lower + 20))
+
+    monkeypatch.setattr(older, "_upsert", overtaken)
+    with pytest.raises(ObjectNotInPrerequisiteState, match="another exporter"):
+        await older.write(parts(9, lower, -1), lower, lower + 10)
+    assert await exporter(export).resume() == lower + 20
+    assert delta_rows(place / "t") == [(1,), (2,)]
+
+
 def exporter(export: Export) -> DeltaExporter:
     """Return another exporter of a sink."""
     made = KIND.exporter(export)
@@ -227,10 +258,10 @@ def exporter(export: Export) -> DeltaExporter:
     return made
 
 
-async def parts(key: int, time: int) -> AsyncIterator[pa.Table]:
+async def parts(key: int, time: int, diff: int = 1) -> AsyncIterator[pa.Table]:
     """Yield an interval with one row."""
     yield pa.table(
-        {"k": pa.array([key], pa.int32()), "__time": pa.array([time]), "__diff": pa.array([1])}
+        {"k": pa.array([key], pa.int32()), "__time": pa.array([time]), "__diff": pa.array([diff])}
     )
 
 
