@@ -82,7 +82,7 @@ class _Values:
     def add(self, entry: Any) -> None:
         file = entry.data_file
         found = (entry.sequence_number or 0, file)
-        if self._specs[file.spec_id or 0].is_unpartitioned():
+        if _is_unpartitioned(self._specs[file.spec_id or 0]):
             self._everywhere.append(found)
         else:
             self._of[file.spec_id, file.partition].append(found)
@@ -117,6 +117,13 @@ class _Values:
         if low is None or high is None or not _has_exact_bounds(type):
             return None
         return from_bytes(type, low), from_bytes(type, high)
+
+
+def _is_unpartitioned(spec: Any) -> bool:
+    """Whether a table has no partitions; `void` is what stays of a field that was removed."""
+    from pyiceberg.transforms import VoidTransform
+
+    return all(isinstance(field.transform, VoidTransform) for field in spec.fields)
 
 
 def _has_exact_bounds(type: Any) -> bool:

@@ -236,6 +236,22 @@ async def test_deletes_by_value_apply_to_their_partition(
     await reaches(env, IDS, "1|b")
 
 
+async def test_deletes_by_value_of_void_partitions_apply_to_all(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    from pyiceberg.transforms import VoidTransform
+    from pyiceberg.typedef import Record
+
+    env = await connected(own_env, catalog, tmp_path)
+    made(catalog, "t", pa.table({"id": [1, 2], "p": ["a", "b"]}))
+    await env.ran("a", f"CREATE SOURCE s {reading('t')}")
+    await reaches(env, IDS, "1|a", "2|b")
+    with catalog.tables.load_table("n.t").update_spec() as update:  # as a removed field is kept
+        update.add_field("p", VoidTransform(), "was_p")
+    by_value(catalog.tables.load_table("n.t"), "id", 1, partition=Record(None))
+    await reaches(env, IDS, "2|b")
+
+
 async def test_rows_of_partitions_are_followed(
     own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
 ) -> None:
