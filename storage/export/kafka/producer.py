@@ -83,14 +83,14 @@ class TransactionalProducer:
     def begin(self) -> None:
         """Begin a transaction."""
         with self._used:
-            self._producer.poll(0)
-            self.failures.reason = None  # of connections that were lost meanwhile
+            self._forget_failures()
             self._tried(self._producer.begin_transaction)
             self._is_open = True
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has; raises UndefinedObject if there is none."""
         with self._used:
+            self._forget_failures()
             patience = _Patience(self._producer, BEGIN_SECONDS)
             while True:
                 self._check()
@@ -175,6 +175,11 @@ class TransactionalProducer:
                 raise self.failures.error(error.args[0]) from error
             else:
                 return
+
+    def _forget_failures(self) -> None:
+        """Forget why no broker could be reached while nothing was asked."""
+        self._producer.poll(0)
+        self.failures.reason = None
 
     def _tried(self, call: Callable[[], Any]) -> None:
         try:
