@@ -13,6 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
@@ -238,9 +239,14 @@ def _part(value: Any, field: Any) -> Any:
         return b64encode(value).decode()
     if isinstance(value, float) and not isfinite(value):
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+    if field.cpp_type == FieldDescriptor.CPPTYPE_FLOAT:
+        return float(str(np.float32(value)))  # the shortest digits, as elsewhere in JSON
+    if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
     if field.cpp_type in (FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64):
         return str(value)  # as JSON of Protobuf has 64 bits
-    return _named(value, field)
+    return value
 
 
 def _document(message: Any) -> Any:

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from google.protobuf import json_format
+
 from foreshore.storage.ingest.formats.decoder import Decoded
 from foreshore.storage.ingest.formats.protobuf import (
     ProtobufDecoder,
@@ -32,6 +34,14 @@ message M {{
   oneof which {{ string s = 11; int64 n = 12; }}
   map<int32, double> doubles = 13;
   message After {{ int32 y = 1; }}
+  enum Kind {{ NO = 0; YES = 1; }}
+  message Maps {{
+    map<string, float> floats = 1;
+    map<string, Kind> kinds = 2;
+    map<string, bytes> bytes = 3;
+    map<int64, bool> flags = 4;
+    map<string, uint64> numbers = 5;
+  }}
 }}
 message Other {{ int32 q = 1; }}"""
 TYPES: dict[str, SqlType] = {
@@ -124,3 +134,15 @@ def test_values_that_sql_cannot_have_are_errors_alone() -> None:
     assert list(found.errors) == [0, 1, 2]
     assert "are no time" in found.errors[0]
     assert 'field "doc": unsupported Unicode escape sequence' in found.errors[2]
+
+
+def test_maps_are_as_json_of_protobuf_has_them() -> None:
+    sent = _message_class(compiled({"schema.proto": SCHEMA}, "p.M.Maps"))()
+    sent.floats.update({"a": 0.1, "b": float("nan"), "c": 16_777_216.0})
+    sent.kinds.update({"known": 1, "unknown": 7})
+    sent.bytes["b"] = b"\0\xff"
+    sent.flags[-1] = True
+    sent.numbers["n"] = 2**64 - 1
+    found = decoded(sent.SerializeToString(), message="p.M.Maps")
+    expected = json_format.MessageToDict(sent)
+    assert [json.loads(each[0].as_py()) for each in found.columns] == list(expected.values())
