@@ -240,16 +240,20 @@ class IngestController:
                 await self._changed(source)
                 continue
             self._requests += 1
-            request = self._requests
+            request, run = self._requests, source.run
             source.furthest[request] = None
             try:
                 connection.send(AskFurthest(id, request))
-                while source.furthest[request] is None and source.started_by is connection:
+                while (
+                    source.furthest[request] is None
+                    and (source.started_by, source.run) == (connection, run)
+                    and not source.ends  # what was stopped does not answer
+                ):
                     await self._changed(source)
             finally:
                 answer = source.furthest.pop(request)
             if answer is None:
-                continue  # the process has ended meanwhile
+                continue  # it was stopped or started anew meanwhile
             if answer.error is not None:
                 if not answer.can_say:
                     raise FeatureNotSupported(f"real-time recency is not known: {answer.error}")

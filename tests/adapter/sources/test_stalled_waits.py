@@ -8,6 +8,8 @@ import pytest
 from foreshore.errors import DatabaseError
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.storage.external import retries
+from foreshore.storage.ingest.connector import Position
+from foreshore.storage.ingest.postgres.connector import PostgresConnector
 from foreshore.update import Timestamp
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.replicated import SOURCE, STATUS, Upstream, equal, until
@@ -48,6 +50,29 @@ async def test_recent_read_has_stalled_source_tried_and_tells_why(
         upstream.execute("DROP DATABASE absent WITH (FORCE)")
     assert found.startswith("91\n"), found
     assert found.count("is stalled") == 1, found
+
+
+async def test_source_that_is_run_anew_while_it_is_asked_is_asked_again(
+    env: TestEnvironment, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    furthest, asked = PostgresConnector.furthest, asyncio.Event()
+
+    async def silent_once(self: PostgresConnector) -> Position:
+        if not asked.is_set():
+            asked.set()
+            await asyncio.Event().wait()
+        return await furthest(self)
+
+    monkeypatch.setattr(PostgresConnector, "furthest", silent_once)
+    upstream.execute("INSERT INTO up.b VALUES (91, 1)")
+    await env.ran("w", "SET real_time_recency = on", "SET real_time_recency_timeout = 0")
+    reading = asyncio.create_task(env.query("w", "SELECT max(id) FROM b", alone=False))
+    await asked.wait()
+    await env.ran("a", "ALTER CONNECTION pg SET (SSL MODE = 'disable')")
+    async with asyncio.timeout(20):
+        assert (await reading).startswith("91\n")
 
 
 async def test_stalled_source_is_waited_for_until_the_timeout(
