@@ -43,6 +43,8 @@ class ExpectationParser(TableParser):
         expectations: list[ast.Expectation],
         not_null: list[tuple[str, int]],
         policies: list[str],
+        *,
+        materialized: bool,
     ) -> ast.ViewChecks:
         """Parse the checks that follow the query; return them and those given.
 
@@ -55,7 +57,7 @@ class ExpectationParser(TableParser):
                 assertion = True
             elif self.accept("constraint", "assert", "not", "null"):
                 not_null += self.in_parentheses(self.name_at)
-            elif self.accept("constraint", "on", "error", "skip"):
+            elif materialized and self.accept("constraint", "on", "error", "skip"):
                 policies.append("skip")
             else:
                 expectations.append(self._expectation())

@@ -211,7 +211,7 @@ class ObjectParser(
         at = self.token.start
         query = self.query()
         end = self.last_end
-        checks = self._checks_after_query(expectations, not_null, errors)
+        checks = self._checks_after_query(expectations, not_null, errors, materialized=materialized)
         first = first_select(query)
         if first is not None and first.into is not None:
             raise FeatureNotSupported("views must not contain SELECT INTO")
