@@ -55,7 +55,8 @@ _FRESHNESS = """
 SELECT (extract(epoch FROM lag) * 1000)::float8 AS lag_ms
   FROM mz_internal.mz_wallclock_global_lag WHERE object_id = $1::text"""
 _ERRORS = """
-SELECT n.schema_name AS in_schema, n.name AS in_relation, e.sqlstate, e.error, e.rows
+SELECT n.schema_name AS in_schema, n.name AS in_relation, e.sqlstate, e.error, e.rows,
+       e.skipped
   FROM mz_internal.mz_view_errors e
   JOIN mz_internal.mz_object_fully_qualified_names n ON n.id = e.cause_id
  WHERE e.object_id = $1::text ORDER BY e.rows DESC NULLS LAST, e.error"""
@@ -99,7 +100,7 @@ async def list_objects(work: Work, args: ListObjects) -> Mapping[str, Any]:
 
 
 async def describe_object(work: Work, args: DescribeObject) -> Mapping[str, Any]:
-    """Return what a relation is made of, how fresh it is, and why reads of it fail.
+    """Return what a relation is made of, how fresh it is, and the errors in its data.
 
     Raises UndefinedTable, also if it is not offered to agents.
     """

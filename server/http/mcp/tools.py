@@ -50,7 +50,8 @@ TOOLS = (
         "describe_object",
         "Describe an object",
         "Describe a table or view: columns with types and comments, keys, indexes, how many "
-        "milliseconds it lags behind, and the errors in its data that make reads of it fail.",
+        "milliseconds it lags behind, and the errors in its data: they make reads of it fail, "
+        "or leave rows out where skipped is true.",
         objects.DescribeObject,
         objects.describe_object,
     ),

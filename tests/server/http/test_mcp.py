@@ -331,7 +331,10 @@ def test_description_says_why_reads_of_a_view_fail(tmp_path: Path) -> None:
                     "sqlstate": "22012",
                     "error": error,  # values of rows are shown to those who may read them
                     "rows": "1",
+                    "skipped": False,
                 }
+            (left_out,) = (await called(all, "describe_object", name="partial"))["errors"]
+            assert (left_out["error"], left_out["skipped"]) == ("division by zero", True)
             states = await called(all, "show_states")
             failing = {each["name"] for each in states["dataflows"] if each["state"] == "failing"}
             assert failing == {"broken", "over_broken"}
@@ -342,6 +345,7 @@ def test_description_says_why_reads_of_a_view_fail(tmp_path: Path) -> None:
         go,
         "CREATE MATERIALIZED VIEW broken AS SELECT 1 / (id - 3) AS x FROM orders",
         "CREATE MATERIALIZED VIEW over_broken AS SELECT count(*) AS n FROM broken",
+        "CREATE MATERIALIZED VIEW partial WITH (ON ERROR = SKIP) AS SELECT 1 / (id - 3) AS x FROM orders",
         "CREATE ROLE ann LOGIN",
         "GRANT SELECT ON over_broken TO ann",
     )
