@@ -74,12 +74,12 @@ def test_change_is_not_run_again_by_a_download(shown: Console) -> None:
 
 
 def test_statement_at_the_cursor_runs_alone_and_is_explained(shown: Console) -> None:
-    text = "SELECT 'a;b' AS first;\nSELECT item, count(*) FROM orders JOIN totals USING (item) GROUP BY 1"
+    text = "SELECT 'a;b\\' AS first;\nSELECT item, count(*) FROM orders JOIN totals USING (item) GROUP BY 1"
     shown.run(text)
     shown.page.get_by_role("tab", name="2: SELECT 3000").wait_for()
     shown.page.keyboard.press("Control+Home")
     shown.page.keyboard.press("Control+Shift+Enter")
-    shown.page.get_by_role("gridcell", name="a;b").wait_for()
+    shown.page.get_by_role("gridcell", name="a;b\\").wait_for()
     assert shown.page.locator(".results [role=tab]").count() == 0
     shown.page.locator(".CodeMirror").click()
     shown.page.keyboard.press("Control+End")

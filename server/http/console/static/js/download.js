@@ -44,7 +44,7 @@ export function saveJson(columns, rows) {
 
 /** Whether a statement can be run again without an effect. */
 export function isRepeatable(text) {
-  return /^(?:\s|--[^\n]*\n|\/\*.*?\*\/)*(?:select|with|values|table|show)\b/is.test(text) && !/\b(insert|update|delete|merge)\b/i.test(text);
+  return /^(?:\s|--[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)*(?:select|with|values|table|show)\b/i.test(text) && !/\b(insert|update|delete|merge)\b/i.test(text);
 }
 
 /** Run a statement again, in a session of its own, and save its whole result; `kind` is csv, parquet or arrow. */

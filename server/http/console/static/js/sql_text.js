@@ -48,7 +48,8 @@ export function offsetOf(text, position) {
   return Math.min(offset, text.length);
 }
 
-const PIECE = /--[^\n]*|\/\*|'(?:[^'\\]|''|\\.)*'?|"(?:[^"]|"")*"?|\$(?:[A-Za-z_]\w*)?\$|;/y;
+// Only in E'...' is a backslash more than itself.
+const PIECE = /--[^\n]*|\/\*|\b[eE]'(?:[^'\\]|''|\\.)*'?|'(?:[^']|'')*'?|"(?:[^"]|"")*"?|\$(?:[A-Za-z_]\w*)?\$|;/sy;
 
 /** The end of a comment that may have others in it. */
 function endOfComment(text, start) {

@@ -76,15 +76,11 @@ function Now({ found, object, data }) {
       return cause ? html`<a class="name" href=${objectLink(cause, { tab: "definition" })}><${Icon} name=${cause.type} size="14" />${cause.name}</a>` : e.cause_id;
     } },
   ];
-  const skipped = found.length > 0 && found.every((e) => e.skipped);
-  const about = skipped
-    ? html`<p class="hint-line">Such rows are left out, as the view has <code>ON ERROR = SKIP</code>. When they are mended, they are in the view by themselves.</p>`
-    : found.length
-    ? html`<p class="hint-line">Reads fail while a row has an error. When the rows are changed or deleted, reads work again by themselves: there is no need to create the view anew.
-        A definition without the error for such rows has, for example, <code>a / nullif(b, 0)</code>, or <code>CASE WHEN … THEN … END</code>.</p>`
-    : null;
+  const skips = found.some((e) => e.skipped) && html`<p class="hint-line">The view's own rows with errors are left out, as it has <code>ON ERROR = SKIP</code>. When they are mended, they are in the view by themselves.</p>`;
+  const fails = found.some((e) => !e.skipped) && html`<p class="hint-line">Reads fail while a row has an error. When the rows are changed or deleted, reads work again by themselves: there is no need to create the view anew.
+        A definition without the error for such rows has, for example, <code>a / nullif(b, 0)</code>, or <code>CASE WHEN … THEN … END</code>.</p>`;
   return html`<${Card} title="Errors in the data" aside=${html`<code class="dim">mz_internal.mz_view_errors</code>`} flush>
-    <${Table} columns=${columns} rows=${found} rowKey=${(e) => e.cause_id + e.sqlstate + e.error} label="Errors in the data" empty=${`No row of ${object.name}, or of what it is made of, has an error: it can be read.`} />${about}
+    <${Table} columns=${columns} rows=${found} rowKey=${(e) => e.cause_id + e.sqlstate + e.error} label="Errors in the data" empty=${`No row of ${object.name}, or of what it is made of, has an error: it can be read.`} />${skips}${fails}
   </${Card}>`;
 }
 
