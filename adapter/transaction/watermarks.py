@@ -176,7 +176,7 @@ class Watermarks:
         """Follow the rows that a commit has written."""
         for id, parts in rows.items():
             watermark = self.of(id)
-            if watermark is None or not parts:
+            if watermark is None or not any(map(_has_rows, parts)):
                 continue
             self._writes[id] = self._writes.get(id, 0) + 1
             self._follow(id, greatest_time(parts, watermark.column))
@@ -228,6 +228,12 @@ def _least(parts: Parts, column: int) -> int | None:
         least = pc.min(_micros(table.column(column))).as_py()
         found += [] if least is None else [least]
     return min(found, default=None)
+
+
+def _has_rows(part: pa.Table | TableRows) -> bool:
+    if isinstance(part, TableRows):
+        return bool(part.tuples) if part.are_tuples else bool(part.table.num_rows)
+    return bool(part.num_rows)
 
 
 def _times(rows: Sequence[Row], column: int) -> list[int]:

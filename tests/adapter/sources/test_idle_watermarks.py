@@ -166,6 +166,24 @@ async def test_silent_source_closes_its_window(
     await reaches(env, "SELECT * FROM closed ORDER BY 1", *windows)
 
 
+async def test_source_with_late_rows_only_is_silent(
+    own_env: TestEnvironment, clock: Clock, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    put(place, "a.csv", "2020-01-01 00:01:40,0\n")
+    source = (
+        f"CREATE SOURCE t (at timestamp, k int, {MARK})"
+        f" FROM FILES '{place}/*.csv' (FORMAT csv, POLL INTERVAL '10 ms')"
+    )
+    await env.ran("a", source)
+    await reaches(env, "SELECT count(*) FROM t", "1")
+    for count in range(1, 4):
+        await clock.passes(15)
+        put(place, f"late{count}.csv", f"2020-01-01 00:00:10,{count}\n")
+        await reaches(env, "SELECT count(*) FROM t_late", str(count))
+    assert await env.query("s", READ) == "2020-01-01 00:02:13+00\nSELECT 1"
+
+
 async def test_rows_that_the_clock_makes_late_in_between_are_separated(
     own_env: TestEnvironment, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
