@@ -131,7 +131,7 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "relispopulated": True,
             "relreplident": "n" if index else "d",
             "relacl": shown(snapshot, item),
-            "reloptions": ["security_invoker=true"] if item.security_invoker else None,
+            "reloptions": _options(snapshot, item),
         }
     for item, type in snapshot.composites:
         yield {
@@ -177,6 +177,13 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "relispopulated": True,
             "relreplident": "n",
         }
+
+
+def _options(snapshot: IntrospectionSnapshot, item: Item) -> list[str] | None:
+    """Return the options of a relation that pg_dump has to write into its CREATE."""
+    if item.type == "materialized view" and snapshot.desc_of(item.id).append_only:
+        return ["emit_on_window_close=true"]
+    return ["security_invoker=true"] if item.security_invoker else None
 
 
 def _attribute(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

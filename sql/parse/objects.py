@@ -2,7 +2,7 @@
 
 from typing import Literal as OneOf
 
-from foreshore.errors import FeatureNotSupported, InvalidParameterValue
+from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.parse.connections import ConnectionParser
 from foreshore.sql.parse.grants import GrantParser
@@ -36,7 +36,6 @@ _KINDS = (
     ("schema",),
     ("database",),
 )
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _IN_SCHEMAS = frozenset(
     ("table", "view", "materialized view", "sequence", "source", "sink", "metric")
 )
@@ -244,16 +243,9 @@ class ObjectParser(
 
     def _security_invoker(self) -> bool:
         """Parse `security_invoker [= boolean]`, the one option of a view."""
-        if not self.accept("security_invoker"):
+        if not self.at_word("security_invoker"):
             self.unsupported("options of a view")
-        if not self.accept_symbol("="):
-            return True
-        text = self.advance().value.lower()
-        if text not in _TRUE + _FALSE:
-            raise InvalidParameterValue(
-                f'invalid value for boolean option "security_invoker": {text}'
-            )
-        return text in _TRUE
+        return self._boolean_option("security_invoker")
 
     def _in_cluster(self) -> str | None:
         return self.name() if self.accept("in", "cluster") else None

@@ -1,8 +1,10 @@
 """Parse the options of a materialized view: REFRESH, TARGET LAG, RETAIN HISTORY, and others."""
 
-from foreshore.errors import SyntaxError_
+from foreshore.errors import InvalidParameterValue, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.expectations import ExpectationParser
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class RefreshParser(ExpectationParser):
@@ -36,6 +38,10 @@ class RefreshParser(ExpectationParser):
             elif self.at_word("emit"):
                 emits.append(self.token.start)
                 self.expect("emit", "on", "window", "close")
+            elif self.at_word("emit_on_window_close"):  # as pg_dump writes it
+                start = self.token.start
+                if self._boolean_option("emit_on_window_close"):
+                    emits.append(start)
             elif self.at_word("retain"):
                 retain.append(self._retain())
             elif self.at_word("memory"):
@@ -64,6 +70,16 @@ class RefreshParser(ExpectationParser):
         if refreshes or policies:
             found = ast.RefreshOptions(tuple(refreshes), next(iter(policies), None), at)
         return next(iter(retain), None), next(iter(limits), None), found, next(iter(modes), None)
+
+    def _boolean_option(self, name: str) -> bool:
+        """Parse `name [= boolean]`; return its value."""
+        self.expect(name)
+        if not self.accept_symbol("="):
+            return True
+        text = self.advance().value.lower()
+        if text not in _TRUE + _FALSE:
+            raise InvalidParameterValue(f'invalid value for boolean option "{name}": {text}')
+        return text in _TRUE
 
     def _refresh(self) -> ast.RefreshOption:
         """Parse `REFRESH [=] ON COMMIT | AT CREATION | AT time | EVERY '...' [ALIGNED TO time]`."""

@@ -1,6 +1,7 @@
 """pg_dump writes a database that psql restores, into Foreshore, with the same contents."""
 
 import subprocess
+from datetime import datetime
 
 import psycopg
 import pytest
@@ -29,7 +30,9 @@ DEFINITIONS = """
     INSERT INTO spans VALUES (1);
     CREATE TABLE stream (at timestamp, WATERMARK FOR at AS at - INTERVAL '5 s'
         IDLE TIMEOUT INTERVAL '1 day');
-    INSERT INTO stream VALUES ('2020-02-29 12:00'), ('2020-02-29 11:00');
+    INSERT INTO stream VALUES ('2020-02-29 12:00:10'), ('2020-02-29 11:00');
+    CREATE MATERIALIZED VIEW closed WITH (EMIT ON WINDOW CLOSE) AS SELECT window_end, count(*) AS n
+        FROM TUMBLE(stream, at, INTERVAL '1 hour') GROUP BY window_end;
     ALTER TABLE parts ENABLE ROW LEVEL SECURITY;
     CREATE POLICY cheap ON parts USING (price < 10 AND id IN (SELECT id FROM numbered));
     CREATE POLICY "None" ON parts AS RESTRICTIVE FOR INSERT WITH CHECK (false);
@@ -52,6 +55,8 @@ CONTENTS = (
     "SELECT nextval('free')",
     "SELECT * FROM stream ORDER BY at",
     "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'stream'::regclass",
+    "SELECT * FROM closed",
+    "SELECT reloptions FROM pg_class WHERE relname IN ('closed', 'kept') ORDER BY relname",
     "SELECT twice(), twice(4), first_of(5, 6), sums.* FROM sums(2, 3)",
     "SELECT widest(id) FROM parts",
     "INSERT INTO spans VALUES (2) RETURNING id, span, f::text",
@@ -97,6 +102,8 @@ def test_restored_dump_has_the_same_contents(dump: str, server: Server) -> None:
         with psycopg.connect(url_of(server, database), autocommit=True) as connection:
             answers.append([connection.execute(each).fetchall() for each in CONTENTS])
     assert answers[0] == answers[1]
+    final = dict(zip(CONTENTS, answers[1], strict=True))["SELECT * FROM closed"]
+    assert final == [(datetime(2020, 2, 29, 12), 1)]  # the window of the other row is open
 
 
 def test_dump_has_no_relations_of_the_system(dump: str) -> None:
