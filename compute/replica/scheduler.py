@@ -106,8 +106,8 @@ class Scheduler:
 
     def end(self, dataflow: DataflowState) -> None:
         """Free the resources of a dataflow that was dropped, once it does not work."""
+        dataflow.turns.drop()
         if dataflow.busy:
-            dataflow.turns.dropped = True
             dataflow.cancel()
         else:
             self._close(dataflow)

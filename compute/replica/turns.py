@@ -8,6 +8,7 @@ so each turn comes farther. A row that takes longer than the function's limit is
 import time
 from collections.abc import Callable
 from functools import partial
+from threading import Event
 from typing import TypeVar
 
 from foreshore.compute.protocol import Failure
@@ -28,7 +29,7 @@ class Turns:
         self.calls_python = calls_python(relation)
         self.count = 0
         self.notice: str | None = None  # what it waits for
-        self.dropped = False
+        self._unwanted = Event()
         self._since = 0.0
 
     def limited(self, work: Callable[[], R], others_wait: Callable[[], bool]) -> Callable[[], R]:
@@ -39,11 +40,16 @@ class Turns:
         if not self.count:
             self._since = time.monotonic()
         seconds = TURN_SECONDS[min(self.count, len(TURN_SECONDS) - 1)]
-        with patient(at_turns(seconds, others_wait, self._check), engine=True):
+        check = at_turns(seconds, others_wait, self._check)
+        with patient(check, engine=True, unwanted=self._unwanted):
             return work()
 
+    def drop(self) -> None:
+        """End what has been asked, also in turns that are over: nobody wants it any more."""
+        self._unwanted.set()
+
     def _check(self) -> None:
-        if self.dropped:
+        if self._unwanted.is_set():
             raise QueryCanceled
         if time.monotonic() - self._since > TURN_SECONDS[0]:
             self.notice = self._told()

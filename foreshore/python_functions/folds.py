@@ -111,6 +111,9 @@ class _Group:
             change = self._of.add if sign == ADD else self._of.remove
             self._state = change(self._state, value)
         self._count += sign
+        if not self._count:  # of nothing, whatever `remove` has left
+            with self._noting():
+                self._state = self._of.init()
 
     def _result(self) -> tuple[Any, str | None]:
         if self._error is not None:

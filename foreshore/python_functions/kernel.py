@@ -17,7 +17,7 @@ from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.folds import outcomes
 from foreshore.python_functions.hosts import hosts
 from foreshore.python_functions.limits import check_allowed, limits
-from foreshore.python_functions.patience import GivesWay, current_check
+from foreshore.python_functions.patience import GivesWay, current_check, current_unwanted
 from foreshore.types import arrow_type
 
 NAME = "python function"  # of each of them, by which `expr/cost.py` knows that they take long
@@ -38,7 +38,8 @@ def python_scalar(key: str) -> ScalarFunction:
         _check(function)
         result = arrow_type(types.result)
 
-        abandoned = Event()
+        unwanted = current_unwanted()
+        abandoned = Event() if unwanted is None else unwanted
 
         def ask(of: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array | None]:
             return hosts().outcome(key, of, result, abandoned)
@@ -50,7 +51,8 @@ def python_scalar(key: str) -> ScalarFunction:
         except GivesWay:  # what was asked goes on
             raise
         except BaseException:
-            abandoned.set()
+            if unwanted is None:  # else it is set if a check has ended the wait
+                abandoned.set()
             raise
         if errors is not None:
             raise DataError.parse(pc.min(errors).as_py())  # another call may answer otherwise

@@ -4,7 +4,8 @@
     with patient(check, engine=True) those on threads of an engine, too
 
 `check` raises an error to end the wait. If that is `GivesWay`, the call goes on in the background,
-and its answers are kept for the next try; after any other error its host is killed.
+and its answers are kept for the next try, until `unwanted` is set: then nobody tries again, and the
+hosts of all these calls are killed. After any other error the host of the call is killed.
 """
 
 import threading
@@ -16,6 +17,7 @@ from typing import TypeAlias
 from foreshore.errors import Unavailable
 
 Check: TypeAlias = Callable[[], None]
+_Waiter: TypeAlias = tuple[Check, threading.Event | None]
 
 POLL_SECONDS = 0.1
 TAKES_LONG = "a function in Python takes long"  # begins what is told of who waits for one
@@ -28,32 +30,45 @@ class GivesWay(Unavailable):
 
 
 class _Patience(threading.local):
-    check: Check | None = None
+    waiter: _Waiter | None = None
 
 
 _of_thread = _Patience()
-_of_engine: list[Check] = []  # of the work that an engine does for this process
+_of_engine: list[_Waiter] = []  # of the work that an engine does for this process
 
 
 @contextmanager
-def patient(check: Check, *, engine: bool = False) -> Iterator[None]:
-    """Let `check` end waits for hosts within the block."""
-    before = _of_thread.check
-    _of_thread.check = check
+def patient(
+    check: Check, *, engine: bool = False, unwanted: threading.Event | None = None
+) -> Iterator[None]:
+    """Let `check` end waits for hosts within the block, and `unwanted` all calls from there."""
+    before, waiter = _of_thread.waiter, (check, unwanted)
+    _of_thread.waiter = waiter
     if engine:
-        _of_engine.append(check)
+        _of_engine.append(waiter)
     try:
         yield
     finally:
-        _of_thread.check = before
+        _of_thread.waiter = before
         if engine:
-            _of_engine.remove(check)
+            _of_engine.remove(waiter)
 
 
 def current_check() -> Check | None:
     """Return what may end the waits of this thread, None if nothing does."""
-    if _of_thread.check is not None:
-        return _of_thread.check
+    waiter = _current()
+    return None if waiter is None else waiter[0]
+
+
+def current_unwanted() -> threading.Event | None:
+    """Return what is set when nobody wants this thread's calls any more, None if nothing is."""
+    waiter = _current()
+    return None if waiter is None else waiter[1]
+
+
+def _current() -> _Waiter | None:
+    if _of_thread.waiter is not None:
+        return _of_thread.waiter
     return _of_engine[-1] if _of_engine else None
 
 

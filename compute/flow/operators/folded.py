@@ -31,6 +31,7 @@ from foreshore.python_functions.definition import function_of, key_of
 from foreshore.python_functions.folds import folded_type, packed
 from foreshore.python_functions.hosts import ExternalRoutineException, hosts
 from foreshore.python_functions.limits import check_allowed, limits
+from foreshore.python_functions.patience import current_unwanted
 from foreshore.types import arrow_type
 
 NO_LIMIT = (1 << 62) - 1
@@ -106,6 +107,7 @@ class Folded(StagedRows):
         self._nbytes = 0
         self._generation = context.interner.generation
         self._lost = 0  # groups that have lost values
+        self._losing = 0  # and that do so in this step
 
     def put(self, points: Points, count: Ints, input: Batch, words: Words) -> None:
         """Write the words of this aggregate for each point, given the input's updates.
@@ -193,7 +195,7 @@ class Folded(StagedRows):
             pa.ListArray.from_arrays(offsets, pa.array(signs, pa.int8())),
             pa.array(ends, pa.list_(pa.int32())),
         ]
-        found, _ = hosts().outcome(self._key, columns, folded_type(result))
+        found, _ = hosts().outcome(self._key, columns, folded_type(result), current_unwanted())
         states, results, errors = found.flatten()
         data = from_array(results.flatten(), self._type)
         texts = errors.flatten().to_pylist()
@@ -213,8 +215,9 @@ class Folded(StagedRows):
         for group in groups:
             if group.before is None or not (group.counts < 0).any():
                 continue
-            self._lost += 1
-            if self._lost <= CHECKED or not self._lost % EVERY:
+            self._losing += 1  # counted when it is over: another try checks the same groups
+            lost = self._lost + self._losing
+            if lost <= CHECKED or not lost % EVERY:
                 chosen.append(group)
         if not chosen:
             return
@@ -262,6 +265,7 @@ class Folded(StagedRows):
                 self._states[key] = state
                 self._nbytes += state.nbytes
         self._changed = {}
+        self._lost, self._losing = self._lost + self._losing, 0
         most = limits().kept
         while self._nbytes > most:
             self._nbytes -= self._states.pop(next(iter(self._states))).nbytes
@@ -269,7 +273,7 @@ class Folded(StagedRows):
     def restore(self) -> None:
         """Forget what was staged."""
         super().restore()
-        self._changed = {}
+        self._changed, self._losing = {}, 0
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows, with that of the states."""

@@ -1,6 +1,7 @@
 """Functions in Python that take long, or for ever: whom they hold up, and what users see."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -83,3 +84,21 @@ async def test_look_up_that_never_ends_ends_by_timeout(own_env: TestEnvironment)
         assert found == "ERROR 57014: canceling statement due to statement timeout"
     await env.ran("a", "SET statement_timeout = 0")
     assert await env.query("a", "SELECT endless(a + 5) FROM v WHERE id = 4") == "9\nSELECT 1"
+
+
+async def test_dropped_views_give_their_hosts_back(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECONDS, "600")
+    env = own_env
+    await _prepare(env, "dropped")
+    statuses = "SELECT failure FROM mz_internal.mz_dataflow_statuses"
+    for number in range((os.cpu_count() or 1) + 1):  # more than there are hosts
+        await env.ran("a", ENDLESS.replace("endless", f"endless{number}"))
+        await env.ran("a", f"CREATE MATERIALIZED VIEW v AS SELECT endless{number}(a) FROM t")
+        await env.ran("a", "CREATE MATERIALIZED VIEW w AS SELECT count(*) FROM t")
+        await _until(env, statuses, "a function in Python takes long")  # it has given way
+        await env.ran("a", "DROP MATERIALIZED VIEW v", "DROP MATERIALIZED VIEW w")
+    await env.ran("a", "CREATE MATERIALIZED VIEW x AS SELECT endless(a + 10) AS b FROM t")
+    async with asyncio.timeout(120):
+        assert await env.query("a", "SELECT sum(b) FROM x") == "65\nSELECT 1"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.compute.flow.operators import folded
 from foreshore.compute.flow.operators.folded import CHECKED
 from foreshore.python_functions.limits import ALLOWED
 from tests.adapter.harness import TestEnvironment
@@ -25,6 +26,13 @@ class total:
         return Sum(state.value - {undone})
     def result(self, state):
         return state.value
+$$"""
+PLUS = """CREATE FUNCTION plus_of(numeric[]) RETURNS numeric LANGUAGE python IMMUTABLE AS $$
+class plus:
+    def init(self): return None
+    def add(self, state, value): return value if state is None else state + value
+    def remove(self, state, value): return state - value
+    def finish(self, state): return -1 if state is None else state
 $$"""
 AGGREGATE = (
     "CREATE AGGREGATE total(numeric)"
@@ -117,3 +125,33 @@ async def test_remove_that_does_not_undo_add_stops_the_view(prepared: _Prepared)
         statuses = "SELECT failure FROM mz_internal.mz_dataflow_statuses"
         while error not in await env.query("a", statuses):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.05)
+
+
+async def test_remove_is_checked_in_each_try(
+    prepared: _Prepared, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(folded, "CHECKED", 1)
+    await prepared.begin("value + 1")
+    env = prepared.env
+    assert (await prepared.after("DELETE FROM t WHERE x = 1001"))[0].startswith("ERROR 38000")
+    async with asyncio.timeout(60):
+        while (tmp_path / "calls").read_text().count("-") < 3:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.05)
+    assert (await env.query("a", "SELECT * FROM v")).startswith("ERROR 38000")
+
+
+async def test_group_without_values_begins_anew(own_env: TestEnvironment) -> None:
+    """Its state is that of `init`, and not what `remove` has left."""
+    env = own_env
+    await env.ran("a", PLUS, AGGREGATE.replace("total", "plus"))
+    await env.ran("a", "CREATE TABLE t (k int, x int)")
+    await env.ran("a", "INSERT INTO t VALUES (1, 2), (1, 3), (2, 7)")
+    queries = ("SELECT k, plus(x), plus(x) FILTER (WHERE x > 5) AS more FROM t GROUP BY k",
+               "SELECT plus(x) FROM t")  # fmt: skip
+    for number, query in enumerate(queries):
+        await env.ran("a", f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+    for change in ("UPDATE t SET x = 4 WHERE k = 2", "DELETE FROM t WHERE k = 2", "DELETE FROM t"):
+        await env.ran("a", "SELECT * FROM v0", "SELECT * FROM v1", change)
+        for number, query in enumerate(queries):
+            found = await env.query("a", f"SELECT * FROM v{number} ORDER BY 1")
+            assert found == await env.query("a", f"{query} ORDER BY 1")
