@@ -95,8 +95,10 @@ class Answers:
             if hashes is None:
                 return ask(arrays)
             function = self._function(key, result)
-            parts.append(function.outcome(part, hashes, ask, check))
-            self._forget(function)
+            try:
+                parts.append(function.outcome(part, hashes, ask, check))
+            finally:  # a call that fails has taken places for its arguments
+                self._forget(function)
         return joined(parts)
 
     def _function(self, key: str, result: pa.DataType) -> "_OfFunction":

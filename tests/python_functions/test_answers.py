@@ -105,6 +105,18 @@ def test_failed_call_keeps_nothing() -> None:
     assert _outcome(answers, asked, [1, 2, 1]) == [(1, None), (4, None), (1, None)]
 
 
+def test_failed_calls_keep_to_the_bound() -> None:
+    answers = Answers(limit := 200_000)
+
+    def fail(arrays: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array | None]:
+        raise OSError("no host")
+
+    for start in range(0, 100_000, 1000):
+        with pytest.raises(OSError, match="no host"):
+            answers.outcome("f", [pa.array(range(start, start + 1000))], pa.int64(), fail)
+        assert answers.nbytes <= limit
+
+
 def test_threads_that_need_the_same_answer_ask_once() -> None:
     answers, asked = Answers(1 << 20), _Asked()
     begin, found = Barrier(4), []
