@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState
+from foreshore.errors import DatabaseError, DataError, ObjectNotInPrerequisiteState
 from foreshore.storage.export.files.latest import latest_rows
 from foreshore.storage.export.files.place import DIFF_COLUMN, TIME_COLUMN
 from foreshore.storage.export.files.spool import spooled
@@ -109,7 +109,7 @@ class DeltaExporter:
         )
 
     def _append(self, rows: pa.RecordBatchReader, properties: Any) -> None:
-        with _checked(rows) as checked:
+        with _checked(rows, self._partitions()) as checked:
             delta.package().write_deltalake(
                 self._table,
                 checked,
@@ -123,7 +123,7 @@ class DeltaExporter:
         export = self._export
         with (
             latest_rows(file, export.spec.key, GONE) as last,
-            _checked(_replacing(last, export.spec.key)) as rows,
+            _checked(_replacing(last, export.spec.key), self._partitions()) as rows,
         ):
             values = {quoted(name): f"s.{quoted(name)}" for name in export.desc.names}
             merge = self._table.merge(
@@ -135,6 +135,11 @@ class DeltaExporter:
             )
             merge = merge.when_matched_delete(f"s.{GONE}").when_matched_update(values)
             merge.when_not_matched_insert(values, predicate=f"NOT s.{GONE}").execute()
+
+    def _partitions(self) -> Sequence[str]:
+        """Return the columns by which the table has partitions."""
+        found: list[str] = self._table.metadata().partition_columns
+        return found
 
     def _same_key(self) -> str:
         """Return when rows of the table, `t`, and of the interval, `s`, have the same key."""
@@ -177,8 +182,12 @@ def _appended(file: Path) -> pa.RecordBatchReader:
 
 
 @contextmanager
-def _checked(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatchReader]:
+def _checked(
+    rows: pa.RecordBatchReader, partitions: Sequence[str]
+) -> Iterator[pa.RecordBatchReader]:
     """Yield rows to be written; raises DatetimeFieldOverflow, where the package would panic.
+
+    Raises DataError for an empty value of a partition, which would become NULL.
 
     What the package makes of an error of its input does not say which one it was.
     """
@@ -189,6 +198,8 @@ def _checked(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatchReader]:
             try:
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     check_years(name, column)
+                    if name in partitions:
+                        _check_partition(name, column)
             except DatabaseError as error:
                 wrong.append(error)
                 raise
@@ -200,6 +211,16 @@ def _checked(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatchReader]:
         if wrong:
             raise wrong[0] from None
         raise
+
+
+def _check_partition(name: str, column: pa.Array) -> None:
+    """Raise DataError if a value is empty: logs of Delta tables write NULL so."""
+    is_text = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+    if is_text and pc.any(pc.equal(pc.binary_length(column), 0)).as_py():
+        raise DataError(
+            f'column "{name}": an empty value has no partition of the Delta table',
+            hint="Write NULL or another value in its place, or partition by another column.",
+        )
 
 
 def quoted(name: str) -> str:

@@ -122,6 +122,24 @@ async def test_a_table_with_partitions_is_written_and_followed(
     await reaches(env, rows, *wanted)
 
 
+@pytest.mark.parametrize("mode", ["UPSERT", "APPEND"])
+async def test_an_empty_value_that_has_no_partition_stalls_the_sink(
+    own_env: TestEnvironment, place: Path, mode: str
+) -> None:
+    env = own_env
+    await env.ran(
+        "a", "CREATE TABLE t (k text PRIMARY KEY, v int)", "INSERT INTO t VALUES ('a', 1)"
+    )
+    into = (
+        f"INTO DELTA (URL '{place}/t', PARTITION BY 'k') MODE {mode} WITH (COMMIT INTERVAL '10 ms')"
+    )
+    await env.ran("a", f"CREATE SINK s FROM t {into}", "WAIT FOR SINKS s")
+    await env.ran("a", "INSERT INTO t VALUES ('', 2)")
+    said = "SELECT status, error LIKE 'column \"k\": an empty value has no partition%'"
+    await reaches(env, f"{said} FROM mz_internal.mz_sink_statuses", "stalled|t")
+    assert [row[:2] for row in delta_rows(place / "t")] == [("a", 1)]
+
+
 async def test_columns_that_differ_by_case_only_are_refused(
     own_env: TestEnvironment, place: Path
 ) -> None:
