@@ -161,12 +161,10 @@ class _FileSnapshot(_SnapshotProducer[Any]):  # type: ignore[misc]
         self, content: ManifestContent, spec_id: int, entries: Sequence[tuple[str, Any]]
     ) -> ManifestFile:
         """Write a manifest; each entry is added, existing, or deleted."""
-        spec = self.spec(spec_id)
-        if content == ManifestContent.DATA:
-            manifest = self.new_manifest_writer(spec)
-        else:
-            output = self.new_manifest_output()
-            manifest = _Deletes(spec, self.schema(), output, self._snapshot_id, self._compression)
+        spec, output = self.spec(spec_id), self.new_manifest_output()
+        schema = _schema_of(self._transaction.table_metadata, spec)
+        kind = ManifestWriterV2 if content == ManifestContent.DATA else _Deletes
+        manifest = kind(spec, schema, output, self._snapshot_id, self._compression)
         with manifest as writer:
             for how, entry in entries:
                 getattr(writer, how)(entry)
@@ -174,11 +172,12 @@ class _FileSnapshot(_SnapshotProducer[Any]):  # type: ignore[misc]
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         metadata, counted = self._transaction.table_metadata, SnapshotSummaryCollector()
-        schema, specs = metadata.schema(), metadata.specs()
+        specs = metadata.specs()
+        schemas = {id: _schema_of(metadata, spec) for id, spec in specs.items()}
         for file in (*self._changes.added, *self._changes.deletes):
-            counted.add_file(file, schema, specs[file.spec_id])
+            counted.add_file(file, schemas[file.spec_id], specs[file.spec_id])
         for file in self._changes.removed:
-            counted.remove_file(file, schema, specs[file.spec_id])
+            counted.remove_file(file, schemas[file.spec_id], specs[file.spec_id])
         id = self._parent_snapshot_id
         before = None if id is None else metadata.snapshot_by_id(id)
         said = {**counted.build(), **(snapshot_properties or {})}
@@ -186,6 +185,16 @@ class _FileSnapshot(_SnapshotProducer[Any]):  # type: ignore[misc]
             summary=Summary(operation=self._operation, **said),
             previous_summary=None if before is None else before.summary,
         )
+
+
+def _schema_of(metadata: Any, spec: Any) -> Any:
+    """Return the last schema that has the columns of a spec, which may have been dropped later.
+
+    Without them the package would not know the types of its partitions.
+    """
+    wanted = {field.source_id for field in spec.fields}
+    schemas = (metadata.schema(), *reversed(metadata.schemas))
+    return next((each for each in schemas if wanted <= each.field_ids), metadata.schema())
 
 
 def _entry(file: DataFile) -> ManifestEntry:

@@ -166,6 +166,31 @@ async def test_tables_with_partitions_are_written_and_read(
     await until_rows(lambda: [len(catalog.rows("n.t"))], 9)
 
 
+async def test_manifests_keep_partitions_by_columns_that_were_dropped(
+    own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
+) -> None:
+    env = await connected(own_env, catalog, tmp_path)
+    rows = pa.table({"k": pa.array([1, 2], pa.int32()), "q": pa.array([7, 8], pa.int32())})
+    table = catalog.tables.create_table("n.t", rows.schema)
+    partition_by(table, "q", "identity")
+    table.append(rows)
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)")
+    await env.ran("a", f"CREATE SINK out FROM t {into('t')}", "WAIT FOR SINKS out")
+    with catalog.tables.load_table("n.t").update_spec() as update:
+        update.remove_field("part")
+    with catalog.tables.load_table("n.t").update_schema() as change:
+        change.delete_column("q")
+    for key in range(2, 13):  # replaces one of the two files, and merges manifests
+        await env.ran("a", f"INSERT INTO t VALUES ({key})", "WAIT FOR SINKS out")
+    assert catalog.rows("n.t") == sorted([(key,) for key in range(1, 13)], key=repr)
+    table = catalog.tables.load_table("n.t")
+    manifests = table.current_snapshot().manifests(table.io)
+    assert len(manifests) < 9
+    entries = [each for one in manifests for each in one.fetch_manifest_entry(table.io)]
+    parts = [each.data_file.partition[0] for each in entries if each.data_file.spec_id == 1]
+    assert parts == [7]
+
+
 async def test_a_nan_that_has_no_partition_stalls_the_sink(
     own_env: TestEnvironment, catalog: IcebergCatalog, tmp_path: Path
 ) -> None:
