@@ -30,6 +30,17 @@ def delta_partitions(fields: Sequence[PartitionField]) -> list[str]:
     return [field.column for field in fields]
 
 
+def check_delta_types(partitions: Sequence[str], schema: pa.Schema) -> None:
+    """Raise FeatureNotSupported if logs of Delta tables cannot have the values of a partition."""
+    for name in partitions:
+        type = schema.field(name).type
+        if pa.types.is_nested(type) or pa.types.is_binary(type):
+            raise FeatureNotSupported(
+                f'Delta tables with partitions by column "{name}", of type {type} in the table',
+                hint="Cast the column to text, or partition by another one.",
+            )
+
+
 def iceberg_partitions(fields: Sequence[PartitionField], arrow: pa.Schema) -> tuple[Any, Any]:
     """Return the schema of a new Iceberg table with these columns, and its partitions."""
     from pyiceberg.catalog import Catalog

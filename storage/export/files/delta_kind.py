@@ -11,7 +11,7 @@ from foreshore.storage.export.files.place import location_of, own_columns
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import check_delta, check_distinct_without_case, file_type
-from foreshore.storage.lake.partitions import check_columns, delta_partitions
+from foreshore.storage.lake.partitions import check_columns, check_delta_types, delta_partitions
 
 
 class DeltaSinkKind:
@@ -43,9 +43,11 @@ def _check(export: Export) -> None:
     assert isinstance(target, DeltaTarget), target
     check_columns(target.partition_by, list(columns))
     partitions = delta_partitions(target.partition_by)
+    check_delta_types(partitions, pa.schema(list(wanted.items())))
     with errors():
         table = delta.made(location, pa.schema(list(wanted.items())), partitions)
         found = pa.schema(table.schema().to_arrow())
+        check_delta_types(table.metadata().partition_columns, found)
     for name, type in wanted.items():
         if name not in found.names:
             raise UndefinedColumn(

@@ -291,6 +291,10 @@ async def parts(key: int, time: int, diff: int = 1) -> AsyncIterator[pa.Table]:
         ("FROM t INTO DELTA (URL 't')", "42602: relative path"),
         ("FROM t INTO DELTA (URL '{}/t') ENVELOPE DEBEZIUM", "0A000: ENVELOPE DEBEZIUM"),
         ("FROM u INTO DELTA (URL '{}/u') KEY (v) NOT ENFORCED", "0A000: column"),
+        (
+            "FROM b INTO DELTA (URL '{}/b', PARTITION BY 'v') MODE APPEND",
+            "0A000: Delta tables with",
+        ),
         ("FROM t INTO DELTA (URL '{}/files')", '55000: "{}/files" has files and is no Delta'),
         ("FROM t INTO DELTA (URL '{}/other')", '42703: the Delta table has no column "k"'),
         ("FROM w INTO DELTA (URL '{}/other') KEY (x) NOT ENFORCED", '42804: column "x" of the'),
@@ -307,6 +311,7 @@ async def test_what_cannot_be_done_is_refused(
         "a",
         "CREATE TABLE t (k int PRIMARY KEY)",
         "CREATE TABLE u (v time)",
+        "CREATE TABLE b (v bytea)",
         "CREATE TABLE w (x int)",
     )
     found = await env.query("a", f"CREATE SINK s {statement.format(place)}")
