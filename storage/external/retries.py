@@ -8,6 +8,7 @@ from foreshore.errors import DatabaseError
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 30.0
+LEAST_WAIT_SECONDS = 0.25  # of a pause that is cut short
 
 
 def waits() -> Iterator[float]:
@@ -30,16 +31,21 @@ class Pauses:
         self._waits = waits()
 
     async def pause(self, announce: Callable[[float], None]) -> None:
-        """Wait for the next try, or until `cut_short`; `announce` gets the seconds until then."""
+        """Wait for the next try, or until `cut_short`; `announce` gets the seconds until then.
+
+        However many cut pauses short, there are `LEAST_WAIT_SECONDS` between two tries.
+        """
         self._is_cut.clear()
         seconds = next(self._waits)
         announce(seconds)
+        least = min(seconds, LEAST_WAIT_SECONDS)
+        await asyncio.sleep(least)
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds - least):
                 await self._is_cut.wait()
 
     def cut_short(self) -> None:
-        """End the pause that there is, if any."""
+        """End the pause that there is, if any, as soon as it may end."""
         self._is_cut.set()
 
 
