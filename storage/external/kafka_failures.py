@@ -35,26 +35,30 @@ class _Reason(NamedTuple):
 
 
 _PLAIN = "Do the brokers want TLS or a password? See SECURITY PROTOCOL and SASL of the connection."
+_PASSWORD = (
+    "Check SASL USERNAME, SASL PASSWORD and SASL MECHANISMS of the connection, and the value of its"
+    " secret."
+)
 _REASONS = (  # the first of which a word is there
     _Reason(
         ("sasl authentication error", "authentication failed", "sasl handshake"),
         "28P01",
-        "Check SASL USERNAME, SASL PASSWORD and SASL MECHANISMS of the connection, and the value of"
-        " its secret.",
+        _PASSWORD,
     ),
+    # Before that of TLS: a host may have any name, and ApiVersion guesses.
+    _Reason(("resolve",), "08001", "Check the host in BROKER of the connection."),
+    _Reason(("response size", "apiversion"), ConnectionFailure.sqlstate, _PLAIN),
     _Reason(
         ("ssl", "certificate"),
         "08001",
         "Check SECURITY PROTOCOL and the certificates of the connection, and that the port is the"
         " one for TLS.",
     ),
-    _Reason(("resolve",), "08001", "Check the host in BROKER of the connection."),
     _Reason(
         ("connection refused", "connection setup timed out", "unreachable", "no route"),
         ConnectionFailure.sqlstate,
         "Check host and port in BROKER of the connection, and that a broker runs there.",
     ),
-    _Reason(("response size", "apiversion"), ConnectionFailure.sqlstate, _PLAIN),
     _Reason(
         ("disconnected", "closed", "send failed", "receive failed", "brokers are down"),
         ConnectionFailure.sqlstate,
@@ -106,6 +110,11 @@ _MEANINGS: dict[int, tuple[Callable[..., DatabaseError], str, str | None]] = {
         ),
         (UndefinedObject, "the topic does not exist", None),
     ),
+    KafkaError.SASL_AUTHENTICATION_FAILED: (
+        partial(DatabaseError, sqlstate="28P01"),
+        "the brokers refuse the user of the connection",
+        _PASSWORD,
+    ),
     KafkaError.TOPIC_EXCEPTION: (InvalidParameterValue, "the brokers allow no such name", None),
 }
 
@@ -141,9 +150,9 @@ class Failures:
             if why.code() > 0:  # a broker says it, so what was told of connections is not why
                 return ConnectionFailure(f"{self._begins}: {about}{_brief(why.str())}")
             why = self.reason or self._last or why.str()
-        return self.unreachable(f"{about}{why}" if about and not self.reason else why)
+        return self.unreachable(why, "" if self.reason else about)
 
-    def unreachable(self, why: str | None = None) -> DatabaseError:
+    def unreachable(self, why: str | None = None, about: str = "") -> DatabaseError:
         """Return the error that no broker can be reached: why, or what was told last."""
         where, begins = self._access.options["broker"], self._begins
         tunnel = self._access.tunnel
@@ -152,12 +161,12 @@ class Failures:
             return ConnectionFailure(f"{begins}: {failure}")
         why = why or self.reason or self._last or "no answer"
         text, elsewhere = _reason_and_place(why, where)
-        lower = why.lower()
+        lower = _brief(why).lower()  # without the protocol, which may be ssl
         reason = next((r for r in _REASONS if any(w in lower for w in r.words)), _ELSEWHERE)
         hint = reason.hint if elsewhere is None or tunnel is not None else _ADVERTISED
         if elsewhere is not None and tunnel is None:
             text = f"{elsewhere}: {text}"
-        return DatabaseError(f"{begins}: {text}", sqlstate=reason.sqlstate, hint=hint)
+        return DatabaseError(f"{begins}: {about}{text}", sqlstate=reason.sqlstate, hint=hint)
 
 
 _FROM = re.compile(r"^(?:\w+://)?(?P<place>[^/\s]+)/\w+: ")

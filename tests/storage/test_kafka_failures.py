@@ -43,9 +43,11 @@ BEGINS = "could not read from Kafka at b1:9092,b2:9092: "
         ),
         (
             "b1:9092/bootstrap: Disconnected while requesting ApiVersion: might be caused by"
-            " incorrect security.protocol configuration (after 7ms in state APIVERSION_QUERY)",
+            " incorrect security.protocol configuration (connecting to a SSL listener?) or broker"
+            " version is < 0.10 (see api.version.request) (after 7ms in state APIVERSION_QUERY)",
             "Disconnected while requesting ApiVersion: might be caused by incorrect"
-            " security.protocol configuration",
+            " security.protocol configuration (connecting to a SSL listener?) or broker version is"
+            " < 0.10 (see api.version.request)",
             "08006",
             "TLS or a password",
         ),
@@ -55,6 +57,20 @@ BEGINS = "could not read from Kafka at b1:9092,b2:9092: "
             "the answer is none of Kafka without TLS",
             "08006",
             "TLS or a password",
+        ),
+        (
+            "sasl_ssl://b1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+            " (after 0ms in state CONNECT)",
+            "Connection refused",
+            "08006",
+            "that a broker runs there",
+        ),
+        (
+            "ssl://b1:9092/bootstrap: Failed to resolve 'ssl.example:9092': Name or service not"
+            " known (after 2ms in state CONNECT)",
+            "Failed to resolve 'ssl.example:9092': Name or service not known",
+            "08001",
+            "Check the host in BROKER",
         ),
         (
             "2/2 brokers are down",
@@ -85,6 +101,7 @@ def test_reason_and_what_helps_are_told(told: str, message: str, sqlstate: str, 
     [
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "42501", "lacks a right: Topic authorization"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, "42704", "the topic does not exist"),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "28P01", "the brokers refuse the user"),
         (KafkaError.TOPIC_EXCEPTION, "22023", "the brokers allow no such name"),
     ],
 )
@@ -93,6 +110,15 @@ def test_error_of_the_brokers_has_its_own_state(code: int, sqlstate: str, messag
     assert error.message.startswith('topic "t": ')
     assert message in error.message
     assert error.sqlstate == sqlstate
+
+
+def test_what_a_failure_is_about_stands_before_its_reason() -> None:
+    failures = Failures(ACCESS)
+    away = "ssl://b1:9092/3: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+    failures.told(KafkaError(KafkaError._TRANSPORT, away))
+    error = failures.error(KafkaError(KafkaError._TIMED_OUT), 'topic "t"')
+    assert error.message.endswith('9092: topic "t": Connection refused')
+    assert error.sqlstate == "08006"
 
 
 def test_what_a_broker_says_is_told_though_another_was_away() -> None:
