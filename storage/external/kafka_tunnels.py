@@ -116,6 +116,7 @@ class _Port(LoopbackPort):
         """Pass on answers, with other addresses."""
         while head := await _head(reader, _ANSWER.size):
             size, number = _ANSWER.unpack(head)
+            _PORTS.failures.pop(self._tunnel, None)
             request = asked.pop(number, None)
             if request is None or size > MOST_FRAME:
                 writer.write(head)
