@@ -5,17 +5,30 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedColumn
+from foreshore.errors import (
+    DatatypeMismatch,
+    DuplicateColumn,
+    FeatureNotSupported,
+    UndefinedColumn,
+)
 from foreshore.sinks.places import PartitionField
 
 
 def check_columns(fields: Sequence[PartitionField], names: Sequence[str]) -> None:
-    """Raise UndefinedColumn if a partition is by a column that is not there."""
-    for field in fields:
+    """Raise UndefinedColumn if a partition is by a column that is not there.
+
+    Raises DuplicateColumn if two are by one column: most of these are redundant, or have one name.
+    """
+    for place, field in enumerate(fields):
         if field.column not in names:
             raise UndefinedColumn(
                 f'column "{field.column}" of PARTITION BY does not exist',
                 hint=f"There are {', '.join(names)[:300]}.",
+            )
+        if field.column in (each.column for each in fields[:place]):
+            raise DuplicateColumn(
+                f'column "{field.column}" is in PARTITION BY more than once',
+                hint="Keep the finest of its partitions.",
             )
 
 

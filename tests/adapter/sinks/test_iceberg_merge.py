@@ -225,6 +225,8 @@ async def test_a_sink_makes_a_table_with_partitions(
 
     for by, error in (
         ("x", 'ERROR 42703: column "x" of PARTITION BY does not exist'),
+        ("month(at), k, day(at)", 'ERROR 42701: column "at" is in PARTITION BY more than once'),
+        ("k, k", 'ERROR 42701: column "k" is in PARTITION BY more than once'),
         ("day(k)", 'ERROR 42804: PARTITION BY day("k")'),
         ("bucket(k)", 'ERROR 22023: option "partition by": "bucket(k)" is no partition'),
         ("day(at", "ERROR 22023"),
