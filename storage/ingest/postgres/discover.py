@@ -256,9 +256,13 @@ def _output(
         ),
         shape.key if has_key else 0,
     )
-    obstacle, hint = _forbidden(reference, read, role) or _obstacle(
-        reference, rows, [row for row in read if row.name not in as_text]
-    )
+    if read:
+        obstacle, hint = _forbidden(reference, read, role) or _obstacle(
+            reference, rows, [row for row in read if row.name not in as_text]
+        )
+    else:
+        obstacle = f'no column of table "{reference}" is left'
+        hint = "Name fewer of them in EXCLUDE COLUMNS, or leave out the table."
     return Output(
         columns,
         tuple(row.name for row in key) if has_key else (),

@@ -78,6 +78,8 @@ async def test_each_relation_has_its_own_options(env: TestEnvironment, upstream:
     await until(env, "SELECT m, d, e FROM b2 WHERE id = 1", "happy|1.50|4")
     said = await env.query("a", f"{AGAIN.format('b3')} WITH (TEXT COLUMNS (absent))")
     assert 'column "up.b.absent" does not exist' in said, said
+    said = await env.query("a", f"{AGAIN.format('b3')} WITH (EXCLUDE COLUMNS (id, m, d, e))")
+    assert 'ERROR 55000: no column of table "up.b" is left' in said, said
     said = await env.query("a", f"{AGAIN.format('b3')} WITH (SCHEMA CHANGES = APPLY)")
     assert 'unknown option "schema changes"' in said, said
 
