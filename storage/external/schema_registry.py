@@ -27,6 +27,22 @@ _PASSWORD = re.compile(r"//[^/]*@")  # in a URL, with the name of a user
 _REFUSED = (409, 422)  # not compatible, no valid schema
 
 
+class _Reference(msgspec.Struct, frozen=True):
+    """A version of a subject, and the name that a schema has for it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class _Registered(msgspec.Struct, frozen=True, rename="camel"):
+    """A schema as a registry answers."""
+
+    schema: str
+    schema_type: str = "AVRO"
+    references: tuple[_Reference, ...] | None = None
+
+
 class Schema(msgspec.Struct, frozen=True):
     """A schema as it was registered, and those that it refers to, by name."""
 
@@ -123,52 +139,61 @@ class Registry:
         await self._get("/subjects")
 
     async def _schema(self, path: str, type: str, what: str) -> Schema:
-        found = await self._get(path)
+        found = await self._registered(path)
         if found is None:
             raise UndefinedObject(
                 f'the schema registry at {self._url} has no schema of "{what}"',
                 hint="Register it, or write USING SCHEMA.",
             )
-        if (given := found.get("schemaType", "AVRO")) != type:
-            raise InvalidParameterValue(f'the schema of "{what}" is {given}, not {type}')
-        return Schema(found["schema"], await self._references(found, type))
+        if found.schema_type != type:
+            raise InvalidParameterValue(
+                f'the schema of "{what}" is {found.schema_type}, not {type}'
+            )
+        return Schema(found.schema, await self._references(found, type))
 
-    async def _references(self, found: dict[str, Any], type: str) -> dict[str, str]:
+    async def _references(self, found: _Registered, type: str) -> dict[str, str]:
         """Return the schemas that a schema refers to, and those that these do, by their names."""
         texts: dict[str, str] = {}
-        following = list(found.get("references") or ())
+        following = list(found.references or ())
         while following:
             each = following.pop()
-            if each["name"] in texts:
+            if each.name in texts:
                 continue
             if len(texts) >= MOST_REFERENCES:
                 raise InvalidParameterValue(
                     f"the schema refers to more than {MOST_REFERENCES} others"
                 )
-            referred = await self._get(f"{_path(each['subject'])}/{each['version']}")
+            referred = await self._registered(f"{_path(each.subject)}/{each.version}")
             if referred is None:
                 raise UndefinedObject(
-                    f"the schema registry at {self._url} has no version {each['version']} of"
-                    f' "{each["subject"]}", to which a schema refers'
+                    f"the schema registry at {self._url} has no version {each.version} of"
+                    f' "{each.subject}", to which a schema refers'
                 )
-            if (given := referred.get("schemaType", "AVRO")) != type:
+            if referred.schema_type != type:
                 raise InvalidParameterValue(
-                    f'the schema of "{each["subject"]}" is {given}, not {type}'
+                    f'the schema of "{each.subject}" is {referred.schema_type}, not {type}'
                 )
-            texts[each["name"]] = referred["schema"]
-            following += referred.get("references") or ()
+            texts[each.name] = referred.schema
+            following += referred.references or ()
         return texts
 
-    async def _get(self, path: str) -> dict[str, Any] | None:
+    async def _registered(self, path: str) -> _Registered | None:
+        """Return a schema, None if there is none; raises DatabaseError."""
+        found = await self._get(path)
+        try:
+            return None if found is None else msgspec.convert(found, _Registered)
+        except msgspec.ValidationError as error:
+            raise self._unreachable(error) from error
+
+    async def _get(self, path: str) -> Any:
         try:
             response = await self._client.get(self._begins + path, **self._more)
             if response.status_code == _NOT_FOUND:
                 return None
             response.raise_for_status()
-            found: dict[str, Any] = response.json()
+            return response.json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise self._unreachable(error) from error
-        return found
 
     def _unreachable(self, error: Exception) -> DatabaseError:
         begins = f"could not ask the schema registry at {self._url}"

@@ -1,6 +1,8 @@
 """What is told of a schema registry that is not reached."""
 
 import asyncio
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -26,6 +28,26 @@ def test_a_password_in_a_url_is_not_told() -> None:
     error = error_of("http://me:hidden@127.0.0.1:1/path")
     assert error.message.startswith("could not ask the schema registry at http://127.0.0.1:1/path:")
     assert "hidden" not in f"{error.message} {error.hint}"
+
+
+@pytest.mark.parametrize("answer", [b"[]", b'{"error_code": 1}', b'{"schema": 1}', b"<html>"])
+def test_an_answer_that_has_no_schema_is_told(answer: bytes) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        error = error_of(f"http://127.0.0.1:{server.server_port}")
+        thread.join()
+    assert error.message.startswith("could not ask the schema registry at http://127.0.0.1:")
 
 
 def test_a_wrong_url_behind_a_tunnel_is_told() -> None:
