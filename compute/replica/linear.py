@@ -4,12 +4,14 @@ Hydration, which has many rows, is left to the bulk engine.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import pyarrow as pa
 
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import (
     ERRORS,
+    Cancellation,
     Dataflow,
     Engine,
     Evaluator,
@@ -66,13 +68,16 @@ class LinearDataflow(WindowedDataflow):
         return 256
 
     def _as_of(self, relation: Relation, inputs: Mapping[GlobalId, Input]) -> pa.Table:
-        as_of = self._description.as_of
-        result = self._engine.evaluate(relation, inputs, as_of)
+        as_of, columns = self._description.as_of, columns_of(relation)
+        # Neither plan fails: in both, the value of a call that fails is NULL.
+        parts = self._engine.evaluate_parts(relation, inputs, as_of, Cancellation(), may_fail=False)
+        with closing(parts):
+            result = pa.concat_tables(parts)
         times = pa.repeat(pa.scalar(as_of, pa.int64()), result.num_rows)
-        return pa.Table.from_arrays(
-            [*result.columns[:-1], times, result.columns[-1]],
-            schema=output_schema(columns_of(relation)),
+        table = pa.Table.from_arrays(
+            [*result.columns[:-1], times, result.columns[-1]], schema=output_schema(columns)
         )
+        return consolidate(table, rows_schema(columns), 0)
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
         """Return the changes in [lower, upper)."""
