@@ -112,6 +112,13 @@ MATCHED = Filter(
         Call("le", (Column(3, TIMESTAMP), plus(column(0), 2 * LENGTH)), BOOL),
     ),
 )
+BEFORE = Filter(  # other rows of the same stream, from 30 to 4 microseconds before
+    Join((A, A), ((column(1), Column(4, INT4)),)),
+    (
+        Call("ge", (Column(3, TIMESTAMP), plus(column(0), -30)), BOOL),
+        Call("lt", (Column(3, TIMESTAMP), plus(column(0), -4)), BOOL),
+    ),
+)
 FULL = Join((COUNTED, PER_B), ((Column(0, TIMESTAMP), Column(2, TIMESTAMP)),))
 NO_TIME, NO_COUNT = Literal(None, TIMESTAMP), Literal(None, INT8)
 
@@ -139,6 +146,16 @@ def sessions(rows: Relation, gap: int) -> Relation:
 
 PLANS: dict[str, Relation] = {
     "rows within an interval": Project(MATCHED, (0, 1, 3, 5)),
+    "rows of one stream within an interval": Project(BEFORE, (0, 1, 3, 5)),
+    "two uses of a join within an interval": Union(
+        (
+            Project(MATCHED, (0, 1)),
+            Project(
+                Filter(MATCHED.input, (Call("le", (Column(3, TIMESTAMP), column(0)), BOOL),)),
+                (0, 4),
+            ),
+        )
+    ),
     "left join within an interval": Union(
         (
             Project(MATCHED, (0, 1, 3)),
