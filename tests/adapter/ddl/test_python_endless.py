@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,21 @@ def endless(a):
     while a == 3: pass
     return a
 $$"""
+ENDLESS_SUM = """CREATE FUNCTION sums_of(int[]) RETURNS int LANGUAGE python IMMUTABLE AS $$
+import os
+class sums_of:
+    def init(self): return 0
+    def add(self, state, value):
+        if value == 3:
+            with open('{path}', 'w') as file: file.write(str(os.getpid()))
+        while value == 3: pass
+        return state + value
+    def remove(self, state, value): return state - value
+    def finish(self, state): return state
+$$"""
+AGGREGATE = (
+    "CREATE AGGREGATE sum_of(int) (SFUNC = array_append, STYPE = int[], FINALFUNC = sums_of)"
+)
 LATE = 'ERROR 38000: function "endless" took longer than {} s for a row'
 
 
@@ -102,3 +118,25 @@ async def test_dropped_views_give_their_hosts_back(
     await env.ran("a", "CREATE MATERIALIZED VIEW x AS SELECT endless(a + 10) AS b FROM t")
     async with asyncio.timeout(120):
         assert await env.query("a", "SELECT sum(b) FROM x") == "65\nSELECT 1"
+
+
+async def test_dropped_view_ends_an_endless_aggregate(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(SECONDS, "600")
+    env = own_env
+    await _prepare(env, "aggregate")
+    await env.ran("a", ENDLESS_SUM.format(path=tmp_path / "begun"), AGGREGATE)
+    await env.ran("a", "CREATE MATERIALIZED VIEW v AS SELECT sum_of(a) FROM t WHERE id <> 3")
+    assert await env.query("a", "SELECT * FROM v") == "12\nSELECT 1"
+    await env.ran("a", "UPDATE t SET id = 6 WHERE a = 3")
+    begun = tmp_path / "begun"
+    async with asyncio.timeout(60):
+        while not (begun.exists() and begun.read_text()):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+    host = Path("/proc") / begun.read_text()
+    assert host.exists()
+    await env.ran("a", "DROP MATERIALIZED VIEW v")
+    async with asyncio.timeout(60):
+        while host.exists():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
