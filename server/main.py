@@ -20,6 +20,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from urllib.parse import quote
 import asyncpg
 import click
 import uvloop
+from click.core import ParameterSource
 
 from foreshore import blocking, logs
 from foreshore.adapter.environment import Environment
@@ -494,13 +496,18 @@ def demo_command(
 ) -> None:
     """Serve, load the flights of 2013, and replay them in real order.
 
-    With --kill9 a demo of its own, which needs no flights and listens on no port.
+    With --kill9 a demo of its own, in a temporary directory unless one is given. It needs no
+    flights and listens on no port.
     """
     if kill9:
         from foreshore.server.demo.kill9 import run_kill9
 
         with _reporting():
-            data_dir = Path(str(serving["data_dir"]))
+            if context.get_parameter_source("data_dir") is ParameterSource.DEFAULT:
+                data_dir = Path(tempfile.mkdtemp(prefix="foreshore-kill9-"))
+            else:
+                data_dir = Path(str(serving["data_dir"]))
+            print(f"in the data directory {data_dir}", flush=True)
             context.exit(run_kill9(data_dir, kills, lambda text: print(text, flush=True)))
     from foreshore.server.demo.run import run_demo
 

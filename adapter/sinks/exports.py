@@ -248,7 +248,8 @@ class SinkExports:
             if position.confirmed:
                 raise ObjectNotInPrerequisiteState(
                     "the target has lost how far the sink has come",
-                    hint="Drop the sink and create it anew.",
+                    hint="Drop the sink and create it anew. In a restored backup all sinks need it,"
+                    " once the original database does not write the target.",
                 )
             return position.began
         if frontier <= position.as_of:

@@ -8,7 +8,7 @@ from foreshore.catalog.item import Connection
 from foreshore.catalog.state import State
 from foreshore.connection_spec import TUNNEL, ConnectionSpec
 from foreshore.errors import InvalidParameterValue
-from foreshore.storage.external.access import Access, Accesses, Tunnel
+from foreshore.storage.external.access import APPLICATION, Access, Accesses, Tunnel
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
@@ -30,8 +30,14 @@ def access(coordinator: "Coordinator", state: State, connection: Connection) -> 
 
 
 def access_by(coordinator: "Coordinator", state: State, name: str, spec: ConnectionSpec) -> Access:
-    """Return a connection of this name with the values of its secrets."""
+    """Return a connection of this name with the values of its secrets.
+
+    A PostgreSQL server knows by the application's name which database's sessions are which: that of
+    a restored backup must not end those of the original.
+    """
     options = {}
+    if spec.kind == "postgres":
+        options[APPLICATION] = f"foreshore {coordinator.database[:12]}"
     for option, value in spec.options.items():
         if isinstance(value, str):
             options[option] = value

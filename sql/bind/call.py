@@ -108,6 +108,9 @@ def environment(binder: ExpressionBinder, value: Environment, at: int) -> Scalar
         raise FeatureNotSupported(
             f"{value.name.split(':')[0]} cannot be used in a view that is maintained, "
             "because its value depends on the time or the session",
+            hint="In a condition mz_now() is the time, which moves rows in and out of a view."
+            if value.type == TIMESTAMPTZ
+            else None,
             position=at + 1,
         )
     return value

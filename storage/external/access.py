@@ -7,6 +7,8 @@ import msgspec
 
 from foreshore.connection_spec import ConnectionKind
 
+APPLICATION = "application name"  # an option of every access: what to call ourselves there
+
 
 class Tunnel(msgspec.Struct, frozen=True):
     """An SSH server, through which a system is reached, with the keys by which it knows us."""

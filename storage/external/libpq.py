@@ -14,11 +14,10 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
-from foreshore.storage.external.access import Access
+from foreshore.storage.external.access import APPLICATION, Access
 from foreshore.storage.external.postgres_failures import refusal, unreachable
 from foreshore.storage.external.tunnels import HOST, Port, port_to
 
-APPLICATION = "foreshore"  # by which a server knows our connections
 CONNECT_SECONDS = 10  # for each address of the host
 MOST_ADDRESSES = 2  # of a host that are tried
 SILENT_SECONDS = 60  # of a host that does not confirm what it was sent, until it is given up
@@ -117,7 +116,7 @@ def _info(access: Access, through: Port | None, **more: str) -> Iterator[str]:
             keepalives_interval=SILENT_SECONDS // 6,
             keepalives_count=3,
             tcp_user_timeout=SILENT_SECONDS * 1000,
-            application_name=APPLICATION,
+            application_name=options.get(APPLICATION, "foreshore"),
             client_encoding="UTF8",
             options=" ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()),
             **more,

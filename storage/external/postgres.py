@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from foreshore.storage.external.access import Access
+from foreshore.storage.external.access import APPLICATION, Access
 from foreshore.storage.external.libpq import CONNECT_SECONDS, open_session, place_of
 from foreshore.storage.external.postgres_failures import unreachable
 from foreshore.storage.external.tls import certificates
@@ -46,7 +46,10 @@ async def connect(access: Access) -> asyncpg.Connection:
             password=options.get("password"),
             ssl=tls,
             timeout=CONNECT_SECONDS,
-            server_settings={"application_name": "foreshore", "search_path": ""},
+            server_settings={
+                "application_name": options.get(APPLICATION, "foreshore"),
+                "search_path": "",
+            },
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         failed = None if through is None else through.failure

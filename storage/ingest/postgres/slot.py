@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq
 
 from foreshore.errors import ObjectInUse
-from foreshore.storage.external.libpq import APPLICATION, ReplicationSession
+from foreshore.storage.external.libpq import ReplicationSession
 from foreshore.storage.ingest.connector import Position
 
 LSN = "lsn"  # the part of the position that says up to where the log was read
@@ -21,7 +21,8 @@ PUBLICATION = "publication"  # what it publishes; see `shapes.stamp_of`
 
 RELEASE_SECONDS = 10.0
 _READER = """
-SELECT s.active_pid, a.application_name FROM pg_replication_slots s
+SELECT s.active_pid, a.application_name = current_setting('application_name')
+FROM pg_replication_slots s
 LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = %s AND s.active_pid IS NOT NULL
 """
@@ -77,14 +78,19 @@ def can_go_on(
 
 
 def release(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    """End a process of ours that still reads a slot, as it was killed; raises ObjectInUse."""
+    """End a process of this database that still reads a slot, as it was killed.
+
+    Raises ObjectInUse if another client reads it, such as a database that was restored from a
+    backup of ours, or of which we are one.
+    """
     ends = time.monotonic() + RELEASE_SECONDS
     while (reader := connection.execute(_READER, (name,)).fetchone()) is not None:
-        pid, application = reader
-        if application != APPLICATION or time.monotonic() > ends:
+        pid, is_ours = reader
+        if not is_ours or time.monotonic() > ends:
             raise ObjectInUse(
                 f'the replication slot "{name}" is in use by another client, process {pid}',
-                hint="A slot can be read by one client only: end the other one.",
+                hint="A slot can be read by one client only: end the other one. If this is a"
+                " restored backup of a database that runs, drop the source here.",
             )
         connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
         time.sleep(0.05)

@@ -32,12 +32,16 @@ class _Coordinator:
         self.clock = _Clock()
         self.replicas: list[dict[str, Any]] = []
         self.compute = self.clusters = self.ingestion = self.exports = self.controller = self
+        self.webhooks = self
 
     def status(self) -> list[dict[str, Any]]:
         return self.replicas
 
     def statuses(self) -> dict[str, Any]:
         return {}
+
+    def counted(self) -> list[Any]:
+        return []
 
 
 def _replica(**changes: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -233,8 +234,9 @@ async def test_a_source_that_is_refused_stalls_and_recovers(
     await until(env, "SELECT id, v FROM a ORDER BY id", "1|1\n2|2")
 
 
+@pytest.mark.parametrize("reader", ["other", "foreshore 0123456789ab"])  # a restored database
 async def test_a_slot_that_somebody_else_reads_is_left_to_him(
-    own_env: TestEnvironment, upstream: Upstream
+    own_env: TestEnvironment, upstream: Upstream, reader: str
 ) -> None:
     env = own_env
     await follow(env, upstream)
@@ -245,7 +247,7 @@ async def test_a_slot_that_somebody_else_reads_is_left_to_him(
     await asyncio.to_thread(drop_readers, upstream)
     other = psycopg.connect(
         f"postgres://postgres@127.0.0.1:{upstream.port}/postgres?replication=database"
-        "&application_name=other",
+        f"&application_name={quote(reader)}",
         autocommit=True,
     )
     with closing(other):
