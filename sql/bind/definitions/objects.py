@@ -20,6 +20,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.ir import Column, Environment, Relation, Scalar
+from foreshore.expr.recursion import has_recursion
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import walk_relations, walk_scalars
@@ -139,6 +140,11 @@ def bind_create_view(
                 name = planning.catalog.resolve_new(statement.name.name, temporary=True)
     if statement.materialized:
         query = maintained_query(query, "a materialized view")
+        if statement.checks.skip_errors and has_recursion(query.relation):
+            raise FeatureNotSupported(
+                "ON ERROR = SKIP of a recursive query is not supported",
+                hint="Leave rows with errors out by a view that the recursion reads.",
+            )
     if statement.emit_at is not None:
         with located(statement.emit_at):
             query = final_query(query)
