@@ -30,7 +30,7 @@ class AutoCdcParser(TimeWindowParser):
         index = self._index
         self._advance(2)
         snapshots = self._take("snapshots", "of")
-        if not (snapshots or self._at_relation_with_keys()):
+        if not (snapshots or self._word("table") or self._at_relation_with_keys()):
             self._retreat(index)
             return None
         self._take("table")
@@ -54,8 +54,10 @@ class AutoCdcParser(TimeWindowParser):
         return found
 
     def at_keys(self) -> bool:
-        """Return whether KEYS follows, which is no alias there."""
-        return self._before_keys and self._word("keys") and bool(self._next)
+        """Return whether KEYS or SEQUENCE BY follows, which is no alias there."""
+        if not (self._before_keys and self._next):
+            return False
+        return self._word("keys") or (self._word("sequence") and self._next.text.lower() == "by")
 
     def _at_relation_with_keys(self) -> bool:
         """Return whether KEYS ( follows the relation, before the parenthesis that ends it all."""
