@@ -54,10 +54,10 @@ from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.expr.traversal import sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
+from foreshore.kept_definition import skips_errors
 from foreshore.loop_latency import LoopLatency
 from foreshore.notifications import Channels
 from foreshore.processes.launch import Launcher
-from foreshore.sql.rewrite.definition_parts import skips_errors
 from foreshore.statement_history import StatementHistory
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.decoded_files import DecodedFiles

@@ -39,6 +39,7 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Column
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
+from foreshore.kept_definition import skips_errors
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, SqlType, oid_of, typmod_of
 from foreshore.zone_rows import abbreviations
 
@@ -181,8 +182,9 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def _options(snapshot: IntrospectionSnapshot, item: Item) -> list[str] | None:
     """Return the options of a relation that pg_dump has to write into its CREATE."""
-    if item.type == "materialized view" and snapshot.desc_of(item.id).append_only:
-        return ["emit_on_window_close=true"]
+    if item.type == "materialized view":
+        options = ["emit_on_window_close=true"] if snapshot.desc_of(item.id).append_only else []
+        return [*options, *(["on_error=skip"] if skips_errors(item.create_sql) else [])] or None
     return ["security_invoker=true"] if item.security_invoker else None
 
 

@@ -112,6 +112,10 @@ class ExpectationParser(TableParser):
     def _error_policy(self) -> str:
         """Parse ON ERROR [=] FAIL | SKIP."""
         self.expect("on", "error")
+        return self._policy_of_errors()
+
+    def _policy_of_errors(self) -> str:
+        """Parse [=] FAIL | SKIP."""
         self.accept_symbol("=")
         if self.at_word("null"):
             raise FeatureNotSupported(

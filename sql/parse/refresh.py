@@ -35,6 +35,8 @@ class RefreshParser(ExpectationParser):
                 not_null.append(self._asserted())
             elif self.at_word("on"):
                 errors.append(self._error_policy())
+            elif self.accept("on_error"):  # as pg_dump writes it
+                errors.append(self._policy_of_errors())
             elif self.at_word("emit"):
                 emits.append(self.token.start)
                 self.expect("emit", "on", "window", "close")

@@ -8,8 +8,6 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.rewrite.full_names import dotted
 
-SKIP_ERRORS = " CONSTRAINT ON ERROR SKIP"  # the end of a kept definition
-
 
 @lru_cache(maxsize=1024)
 def default_texts(create_sql: str) -> tuple[str, ...]:
@@ -69,8 +67,3 @@ def expectations_of(create_sql: str) -> tuple[tuple[str, str, str], ...]:
 def is_assertion(create_sql: str) -> bool:
     """Return whether a materialized view is an assertion."""
     return create_sql.endswith(" CONSTRAINT ASSERTION")
-
-
-def skips_errors(create_sql: str) -> bool:
-    """Return whether a materialized view leaves out the rows whose expressions fail."""
-    return create_sql.endswith(SKIP_ERRORS)

@@ -33,6 +33,7 @@ DEFINITIONS = """
     INSERT INTO stream VALUES ('2020-02-29 12:00:10'), ('2020-02-29 11:00');
     CREATE MATERIALIZED VIEW closed WITH (EMIT ON WINDOW CLOSE) AS SELECT window_end, count(*) AS n
         FROM TUMBLE(stream, at, INTERVAL '1 hour') GROUP BY window_end;
+    CREATE MATERIALIZED VIEW inverses WITH (ON ERROR = SKIP) AS SELECT 10 / (id - 1) AS x FROM parts;
     ALTER TABLE parts ENABLE ROW LEVEL SECURITY;
     CREATE POLICY cheap ON parts USING (price < 10 AND id IN (SELECT id FROM numbered));
     CREATE POLICY "None" ON parts AS RESTRICTIVE FOR INSERT WITH CHECK (false);
@@ -56,7 +57,8 @@ CONTENTS = (
     "SELECT * FROM stream ORDER BY at",
     "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'stream'::regclass",
     "SELECT * FROM closed",
-    "SELECT reloptions FROM pg_class WHERE relname IN ('closed', 'kept') ORDER BY relname",
+    "SELECT * FROM inverses",
+    "SELECT relname, reloptions FROM pg_class WHERE relkind = 'm' ORDER BY relname",
     "SELECT twice(), twice(4), first_of(5, 6), sums.* FROM sums(2, 3)",
     "SELECT widest(id) FROM parts",
     "INSERT INTO spans VALUES (2) RETURNING id, span, f::text",

@@ -16,6 +16,7 @@ from foreshore.errors import DuplicateObject, UndefinedColumn
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import TRUE, Call, Case, Column, Filter, Literal, Relation, Scalar
 from foreshore.item_view import Name
+from foreshore.kept_definition import SKIP_ERRORS
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
 from foreshore.sql.bind.coerce import coerce
@@ -24,7 +25,6 @@ from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite.definition_parts import SKIP_ERRORS
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import BOOL, TEXT
 
