@@ -51,8 +51,9 @@ async def serve(
         return Connection(commands, deliver, lambda _: serving.stop(), secret, scratch)
 
     with short_path(path) as short:
-        await loop.create_unix_server(connection, short)
+        server = await loop.create_unix_server(connection, short)
     await standard_input_ends()
+    server.close()  # until here it is held, as a server that is collected no longer listens
     shutil.rmtree(scratch, ignore_errors=True)  # its owner may have been killed
     os._exit(0)  # threads of connectors must not keep the process alive
 
