@@ -14,7 +14,6 @@ lacks is deleted at that copy's sequence.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal as OneOf
 
 from foreshore.errors import (
@@ -51,11 +50,12 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import AddedColumns
 from foreshore.sql.bind.coerce import to_known
+from foreshore.sql.bind.derived_item import derived_item
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import BoundItem, bind_item, scope_of
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import conjunction, disjunction
-from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.scope import Scope, Slot
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery
 from foreshore.sql.planning import Planning, located
 from foreshore.types import BOOL, INT8
@@ -319,7 +319,6 @@ class _AutoCdc:
 
     def _item(self, relation: Relation, slots: list[Slot]) -> BoundItem:
         part, item = self.part, self.item
-        columns = list(columns_of(relation))
         if item.history:
             slots += [Slot(name, self.width + i) for i, name in enumerate(HISTORY)]
         names = [slot.name for slot in slots]
@@ -330,19 +329,7 @@ class _AutoCdc:
                     hint="Leave it out of the feed's columns with COLUMNS * EXCEPT.",
                     position=item.at + 1,
                 )
-        if len(item.columns) > len(slots):
-            raise InvalidColumnReference(
-                f'table "{item.alias}" has {len(slots)} columns available '
-                f"but {len(item.columns)} columns specified"
-            )
-        slots[: len(item.columns)] = [
-            replace(slot, name=name) for slot, name in zip(slots, item.columns, strict=False)
-        ]
-        (table,) = part.tables
-        alias, schema = (table.alias, table.schema) if item.alias is None else (item.alias, None)
-        unnamed = table.unnamed and item.alias is None
-        named = Table(alias, schema, tuple(slots), unnamed=unnamed)
-        return BoundItem(relation, columns, [named], slots, origins=part.origins)
+        return derived_item(part, relation, slots, item.alias, item.columns)
 
 
 def _null(column: Column) -> Literal:

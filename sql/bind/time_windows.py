@@ -10,12 +10,10 @@ no window. Days have 24 hours in any time zone; months have no fixed length and 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from foreshore.errors import (
     DatatypeMismatch,
     FeatureNotSupported,
-    InvalidColumnReference,
     InvalidParameterValue,
 )
 from foreshore.expr.columns import columns_of, type_of
@@ -37,10 +35,11 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import AddedColumns
 from foreshore.sql.bind.coerce import coerce, to_known
+from foreshore.sql.bind.derived_item import derived_item
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import BoundItem, bind_item, resolved_set, scope_of
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.scope import Scope, Slot
 from foreshore.sql.bind.sets import flat_map
 from foreshore.sql.planning import Planning, located
 from foreshore.types import INT8, INTERVAL, format_type
@@ -78,22 +77,9 @@ class _TimeWindow:
                 relation = self._hop()
             case "session":
                 relation = self._session()
-        columns = list(columns_of(relation))
         part, item = self.part, self.item
         slots = [*part.visible, *(Slot(name, self.width + i) for i, name in enumerate(OUTPUTS))]
-        if len(item.columns) > len(slots):
-            raise InvalidColumnReference(
-                f'table "{item.alias}" has {len(slots)} columns available '
-                f"but {len(item.columns)} columns specified"
-            )
-        slots[: len(item.columns)] = [
-            replace(slot, name=name) for slot, name in zip(slots, item.columns, strict=False)
-        ]
-        (table,) = part.tables
-        alias, schema = (table.alias, table.schema) if item.alias is None else (item.alias, None)
-        unnamed = table.unnamed and item.alias is None
-        named = Table(alias, schema, tuple(slots), unnamed=unnamed)
-        return BoundItem(relation, columns, [named], slots, origins=part.origins)
+        return derived_item(part, relation, slots, item.alias, item.columns)
 
     # --- arguments
 
