@@ -34,7 +34,7 @@ BYTES_AT_ONCE = 8 << 20  # of these, unless one has more
 
 @dataclass(slots=True)
 class Received:
-    """What a webhook has received since the start of the server; times are in milliseconds."""
+    """Counts of a webhook since the start of the server; times are in milliseconds."""
 
     since: int
     requests: int = 0  # whose rows are durable

@@ -1,4 +1,4 @@
-"""What a replica reports of the errors in the data of a dataflow that has indexes.
+"""A replica's report of the errors in the data of a dataflow that has indexes.
 
 The errors are counted anew only after they have changed. Of very many errors their number is that
 of their updates, and the texts are those of a sample, so that a report stays cheap.

@@ -58,7 +58,7 @@ class Turns:
         return f"{TAKES_LONG}: {time.monotonic() - self._since:.0f} s by now"
 
     def taken(self) -> Failure:
-        """Note that it has given way; return what is told of it."""
+        """Note that it has given way; return the failure that its status shows."""
         self.count += 1
         return Failure("38000", self._told())
 

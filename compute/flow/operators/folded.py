@@ -70,7 +70,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a host tells of a group: its state after all rows, if it is to be had, and outcomes.
+    """A host's answer about a group: its state after all rows, if it has one, and outcomes.
 
     With `failed` a method has raised, so the outcomes from there on are that error.
     """
@@ -240,7 +240,7 @@ class Folded(StagedRows):
                 )
 
     def _anew(self, points: Points, group: _Group) -> _Told:
-        """Return what is told of a group computed anew at each of its points.
+        """Return the answer about a group that is computed anew at each of its points.
 
         Where a method has raised, the error may not be there any more at a later point.
         """
