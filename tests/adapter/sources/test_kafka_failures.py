@@ -1,6 +1,7 @@
 """What is wrong with a topic or its brokers is told, and mended by itself if it can be."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Mapping
 
@@ -77,8 +78,8 @@ async def test_brokers_that_are_away_are_told(own_env: TestEnvironment) -> None:
     ("options", "error"),
     [
         (
-            ", SECURITY PROTOCOL 'ssl'",
-            "08001: could not read from Kafka at {0}: ",
+            ", SECURITY PROTOCOL 'ssl'",  # the handshake fails, or the broker ends it
+            "0800[16]: could not read from Kafka at {0}: .*TLS",
         ),
         (
             ", SASL USERNAME 'u', SASL PASSWORD SECRET pw",
@@ -98,7 +99,8 @@ async def test_wrong_credentials_are_told(
     connection = f"BROKER '{kafka.address}'{options}"
     await env.ran("a", "CREATE SECRET pw AS 'x'", f"CREATE CONNECTION k TO KAFKA ({connection})")
     source = "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT TEXT"
-    assert f"ERROR {error.format(kafka.address)}" in await env.query("a", source)
+    found = await env.query("a", source)
+    assert re.search(f"ERROR {error.format(kafka.address)}", found, re.DOTALL), found
 
 
 async def test_too_many_keys_for_the_memory_are_told(

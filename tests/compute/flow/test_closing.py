@@ -386,7 +386,8 @@ def test_state_of_closed_windows_is_freed(
             pass
         pool.report()
         kept.append(sum(each.records for each in dataflow.sizes()))
-    assert kept[-1] <= 2 * max(kept[:8]), kept
+    # A worker's report may come before it has forgotten what the last step closed.
+    assert min(kept[-10:]) <= 2 * max(kept[:8]), kept
     with pytest.raises(DatabaseError, match="closed window"):
         dataflow.step(60, 61, dict.fromkeys(ids, stream(1000, 60)))
     dataflow.close()
