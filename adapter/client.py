@@ -440,6 +440,9 @@ class Session(Protocol):
     def simple(self, sql: str) -> AsyncIterator[Execution]:
         """Run the statements of `sql` in order, up to the first that fails."""
 
+    def explained(self, error: DatabaseError) -> DatabaseError:
+        """Return an error as the client gets it: one in the data of a view names the view."""
+
     async def fail(self, error: DatabaseError | None = None) -> None:
         """Fail the transaction block, or roll back the implicit transaction, after an error.
 

@@ -62,6 +62,7 @@ class LocalIndex:
 
     rows: IndexRows
     errors: Arrangement
+    id: GlobalId | None = None
 
     def check(self, time: Timestamp) -> None:
         """Raise the collection's least error at the time, if any."""
@@ -69,7 +70,7 @@ class LocalIndex:
             return
         texts = self.errors.scan(time).column(0)
         if len(texts):
-            raise DataError.parse(pc.min(texts).as_py())
+            raise DataError.parse(pc.min(texts).as_py(), self.id)
 
 
 class IndexPeek(Protocol):
@@ -243,6 +244,7 @@ def failure_of(error: BaseException) -> Failure:
         logger.error("a disk has failed or is full", exc_info=error)
         error = fault
     if isinstance(error, DatabaseError):
-        return Failure(error.sqlstate, error.message, error.detail, error.hint)
+        shown = error.sqlstate, error.message, error.detail, error.hint
+        return Failure(*shown, error.collection)
     logger.error("unexpected error in a replica", exc_info=error)
     return Failure("XX000", f"{type(error).__name__}: {error}")

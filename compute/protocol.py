@@ -263,12 +263,13 @@ class Frontiers(Message, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A DatabaseError in its protocol form."""
+    """A DatabaseError in its protocol form, with the `collection` whose data has the error."""
 
     sqlstate: str
     message: str
     detail: str | None = None
     hint: str | None = None
+    collection: str | None = None
 
 
 class PeekResponse(Message, frozen=True):

@@ -4,8 +4,8 @@
 PostgreSQL's: lower case, no full stop; `detail` and `hint` are sentences. Errors are raised where
 they are known and become messages in one place, `server/connection.py`.
 
-An error in the data is not raised but stored as data: `data_error` encodes it as text for an error
-collection, and `DataError.parse` makes an exception of the text when it is read.
+An error in the data is stored as data: `data_error` encodes it as text, of which `DataError.parse`
+makes an exception when it is read.
 """
 
 import errno
@@ -20,6 +20,7 @@ class DatabaseError(Exception):
     """An error for the client, with PostgreSQL's error fields."""
 
     sqlstate = "XX000"
+    collection: str | None = None  # the id of the view or index whose data has the error
 
     def __init__(
         self,
@@ -38,9 +39,7 @@ class DatabaseError(Exception):
         self.sqlstate = sqlstate or type(self).sqlstate
         self.detail = detail
         self.hint = hint
-        self.position = (
-            position  # of the offending token in the statement's text, in characters from 1
-        )
+        self.position = position  # of the offending token in the text, in characters from 1
         self.where = where  # the CONTEXT of the error
         self.about = about or {}  # the names of the objects concerned
         self.routine = routine  # PostgreSQL's routine name, for clients that use it
@@ -105,9 +104,11 @@ class DataError(UserError):
     sqlstate = "22000"
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the error that `data_error` encoded as `text`."""
-        return cls(text[6:], sqlstate=text[:5])
+    def parse(cls, text: str, collection: str | None = None) -> Self:
+        """Return the error that `data_error` encoded as `text`, in the data of a `collection`."""
+        error = cls(text[6:], sqlstate=text[:5])
+        error.collection = collection
+        return error
 
 
 class StringDataRightTruncation(DataError):

@@ -426,7 +426,7 @@ class Conversation:
         if isinstance(error, Disconnected | message.FramingError):
             raise error
         self._put_notices()
-        shown = client_error(error)
+        shown = self._session.explained(client_error(error))
         metrics.ERRORS.labels(shown.sqlstate).inc()
         await self._put_error(shown)
         try:

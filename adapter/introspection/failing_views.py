@@ -7,7 +7,6 @@ relation whose data has the error.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Item, Role
 from foreshore.catalog.rights import holds
@@ -15,10 +14,16 @@ from foreshore.catalog.row_security import is_subject
 from foreshore.catalog.state import State
 from foreshore.compute.controller.data_errors import Cause, causes
 from foreshore.compute.controller.dataflow_rows import Failing
+from foreshore.errors import DatabaseError, DataError
 from foreshore.ids import GlobalId
+from foreshore.sql.rewrite.full_names import dotted
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.session.context import StatementContext
+
+_HINT = "mz_internal.mz_view_errors has the errors of views, and of how many rows they are."
+_HINT_OF_PAST = "The view has no error now; mz_internal.mz_materialized_view_errors has past ones."
 
 
 def causes_of(coordinator: "Coordinator", id: GlobalId) -> list[Cause]:
@@ -29,7 +34,7 @@ def causes_of(coordinator: "Coordinator", id: GlobalId) -> list[Cause]:
     return list(causes(coordinator.compute.maintained, id))
 
 
-def failing_of(context: StatementContext, id: GlobalId) -> Failing | None:
+def failing_of(context: "StatementContext", id: GlobalId) -> Failing | None:
     """Return the error that reads of a view or index give, None if they give none."""
     state = context.planner.state
     found = [each for each in causes_of(context.coordinator, id) if not each.skipped]
@@ -43,7 +48,40 @@ def failing_of(context: StatementContext, id: GlobalId) -> Failing | None:
     return Failing(first.message if own else f"{first.message}, in {relation.name}")
 
 
-def view_errors(context: StatementContext) -> Iterator[Row]:
+def with_view(coordinator: "Coordinator", error: DataError) -> DataError:
+    """Return an error with the view whose data has it in its message, for states."""
+    relation = None if error.collection is None else _relation(coordinator.state, error.collection)
+    if relation is None:
+        return error
+    return DataError(
+        f"{error.message}, in {_named(coordinator, relation)}", sqlstate=error.sqlstate
+    )
+
+
+def _named(coordinator: "Coordinator", relation: Item) -> str:
+    _, schema, name = coordinator.state.full_name(relation)
+    return f"{relation.type} {dotted((schema, name))}"
+
+
+def explained(coordinator: "Coordinator", error: DatabaseError) -> DatabaseError:
+    """Return an error in the data of a view with the view's name, and any other error as it is."""
+    relation = None if error.collection is None else _relation(coordinator.state, error.collection)
+    if relation is None:
+        return error
+    fails = relation.type != "materialized view" or any(
+        each.id == relation.id and not each.skipped for each in causes_of(coordinator, relation.id)
+    )  # the errors of an index are a few seconds old
+    told = DataError(
+        error.message,
+        sqlstate=error.sqlstate,
+        detail=f"The error is in the data of {_named(coordinator, relation)}.",
+        hint=_HINT if fails else _HINT_OF_PAST,
+    )
+    told.collection = error.collection
+    return told
+
+
+def view_errors(context: "StatementContext") -> Iterator[Row]:
     """Yield the errors that make reads of relations fail now, and those that they skip."""
     state, seen = context.planner.state, set[tuple[GlobalId, GlobalId]]()
     for id in list(context.coordinator.as_ofs):
@@ -66,7 +104,7 @@ def view_errors(context: StatementContext) -> Iterator[Row]:
                 }
 
 
-def _relation(state: State, id: GlobalId) -> Item | None:
+def _relation(state: State, id: str) -> Item | None:
     """Return a materialized view, or the relation of an index; None if it is dropped."""
     found = state.get(id)
     if isinstance(found, Item) and found.on is not None:

@@ -35,6 +35,7 @@ from foreshore.adapter.client import (
 )
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
+from foreshore.adapter.introspection.failing_views import explained
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.read.result import Outcome, Selected, check_returned, taken
 from foreshore.adapter.rights.authorize import authorize
@@ -372,6 +373,10 @@ class Session:
         """Return whose statements the session runs."""
         user, application = self.roles.session, self.variables["application_name"]
         return Who(user.id, user.name, self.database, application, self.pid)
+
+    def explained(self, error: DatabaseError) -> DatabaseError:
+        """Return an error as the client gets it: one in the data of a view names the view."""
+        return explained(self.coordinator, error)
 
     async def fail(self, error: DatabaseError | None = None) -> None:
         """Mark a transaction block as failed after an error; roll an implicit one back."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
+from foreshore.adapter.introspection.failing_views import with_view
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog
 from foreshore.adapter.sinks.reading import changed, contents, interval
 from foreshore.adapter.sinks.signal import Signal
@@ -27,6 +28,7 @@ from foreshore.catalog.item import Connection, Item, Object, Secret
 from foreshore.catalog.subscription_positions import Move
 from foreshore.errors import (
     DatabaseError,
+    DataError,
     InvalidParameterValue,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
@@ -278,7 +280,10 @@ class SinkExports:
         else:
             idle = partial(self._note_idle, sink)
             through = await changed(coordinator, relation, frontier, idle)
-        await coordinator.compute.maintained.check_errors([relation], through)
+        try:
+            await coordinator.compute.maintained.check_errors([relation], through)
+        except DataError as error:
+            raise with_view(coordinator, error) from None
         return through
 
     async def changes(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
+from foreshore.adapter.introspection.failing_views import with_view
 from foreshore.adapter.sinks.reading import changed, contents, interval
 from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.transaction.moves import move_positions
@@ -19,7 +20,7 @@ from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.subscription_positions import Move
-from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.errors import DataError, ObjectNotInPrerequisiteState, UndefinedObject
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.sources.python import INPUT
@@ -61,7 +62,10 @@ class SourceInputs:
         else:
             idle = partial(self._note_idle, subscription, frontier)
             through = await changed(coordinator, relation, frontier, idle)
-        await coordinator.compute.maintained.check_errors([relation], through)
+        try:
+            await coordinator.compute.maintained.check_errors([relation], through)
+        except DataError as error:
+            raise with_view(coordinator, error) from None
         return through
 
     async def changes(

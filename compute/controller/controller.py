@@ -532,7 +532,7 @@ class ComputeController:
         This needs no computation. `unsubscribe_index` ends it.
         """
         self.skipped.check_onwards(index, as_of)
-        subscription = Subscription(id, as_of)
+        subscription = Subscription(id, as_of, index)
         request = SubscribeIndex(id, index, as_of, 0)
         await index_streams.begin(self._exporters, subscription, request)
         return subscription

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foreshore.compute.controller.cluster import Cluster, Replica
+from foreshore.compute.controller.error_log import LOST
 from foreshore.compute.controller.history import Entry
 from foreshore.compute.controller.index_streams import Stream
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
@@ -285,8 +286,14 @@ class Maintained:
         it cannot be known.
         """
         try:
-            found = [writer.errors.first(lower, upper) for writer, _ in self.sinks_below(ids)]
+            found = [
+                (*first, writer.id)
+                for writer, _ in self.sinks_below(ids)
+                if (first := writer.errors.first(lower, upper)) is not None
+            ]
         except CollectionCorrupted as corruption:
             return lower, corruption
-        first = min((each for each in found if each is not None), default=None)
-        return None if first is None else (first[0], DataError.parse(first[1]))
+        if not found:
+            return None
+        time, text, view = min(found)
+        return time, DataError.parse(text, None if text == LOST else view)

@@ -81,7 +81,7 @@ class Mirror:
         self._reader = PointReader(self._rows, columns)
         self._key_types = tuple(type_of(each) for each in key)
         self._errors = Arrangement(index, rows_schema(ERRORS), (), lambda _: [], as_of)
-        self._local = LocalIndex(self._rows, self._errors)
+        self._local = LocalIndex(self._rows, self._errors, index)
         self._changed = changed
         self._ended: Callable[[Mirror, DatabaseError], None] = lambda _mirror, _error: None
         self._waiting: list[tuple[Timestamp, asyncio.Future[None]]] = []

@@ -199,10 +199,12 @@ class Subscription:
 
     Updates that the reader has not taken are combined into one batch. If it exceeds a size limit,
     or if there is a gap, the subscription fails. An error in the data follows all earlier updates.
+    It is of an `index`, if not None.
     """
 
-    def __init__(self, id: GlobalId, as_of: Timestamp) -> None:
+    def __init__(self, id: GlobalId, as_of: Timestamp, index: GlobalId | None = None) -> None:
         self.id = id
+        self._index = index
         self.upper = 0  # all updates before it have been received
         self._as_of = as_of
         self._taken = as_of
@@ -253,7 +255,7 @@ class Subscription:
         fresh = new_part(lower, upper, errors, self.upper)
         for time, text in self._errors.take(fresh) if fresh is not None else ():
             if text is not None:
-                return time, DataError.parse(text)
+                return time, DataError.parse(text, self._index)
         return None
 
     def progress(self, upper: Timestamp) -> None:

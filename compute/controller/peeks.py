@@ -215,6 +215,7 @@ class Peeks:
         error = kind(
             failure.message, sqlstate=failure.sqlstate, detail=failure.detail, hint=failure.hint
         )
+        error.collection = failure.collection
         pending.failures[replica.name] = error
         if failure.sqlstate.startswith(("22", "57014")) or pending.answering is replica:
             pending.fail(error)

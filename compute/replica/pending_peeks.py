@@ -110,7 +110,7 @@ class PendingPeeks:
                 return
             if index.upper <= peek.as_of or not running.indexes_ready:
                 return
-            indexes[id] = LocalIndex(index, running.errors)
+            indexes[id] = LocalIndex(index, running.errors, id)
         if peek.index is None and self._instance.engine is None:
             if (why := self._instance.failure) is not None:
                 self._refuse(number, "57P03", f"the engine is not up: {why}")

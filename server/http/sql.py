@@ -142,7 +142,7 @@ class _Answer:
 
     async def _failed(self, error: Exception) -> None:
         """Add an error, to the result whose rows are being sent or as one of its own."""
-        shown = client_error(error)
+        shown = self._session.explained(client_error(error))
         metrics.ERRORS.labels(shown.sqlstate).inc()
         await self._session.fail(shown)
         fields = {"error": error_fields(shown), "notices": self._notices()}

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from foreshore.adapter.client import HistoryGone, Rows
-from foreshore.errors import ProtocolViolation
+from foreshore.errors import DatabaseError, ProtocolViolation
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.encodings import ENCODINGS
@@ -69,13 +69,16 @@ class SubscribeEndpoint:
         async with exchange.watched(), sessions.open(guest, options, ending) as opened:
             opened.may_end = True
             with long_lived(request):
-                await _Stream(exchange, opened, query).run(token)
+                try:
+                    await _Stream(exchange, opened, query).run(token)
+                except DatabaseError as error:
+                    raise opened.session.explained(error) from None
 
 
 async def _refuse(exchange: Exchange, error: Exception) -> None:
     """Send an error: as the last event, if there may have been others."""
     if exchange.has_started:
-        await exchange.write_last(_error_event(error))
+        await exchange.write_last(_error_event(client_error(error)))
     else:
         await exchange.refuse(error)
 
@@ -140,7 +143,8 @@ class _Stream:
         except Disconnected:
             raise
         except Exception as error:
-            await self._send(_error_event(error))
+            shown = self._session.explained(client_error(error))
+            await self._send(_error_event(shown))
         finally:
             keeping.cancel()
         async with self._sending:
@@ -220,7 +224,6 @@ def _event(name: str, data: bytes, id: str | None = None) -> bytes:
     return f"event: {name}\n{line}data: ".encode() + data + b"\n\n"
 
 
-def _error_event(error: Exception) -> bytes:
-    shown = client_error(error)
+def _error_event(shown: DatabaseError) -> bytes:
     metrics.ERRORS.labels(shown.sqlstate).inc()
     return _event("error", as_json(error_fields(shown)))

@@ -231,7 +231,7 @@ class _Conversation:
     async def _failed(self, error: Exception) -> None:
         assert self._opened is not None
         self._opened.may_end = False
-        shown = client_error(error)
+        shown = self._opened.session.explained(client_error(error))
         metrics.ERRORS.labels(shown.sqlstate).inc()
         await self._opened.session.fail(shown)
         await self._notices()

@@ -441,6 +441,9 @@ class FakeSession:
                 execution = await self._run(self._find(text), ())
             yield execution
 
+    def explained(self, error: DatabaseError) -> DatabaseError:
+        return error
+
     async def fail(self, error: DatabaseError | None = None) -> None:
         self.failures += 1
         self._must_fail = False

@@ -137,7 +137,7 @@ class McpEndpoint:
                 except Disconnected:
                     raise
                 except Exception as error:
-                    shown = _shown(error)
+                    shown = opened.session.explained(_shown(error))
                     metrics.ERRORS.labels(shown.sqlstate).inc()
                     await opened.session.fail(shown)
                     raise shown from None
