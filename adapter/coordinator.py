@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from foreshore.activity import Activity
 from foreshore.adapter.client import ServerConfiguration
+from foreshore.adapter.ddl.tables.error_policy import error_policy
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.files.audit import Audit
 from foreshore.adapter.files.progress import Copies
@@ -54,7 +55,6 @@ from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.expr.traversal import sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
-from foreshore.kept_definition import skips_errors
 from foreshore.loop_latency import LoopLatency
 from foreshore.notifications import Channels
 from foreshore.processes.launch import Launcher
@@ -265,7 +265,7 @@ class Coordinator:
                 item.hydrate or None,
             ),
             lost=begins.lost,
-            skips_errors=item.type != "index" and skips_errors(item.create_sql),
+            error_policy=error_policy(item),
         )
 
     def capabilities_of(self, id: GlobalId) -> tuple[ReadCapability, WriteCapability]:

@@ -158,6 +158,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AlterDefaultRights: defaults.alter_default_rights,
     plans.ChangeOwned: owned.change_owned,
     plans.LimitMemory: drop.limit_memory,
+    plans.SetErrorPolicy: drop.set_error_policy,
     plans.SetSecurityInvoker: drop.set_security_invoker,
     plans.Retain: drop.retain,
     plans.Comment: comment,
@@ -326,6 +327,7 @@ def _verb(plan: Any) -> str:
             | plans.RenameViewColumn()
             | plans.LimitMemory()
             | plans.SetSecurityInvoker()
+            | plans.SetErrorPolicy()
             | plans.Retain()
             | plans.Swap()
             | plans.SetOwner()

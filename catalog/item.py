@@ -290,6 +290,8 @@ class Item(Granted, frozen=True):
     memory_limit: int | msgspec.UnsetType = msgspec.UNSET
     # By which engine it is hydrated, by HYDRATE, if not as its cluster says.
     hydrate: HydrateMode | msgspec.UnsetType = msgspec.UNSET
+    # Of a materialized view: when ON ERROR was altered, times that may still be readable.
+    error_policy_changes: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
     # Of a materialized view: when it is refreshed, if not at every change.
     refresh: Refresh | msgspec.UnsetType = msgspec.UNSET
     # Of a materialized view that counts violations of expectations: the view with these.

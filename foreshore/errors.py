@@ -582,9 +582,8 @@ def disk_fault(error: BaseException) -> Unavailable | None:
 
 def not_converged(rounds: int) -> DataError:
     """Return the error of a recursion that has reached its limit."""
-    return DataError.parse(
-        data_error("54000", f"recursion did not converge within {rounds} iterations")
-    )
+    text = data_error("54000", f"recursion did not converge within {rounds} iterations")
+    return DataError.parse(text)
 
 
 def append_only_error(table: str) -> ObjectNotInPrerequisiteState:

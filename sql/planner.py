@@ -264,6 +264,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return ddl.bind_security_invoker(planning, tree)
         case ast.LimitMemoryStatement():
             return ddl.bind_limit_memory(planning, tree)
+        case ast.ErrorPolicyStatement():
+            return ddl.bind_error_policy(planning, tree)
         case ast.RetainStatement():
             return ddl.bind_retain(planning, tree)
         case ast.CommentStatement():

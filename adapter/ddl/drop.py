@@ -10,10 +10,12 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default, remember_committed
+from foreshore.adapter.ddl.tables.error_policy import with_policy
 from foreshore.adapter.ddl.tables.marks import check_no_marks
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences
+from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import ColumnOf, Database, ForeignKeyOf, Item, NetworkPolicy, Object
 from foreshore.catalog.network_policies import check_unused
 from foreshore.errors import (
@@ -21,8 +23,16 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     WrongObjectType,
 )
+from foreshore.expr.recursion import check_may_skip_errors
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Drop, LimitMemory, Rename, Retain, SetSecurityInvoker
+from foreshore.sql.plan import (
+    Drop,
+    LimitMemory,
+    Rename,
+    Retain,
+    SetErrorPolicy,
+    SetSecurityInvoker,
+)
 
 
 async def drop(context: StatementContext, plan: Drop) -> Completed:
@@ -112,6 +122,22 @@ def limit_memory(context: StatementContext, plan: LimitMemory) -> Completed:
     if found is not None:
         assert isinstance(found, Item), found
         context.catalog_change().limit_memory(found, plan.memory_limit)
+    return Completed(f"ALTER {plan.kind.upper()}")
+
+
+def set_error_policy(context: StatementContext, plan: SetErrorPolicy) -> Completed:
+    """Run ALTER MATERIALIZED VIEW ... SET (ON ERROR = ...), also for what counts violations."""
+    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    if found is not None:
+        assert isinstance(found, Item), found
+        definition = context.planner.reader().planned[found.id].definition
+        assert definition is not None, found
+        if plan.skips:
+            check_may_skip_errors(definition)
+        change = context.catalog_change()
+        for each in (found, *context.planner.state.items_of(parts_of(found.id))):
+            if each.type == "materialized view":
+                change.put(with_policy(each, skips=plan.skips))
     return Completed(f"ALTER {plan.kind.upper()}")
 
 

@@ -534,6 +534,7 @@ RULES: Mapping[type, Rule] = {
     plans.LimitMemory: _own,
     plans.SetSecurityInvoker: _own,
     plans.Retain: _own,
+    plans.SetErrorPolicy: _own,
     plans.Comment: _comment,
     plans.Drop: _drop,
     plans.Truncate: _truncate,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.ddl.tables.error_policy import error_policy, set_policy_times
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.audit import AuditRows
@@ -198,9 +199,10 @@ class CatalogCommits:
         moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
         begins, ends = subscription_ids(made.created), subscription_ids(made.dropped)
         new = change.transaction.state
+        altered = new.changed(old)
         constrained = [
             item.id
-            for item in map(new.get, new.changed(old))
+            for item in map(new.get, altered)
             if isinstance(item, Item) and item.constrained_since == AT_COMMIT
         ]
         relaxed = {
@@ -210,6 +212,7 @@ class CatalogCommits:
 
         def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
             change.transaction.set_constraint_times(constrained, time)
+            set_policy_times(change.transaction, map(new.get, altered), time)
             changed = difference(old, change.transaction.state, time)
             positions = coordinator.subscriptions.updates(time, moves, begins, ends)
             # Before `time` is published: subscribers may see it earlier than the new state.
@@ -270,6 +273,8 @@ class CatalogCommits:
             if isinstance(item, Item) and item.id in coordinator.holds.collections:
                 coordinator.holds.retain(item.id, item.retain_ms or None)
                 coordinator.compute.limit_memory(item.id, item.memory_limit or None)
+                if item.type == "materialized view":
+                    coordinator.compute.set_error_policy(item.id, error_policy(item))
         for each in made.created:
             if isinstance(each, Item) and each.is_collection:
                 if each.type != "table":

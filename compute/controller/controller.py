@@ -31,6 +31,7 @@ from foreshore.compute.controller.capabilities import DataflowCapabilities
 from foreshore.compute.controller.cluster import Prepared
 from foreshore.compute.controller.clusters import Clusters
 from foreshore.compute.controller.error_log import ErrorStore, NothingKept
+from foreshore.compute.controller.error_policy import FAILS, ErrorPolicy
 from foreshore.compute.controller.feeds import Feeds
 from foreshore.compute.controller.hydration import Capabilities, hydration_snapshots, take_snapshots
 from foreshore.compute.controller.maintained import Dataflow, Maintained
@@ -222,12 +223,12 @@ class ComputeController:
         description: DataflowDescription,
         *,
         lost: Timestamp | None = None,
-        skips_errors: bool = False,
+        error_policy: ErrorPolicy = FAILS,
     ) -> None:
         """Maintain a plan from `as_of` on; on return its inputs are held readable.
 
-        If `lost` is given, the contents of its sinks are unknown from that time until `as_of`. With
-        `skips_errors` their errors do not make reads of them fail.
+        If `lost` is given, the contents of its sinks are unknown from that time until `as_of`. The
+        `error_policy` says whether errors in their data make reads of them fail.
         Hydration starts when all imports are past `as_of` and there is a replica. Raises
         UndefinedObject if there is no such cluster, or it is dropped meanwhile.
         """
@@ -247,7 +248,7 @@ class ComputeController:
                 case SinkExport(shard=shard):
                     backpressure = partial(self._apply_backpressure, dataflow)
                     writer = self._sinks.writer(
-                        dataflow, shard, lost, backpressure, skips_errors=skips_errors
+                        dataflow, shard, lost, backpressure, policy=error_policy
                     )
                     dataflow.writers[shard] = writer
                     dataflow.tasks.append(self._spawn(self._sinks.run(writer)))
@@ -327,6 +328,12 @@ class ComputeController:
         for each in (dataflow.entry, dataflow):
             each.description = msgspec.structs.replace(each.description, memory_limit=limit)
         dataflow.cluster.send(LimitMemory(id, limit))
+
+    def set_error_policy(self, view: GlobalId, policy: ErrorPolicy) -> None:
+        """Change whether errors in the data of a materialized view make reads of it fail."""
+        dataflow = self._exporters.get(view) or self._being_replaced.get(view)
+        if dataflow is not None and view in dataflow.writers:
+            dataflow.writers[view].errors.policy = policy
 
     def drop_dataflow(self, id: GlobalId, *, replaced: bool = False) -> None:
         """End a dataflow and free its resources.

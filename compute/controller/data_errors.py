@@ -60,7 +60,7 @@ def _of_view(id: GlobalId, writer: SinkWriter) -> Cause | None:
         except CollectionCorrupted:
             return None  # reads say so
         return None if stored is None else Cause(id, (ErrorCount(stored[1], 1),), None)
-    return Cause(id, tuple(log.most_frequent()), log.count, log.skips) if log.count else None
+    return Cause(id, tuple(log.most_frequent()), log.count, log.policy.skips) if log.count else None
 
 
 def _of_index(id: GlobalId, dataflow: Dataflow) -> Cause | None:

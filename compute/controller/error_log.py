@@ -21,6 +21,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from foreshore.compute.controller.error_policy import FAILS, ErrorPolicy
 from foreshore.compute.controller.windows import new_part
 from foreshore.compute.protocol import MOST_ERRORS, ErrorCount
 from foreshore.errors import CollectionCorrupted, DatabaseError
@@ -120,14 +121,14 @@ class Errors:
 class ErrorLog:
     """The least errors over time of a materialized view whose dataflow starts at `as_of`.
 
-    Errors before `upper` are known from the dataflow; None: it has not reported any yet. If the
-    view `skips` rows with errors, these do not make reads of it fail, and are counted only.
+    Errors before `upper` are known from the dataflow; None: it has not reported any yet. At times
+    at which the `policy` is to skip rows with errors, these do not make reads of the view fail.
     """
 
     def __init__(
-        self, id: GlobalId, as_of: Timestamp, store: ErrorStore, *, skips: bool = False
+        self, id: GlobalId, as_of: Timestamp, store: ErrorStore, *, policy: ErrorPolicy = FAILS
     ) -> None:
-        self.skips = skips
+        self.policy = policy
         self.upper: Timestamp | None = None
         self._id = id
         self._as_of = as_of
@@ -248,10 +249,16 @@ class ErrorLog:
         if self._corruption is not None and (lower < self._as_of or self.upper is None):
             raise self._corruption
         start = max(bisect_right(self._times, lower) - 1, 0)
-        for place in range(start, bisect_left(self._times, upper)):
+        end = bisect_left(self._times, upper)
+        for place in range(start, end):
             text = self._texts[place]
-            if text is not None and (text == LOST or not self.skips):
-                return max(self._times[place], lower), text
+            if text is None:
+                continue
+            begins = max(self._times[place], lower)
+            ends = self._times[place + 1] if place + 1 < end else upper
+            fails = begins if text == LOST else self.policy.first_failing(begins, ends)
+            if fails is not None:
+                return fails, text
         return None
 
     # --- storage

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from foreshore.compute.controller.error_log import ErrorLog, ErrorStore
+from foreshore.compute.controller.error_policy import ErrorPolicy
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.outputs import SinkWriter
 from foreshore.errors import AdminShutdown, Fenced
@@ -43,11 +44,11 @@ class Sinks:
         lost: Timestamp | None,
         backpressure: Callable[[], None],
         *,
-        skips_errors: bool,
+        policy: ErrorPolicy,
     ) -> SinkWriter:
         """Return a new writer of a shard; its contents are unknown from `lost` until `as_of`."""
         as_of = dataflow.description.as_of
-        errors = ErrorLog(shard, as_of, self._errors, skips=skips_errors)
+        errors = ErrorLog(shard, as_of, self._errors, policy=policy)
         if (before := self._being_replaced.pop(shard, None)) is not None:
             errors.take_over_waiters(before.writers[shard].errors)
         if lost is not None:

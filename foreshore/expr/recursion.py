@@ -128,6 +128,15 @@ def _numbers_read(relation: Relation, known: dict[Relation, frozenset[int]]) -> 
     return found
 
 
+def check_may_skip_errors(relation: Relation) -> None:
+    """Raise FeatureNotSupported if a view of `relation` cannot leave rows with errors out."""
+    if has_recursion(relation):
+        raise FeatureNotSupported(
+            "ON ERROR = SKIP of a recursive query is not supported",
+            hint="Leave rows with errors out by a view that the recursion reads.",
+        )
+
+
 def may_fail(relation: Relation) -> bool:
     """Whether a lowered relation may have errors; a recursion may not converge."""
     return has_recursion(relation) or split_errors(relation)[1] is not None

@@ -107,6 +107,7 @@ StatementSyntax: TypeAlias = (
     | DropStatement
     | RenameStatement
     | RenameColumnStatement
+    | ErrorPolicyStatement
     | LimitMemoryStatement
     | SecurityInvokerStatement
     | RetainStatement

@@ -1,6 +1,7 @@
 """Options of what is kept up to date: how long history is kept, how much memory, which engine."""
 
 from foreshore.sql.ast.expressions import Syntax
+from foreshore.sql.ast.query import TableRef
 
 
 class Retain(Syntax):
@@ -8,6 +9,14 @@ class Retain(Syntax):
 
     interval: str
     at: int
+
+
+class ErrorPolicyStatement(Syntax):
+    """ALTER MATERIALIZED VIEW ... SET (ON ERROR = ...), or RESET, which is FAIL."""
+
+    name: TableRef
+    skips: bool
+    if_exists: bool
 
 
 class MemoryLimit(Syntax):

@@ -128,6 +128,20 @@ class ExpectationParser(TableParser):
         self.expect("fail")
         return "fail"
 
+    def _alter_error_policy(self, view: ast.TableRef, if_exists: bool) -> ast.ErrorPolicyStatement:
+        """Parse SET (ON ERROR = FAIL | SKIP), or RESET (ON ERROR)."""
+        resets = self.accept("reset")
+        if not resets:
+            self.expect("set")
+
+        def option() -> str:
+            if not self.accept("on_error"):
+                self.expect("on", "error")
+            return "fail" if resets else self._policy_of_errors()
+
+        (policy,) = self.in_parentheses(option)
+        return ast.ErrorPolicyStatement(view, policy == "skip", if_exists)
+
     def _asserted(self) -> tuple[str, int]:
         """Parse ASSERT NOT NULL [=] column."""
         self.expect("assert", "not", "null")

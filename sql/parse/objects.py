@@ -433,6 +433,8 @@ class ObjectParser(
                 self.expect("memory", "limit")
                 self.expect_symbol(")")
                 return ast.LimitMemoryStatement(kind, name, None, if_exists)
+        if kind == "materialized view" and self.peek(2).value in ("on", "on_error"):
+            return self._alter_error_policy(name, if_exists)
         if kind in ("table", "materialized view", "index"):
             if self.at_word("set") and self.peek(2).value == "retain":
                 self.advance()

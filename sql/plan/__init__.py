@@ -110,6 +110,7 @@ Plan: TypeAlias = (
     | Rename
     | RenameViewColumn
     | LimitMemory
+    | SetErrorPolicy
     | SetSecurityInvoker
     | Retain
     | Comment

@@ -51,6 +51,7 @@ from foreshore.sql.plan import (
     RenameViewColumn,
     Retain,
     SetCluster,
+    SetErrorPolicy,
     SetOwner,
     SetRowSecurity,
     SetSchema,
@@ -148,6 +149,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | RenameViewColumn(kind=kind, name=name)
             | LimitMemory(kind=kind, name=name)
             | SetSecurityInvoker(kind=kind, name=name)
+            | SetErrorPolicy(kind=kind, name=name)
             | Retain(kind=kind, name=name)
             | SetOwner(kind=kind, name=name)
             | SetSchema(kind=kind, name=name)
@@ -185,6 +187,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | RenameViewColumn()
             | LimitMemory()
             | SetSecurityInvoker()
+            | SetErrorPolicy()
             | Retain()
             | SetOwner()
             | AlterDefaultRights()

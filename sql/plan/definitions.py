@@ -419,6 +419,16 @@ class LimitMemory(WritePlan):
 
 
 @dataclass(frozen=True, slots=True)
+class SetErrorPolicy(WritePlan):
+    """Set whether a materialized view leaves rows with errors out, ON ERROR."""
+
+    kind: ObjectKind
+    name: Name
+    skips: bool
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Retain(WritePlan):
     """Set RETAIN HISTORY of an object; None resets it to the server's default."""
 

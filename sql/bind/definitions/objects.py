@@ -20,7 +20,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.ir import Column, Environment, Relation, Scalar
-from foreshore.expr.recursion import has_recursion
+from foreshore.expr.recursion import check_may_skip_errors
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import walk_relations, walk_scalars
@@ -62,6 +62,7 @@ from foreshore.sql.plan import (
     Rename,
     RenameViewColumn,
     Retain,
+    SetErrorPolicy,
     SetOwner,
     SetSchema,
     SetSecurityInvoker,
@@ -140,11 +141,8 @@ def bind_create_view(
                 name = planning.catalog.resolve_new(statement.name.name, temporary=True)
     if statement.materialized:
         query = maintained_query(query, "a materialized view")
-        if statement.checks.skip_errors and has_recursion(query.relation):
-            raise FeatureNotSupported(
-                "ON ERROR = SKIP of a recursive query is not supported",
-                hint="Leave rows with errors out by a view that the recursion reads.",
-            )
+        if statement.checks.skip_errors:
+            check_may_skip_errors(query.relation)
     if statement.emit_at is not None:
         with located(statement.emit_at):
             query = final_query(query)
@@ -439,6 +437,12 @@ def bind_limit_memory(planning: Planning, statement: ast.LimitMemoryStatement) -
     kind = _KINDS[statement.kind]
     name = name_of(planning, kind, statement.name)
     return LimitMemory(kind, name, memory_limit(statement.limit), statement.if_exists)
+
+
+def bind_error_policy(planning: Planning, statement: ast.ErrorPolicyStatement) -> SetErrorPolicy:
+    """Return the plan of ALTER MATERIALIZED VIEW ... SET (ON ERROR = ...) and of its RESET."""
+    name = name_of(planning, "materialized view", statement.name)
+    return SetErrorPolicy("materialized view", name, statement.skips, statement.if_exists)
 
 
 def bind_retain(planning: Planning, statement: ast.RetainStatement) -> Retain:
