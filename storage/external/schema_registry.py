@@ -1,5 +1,6 @@
 """A Confluent schema registry over HTTP."""
 
+import asyncio
 import json
 import re
 import ssl
@@ -20,11 +21,16 @@ from foreshore.storage.external.avro_references import inlined
 from foreshore.storage.external.tls import certificates
 from foreshore.storage.external.tunnels import HOST, Port, opened_port
 
-SECONDS = 10.0
+SECONDS = 10.0  # without a byte of an answer
+LONGEST_SECONDS = 30.0  # for an answer as a whole
+MOST_BYTES = 16 * 2**20  # of an answer, and of a schema with those that it refers to
 MOST_REFERENCES = 1_000  # of a schema
 _NOT_FOUND = 404
 _PASSWORD = re.compile(r"//[^/]*@")  # in a URL, with the name of a user
 _REFUSED = (409, 422)  # not compatible, no valid schema
+_PART_BYTES = 65_536
+_KEPT = ("location", "content-type")  # headers of answers
+_FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError)
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -80,7 +86,11 @@ class Registry:
         if "username" in options:
             auth = (options["username"], options.get("password", ""))
         self._client = httpx.AsyncClient(
-            auth=auth, timeout=SECONDS, verify=_context(access), trust_env=False
+            auth=auth,
+            timeout=SECONDS,
+            verify=_context(access),
+            trust_env=False,
+            headers={"Accept-Encoding": "identity"},  # so that the bytes read are all there are
         )
 
     async def __aenter__(self) -> "Registry":
@@ -118,11 +128,8 @@ class Registry:
 
         Raises InvalidParameterValue if the subject's rules do not allow it, and ConnectionFailure.
         """
-        path = _path(subject)
         try:
-            response = await self._client.post(
-                self._begins + path, json={"schema": schema}, **self._more
-            )
+            response = await self._ask("POST", _path(subject), json={"schema": schema})
             if response.status_code in _REFUSED:
                 raise InvalidParameterValue(
                     f'the schema registry at {self._url} refuses the schema of "{subject}": '
@@ -130,7 +137,7 @@ class Registry:
                 )
             response.raise_for_status()
             found = response.json()["id"]
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+        except (*_FAILURES, KeyError, TypeError) as error:
             raise self._unreachable(error) from error
         return int(found)
 
@@ -154,6 +161,7 @@ class Registry:
     async def _references(self, found: _Registered, type: str) -> dict[str, str]:
         """Return the schemas that a schema refers to, and those that these do, by their names."""
         texts: dict[str, str] = {}
+        size = len(found.schema)
         following = list(found.references or ())
         while following:
             each = following.pop()
@@ -174,6 +182,11 @@ class Registry:
                     f'the schema of "{each.subject}" is {referred.schema_type}, not {type}'
                 )
             texts[each.name] = referred.schema
+            size += len(referred.schema)
+            if size > MOST_BYTES:
+                raise InvalidParameterValue(
+                    f"the schema and those that it refers to have more than {MOST_BYTES >> 20} MiB"
+                )
             following += referred.references or ()
         return texts
 
@@ -187,13 +200,36 @@ class Registry:
 
     async def _get(self, path: str) -> Any:
         try:
-            response = await self._client.get(self._begins + path, **self._more)
+            response = await self._ask("GET", path)
             if response.status_code == _NOT_FOUND:
                 return None
             response.raise_for_status()
             return response.json()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        except _FAILURES as error:
             raise self._unreachable(error) from error
+
+    async def _ask(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Return an answer, which has been read.
+
+        Raises _FAILURES, also if it has more than MOST_BYTES or takes longer than LONGEST_SECONDS.
+        """
+        url = self._begins + path
+        async with (
+            asyncio.timeout(LONGEST_SECONDS),
+            self._client.stream(method, url, **request, **self._more) as response,
+        ):
+            parts, size = [], 0
+            async for part in response.aiter_bytes(_PART_BYTES):
+                size += len(part)
+                if size > MOST_BYTES:
+                    raise ValueError(f"the answer has more than {MOST_BYTES >> 20} MiB")
+                parts.append(part)
+        return httpx.Response(
+            response.status_code,
+            headers={name: response.headers[name] for name in _KEPT if name in response.headers},
+            content=b"".join(parts),
+            request=response.request,
+        )
 
     def _unreachable(self, error: Exception) -> DatabaseError:
         begins = f"could not ask the schema registry at {self._url}"
@@ -202,6 +238,8 @@ class Registry:
         if self._port is not None and self._port.failure is not None:
             return ConnectionFailure(f"{begins}: {self._port.failure.message}")
         why = str(error) or type(error).__name__
+        if isinstance(error, TimeoutError):
+            why = f"no whole answer within {LONGEST_SECONDS:.0f} seconds"
         if "certificate" in why.lower() or "ssl" in why.lower():
             hint = "Check URL, SSL CERTIFICATE AUTHORITY, SSL CERTIFICATE and SSL KEY."
             return DatabaseError(f"{begins}: {why}", sqlstate="08001", hint=hint)

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from foreshore.errors import ConnectionFailure
 from foreshore.storage.external.access import Access, Tunnel
-from foreshore.storage.external.schema_registry import Registry
+from foreshore.storage.external.schema_registry import MOST_BYTES, Registry
 
 
 def error_of(url: str, tunnel: Tunnel | None = None) -> ConnectionFailure:
@@ -48,6 +49,30 @@ def test_an_answer_that_has_no_schema_is_told(answer: bytes) -> None:
         error = error_of(f"http://127.0.0.1:{server.server_port}")
         thread.join()
     assert error.message.startswith("could not ask the schema registry at http://127.0.0.1:")
+
+
+def test_an_answer_that_does_not_end_is_given_up() -> None:
+    sent = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            nonlocal sent
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # the other end has had enough
+                while sent < 8 * MOST_BYTES:
+                    sent += self.wfile.write(bytes(2**16))
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        error = error_of(f"http://127.0.0.1:{server.server_port}")
+        thread.join()
+    assert error.message.endswith(": the answer has more than 16 MiB")
+    assert sent < 3 * MOST_BYTES
 
 
 def test_a_wrong_url_behind_a_tunnel_is_told() -> None:
