@@ -12,6 +12,7 @@ import msgspec
 ConnectionKind: TypeAlias = OneOf[
     "postgres", "kafka", "confluent schema registry", "aws", "iceberg catalog", "ssh tunnel"
 ]
+PROGRESS_TOPIC = "_foreshore-progress"  # of sinks to Kafka, unless the option says another one
 TUNNEL = "ssh tunnel"  # the kind of a connection, and the option of those that go through one
 
 

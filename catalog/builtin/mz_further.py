@@ -6,8 +6,7 @@ Materialize's columns and no rows. Values of type uint8 there are int8 here.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from foreshore.catalog.builtin import mz_dependencies, mz_types
-from foreshore.catalog.builtin.mz_rows import kafka_sink_rows, ssh_tunnel_rows
+from foreshore.catalog.builtin import mz_dependencies, mz_external, mz_types
 from foreshore.catalog.builtin.relation import (
     Declaration,
     IntrospectionSnapshot,
@@ -126,6 +125,7 @@ def relations() -> Iterator[Declaration]:
     rows: Mapping[str, Rows] = {
         **mz_types.ROWS,
         **mz_dependencies.ROWS,
+        **mz_external.ROWS,
         **{name: live(name) for name in _LIVE},
         "mz_cluster_replica_sizes": _sizes,
         "mz_cluster_schedules": _schedules,
@@ -135,8 +135,6 @@ def relations() -> Iterator[Declaration]:
         "mz_storage_shards": _shards,
         "mz_timezone_abbreviations": _zone_abbreviations,
         "mz_timezone_names": _zone_names,
-        "mz_kafka_sinks": kafka_sink_rows,
-        "mz_ssh_tunnel_connections": ssh_tunnel_rows,
     }
     number = FIRST_OID
     for schema, declared in (("mz_catalog", _CATALOG), ("mz_internal", _INTERNAL)):

@@ -23,7 +23,6 @@ from foreshore.catalog.item import (
     Secret,
 )
 from foreshore.ids import is_temporary
-from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.spec import connections_of, secrets_of
 from foreshore.sinks.spec import kind_of as kind_of_target
 from foreshore.sources.outputs import PROGRESS
@@ -195,14 +194,6 @@ def connection_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
 
 
-def ssh_tunnel_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the rows of mz_ssh_tunnel_connections: public keys, for files authorized_keys."""
-    for each in snapshot.state.all(Connection):
-        if each.keys:
-            first, second = each.keys
-            yield {"id": each.id, "public_key_1": first.public, "public_key_2": second.public}
-
-
 def source_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_sources: sources, and the relations that come with them."""
     for item in _items(snapshot, "table"):
@@ -229,13 +220,6 @@ def sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,
             }
-
-
-def kafka_sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the rows of mz_kafka_sinks."""
-    for item in _items(snapshot, "subscription"):
-        if item.sink and isinstance(item.sink.target, KafkaTarget):
-            yield {"id": item.id, "topic": item.sink.target.topic}
 
 
 _FOLLOWED = ("table", "view", "materialized view")  # by metrics

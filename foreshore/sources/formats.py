@@ -51,6 +51,11 @@ Format: TypeAlias = (
 )
 
 
+def name_of(format: Format) -> str:
+    """Return the name of a format, in lower case."""
+    return str(format.__struct_config__.tag)
+
+
 def registries_of(*formats: Format | None) -> tuple[str, ...]:
     """Return the ids of the connections to schema registries that formats need."""
     found = {

@@ -9,6 +9,7 @@ import time
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from foreshore.connection_spec import PROGRESS_TOPIC
 from foreshore.errors import ConnectionFailure
 from foreshore.storage.export.kafka.producer import SLICE_SECONDS
 from foreshore.storage.external.access import Access
@@ -16,7 +17,6 @@ from foreshore.storage.external.kafka import ANSWER_SECONDS, configuration
 from foreshore.storage.external.kafka_failures import Failures
 from foreshore.update import Timestamp
 
-DEFAULT_TOPIC = "_foreshore-progress"
 PARTITION = 0
 SETTINGS = {"cleanup.policy": "compact"}
 READ_SECONDS = 60.0  # for unfinished transactions of other sinks, too
@@ -31,7 +31,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 def topic_of(access: Access) -> str:
     """Return the progress topic of a connection."""
-    return access.options.get("progress topic", DEFAULT_TOPIC)
+    return access.options.get("progress topic", PROGRESS_TOPIC)
 
 
 def written(sink: str, frontier: Timestamp) -> bytes:

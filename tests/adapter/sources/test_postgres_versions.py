@@ -24,6 +24,8 @@ async def test_view_moves_to_table_with_new_column_while_old_one_goes_on(
     upstream.execute("ALTER TABLE up.b ADD c int DEFAULT 7")
     upstream.execute("INSERT INTO up.b VALUES (50, 5, 8)")
     await env.ran("a", AGAIN.format("b2"))
+    listed = "SELECT schema_name, table_name FROM mz_internal.mz_postgres_source_tables"
+    assert "up|b\nup|b\n" in await env.query("a", f"{listed} ORDER BY 2")
     upstream.execute("UPDATE up.b SET v = 3, c = 9 WHERE id = 2")
     every = "SELECT id, v, c FROM {} ORDER BY id"
     await until(env, every.format("b2"), rows_of(upstream, every.format("up.b")))
