@@ -44,12 +44,15 @@ from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sinks.alter import alter_sink
 from foreshore.adapter.sinks.create import check_target, create_sink
 from foreshore.adapter.sources import tables as source_tables
+from foreshore.adapter.sources.changes.options import alter_source
 from foreshore.adapter.sources.changes.refresh import refresh_source_tables
 from foreshore.adapter.sources.connections import (
     alter_connection,
     create_connection,
+    validate_altered,
     validate_connection,
     validate_new,
 )
@@ -122,6 +125,8 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AddSourceTables: source_tables.add_source_tables,
     plans.DropSourceTables: source_tables.drop_source_tables,
     plans.RefreshSourceTables: refresh_source_tables,
+    plans.AlterSource: alter_source,
+    plans.AlterSink: alter_sink,
     plans.CreateSink: create_sink,
     plans.CreateMetric: create_metric,
     plans.CreateConnection: create_connection,
@@ -284,6 +289,8 @@ async def _lock(context: StatementContext) -> StatementContext:
             context = replace(context, discovered=found_again)
         case plans.CreateConnection() as plan:
             await validate_new(context, plan)
+        case plans.AlterConnection(validate=True) as plan:
+            await validate_altered(context, plan)
         case plans.CreateSink() as plan:
             await check_target(context, plan)
         case _:

@@ -31,6 +31,7 @@ from foreshore.sql.bind.definitions import (
     verify,
 )
 from foreshore.sql.bind.definitions import objects as ddl
+from foreshore.sql.bind.definitions.external_options import bind_alter_options
 from foreshore.sql.bind.definitions.metrics import bind_create_metric
 from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.definitions.sinks.create import bind_create_sink
@@ -204,6 +205,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return source_tables.bind_add_source_tables(planning, tree)
         case ast.DropSourceTablesStatement():
             return source_tables.bind_drop_source_tables(planning, tree)
+        case ast.AlterOptionsStatement():
+            return bind_alter_options(planning, tree)
         case ast.RefreshSourceTablesStatement():
             return source_tables.bind_refresh_source_tables(planning, tree)
         case ast.ValidateConnectionStatement():

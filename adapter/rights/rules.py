@@ -94,6 +94,11 @@ def _alter_source(check: Checker, plan: plans.DropSourceTables | plans.RefreshSo
         check.own(check.found("source", name))
 
 
+def _alter_options(check: Checker, plan: plans.AlterSource | plans.AlterSink) -> None:
+    kind = "source" if isinstance(plan, plans.AlterSource) else "sink"
+    check.own(check.found(kind, plan.name))
+
+
 def _validate(check: Checker, plan: plans.ValidateConnection) -> None:
     found = check.found("connection", plan.name)
     if isinstance(found, Connection):
@@ -503,6 +508,8 @@ RULES: Mapping[type, Rule] = {
     plans.AddSourceTables: _source_tables,
     plans.DropSourceTables: _alter_source,
     plans.RefreshSourceTables: _alter_source,
+    plans.AlterSource: _alter_options,
+    plans.AlterSink: _alter_options,
     plans.ValidateConnection: _validate,
     plans.CreateSink: _sink,
     plans.CreateMetric: _metric,

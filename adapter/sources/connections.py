@@ -25,6 +25,7 @@ from foreshore.errors import (
     FeatureNotSupported,
     InsufficientPrivilege,
     InvalidParameterValue,
+    UndefinedObject,
     WrongObjectType,
 )
 from foreshore.sql.parse.keywords import quote_string
@@ -63,6 +64,17 @@ async def validate_new(context: StatementContext, plan: CreateConnection) -> Non
         spec = _spec(context, ConnectionSpec(plan.kind, {}), plan.options)
         state, name = context.planner.state, plan.name.item
         await _reach(context, access_by(context.coordinator, state, name, spec))
+
+
+async def validate_altered(context: StatementContext, plan: AlterConnection) -> None:
+    """Reach the external system of a connection with the options that it is to have."""
+    try:
+        found = context.planner.reader().object_called("connection", plan.name.parts, altered=True)
+    except UndefinedObject:
+        return  # alter_connection tells
+    assert isinstance(found, Connection), found
+    changed = msgspec.structs.replace(found, spec=_spec(context, found.spec, plan.options))
+    await _reach(context, access(context.coordinator, context.planner.state, changed))
 
 
 async def validate_connection(context: StatementContext, plan: ValidateConnection) -> Completed:

@@ -74,6 +74,7 @@ StatementSyntax: TypeAlias = (
     | AddSourceTablesStatement
     | DropSourceTablesStatement
     | RefreshSourceTablesStatement
+    | AlterOptionsStatement
     | ValidateConnectionStatement
     | AlterSecretStatement
     | CreateSequenceStatement

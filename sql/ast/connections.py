@@ -26,9 +26,10 @@ class CreateConnectionStatement(Syntax):
 
 
 class AlterConnectionStatement(Syntax):
-    """ALTER CONNECTION name SET (option, ...), DROP (option, ...) or ROTATE KEYS."""
+    """ALTER CONNECTION name SET (option, ...), DROP (option, ...), or ROTATE KEYS."""
 
     name: TableRef
     options: tuple[ConnectionOption, ...]
     if_exists: bool
     rotate: bool = False  # ROTATE KEYS, without options
+    validate: bool = False  # WITH (VALIDATE)

@@ -1,5 +1,6 @@
 """Syntax of statements about sources."""
 
+from typing import Literal as OneOf
 from typing import TypeAlias
 
 from foreshore.sql.ast.definitions import ColumnDefinition
@@ -232,3 +233,13 @@ class ValidateConnectionStatement(Syntax):
     """VALIDATE CONNECTION name."""
 
     name: TableRef
+
+
+class AlterOptionsStatement(Syntax):
+    """ALTER SOURCE or ALTER SINK name SET (option, ...) or RESET (option, ...)."""
+
+    kind: OneOf["source", "sink"]
+    name: TableRef
+    options: tuple[SourceOption, ...]
+    resets: bool  # whether the options get their defaults
+    if_exists: bool

@@ -39,17 +39,24 @@ class ConnectionParser(TableParser):
     def _alter_connection(
         self, name: ast.TableRef, if_exists: bool
     ) -> ast.AlterConnectionStatement | None:
-        """Parse SET (...), DROP (...), RESET (...) or ROTATE KEYS; None: it is none of them."""
+        """Parse ROTATE KEYS, or SET (...), DROP (...) and RESET (...); None: it is none of them."""
         if self.accept("rotate"):
             self.expect("keys")
             return ast.AlterConnectionStatement(name, (), if_exists, rotate=True)
-        if self.accept("set"):
-            options = self.in_parentheses(self._connection_option)
-        elif self.accept("drop") or self.accept("reset"):
-            options = self.in_parentheses(self._connection_option_name)
-        else:
+        if not self.at_word("set", "drop", "reset"):
             return None
-        return ast.AlterConnectionStatement(name, options, if_exists)
+        clauses = self.list_of(self._connection_clause)
+        options = tuple(option for clause in clauses for option in clause)
+        validate = self._validate_option()
+        return ast.AlterConnectionStatement(name, options, if_exists, validate=validate)
+
+    def _connection_clause(self) -> tuple[ast.ConnectionOption, ...]:
+        """Parse SET (...), DROP (...) or RESET (...)."""
+        if self.accept("set"):
+            return self.in_parentheses(self._connection_option)
+        if not self.accept("drop"):
+            self.expect("reset")
+        return self.in_parentheses(self._connection_option_name)
 
     def validate_connection(self) -> ast.StatementSyntax:
         """Parse VALIDATE CONNECTION."""

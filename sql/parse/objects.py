@@ -435,7 +435,7 @@ class ObjectParser(
                 return ast.LimitMemoryStatement(kind, name, None, if_exists)
         if kind == "materialized view" and self.peek(2).value in ("on", "on_error"):
             return self._alter_error_policy(name, if_exists)
-        if kind in ("table", "materialized view", "index"):
+        if kind in ("table", "source", "materialized view", "index"):
             if self.at_word("set") and self.peek(2).value == "retain":
                 self.advance()
                 return ast.RetainStatement(kind, name, self._retain_options(), if_exists)
@@ -455,6 +455,8 @@ class ObjectParser(
             return set
         if kind == "source" and (tables := self._alter_source(name, if_exists)) is not None:
             return tables
+        if kind == "sink" and (set := self._alter_options("sink", name, if_exists)) is not None:
+            return set
         if kind == "secret" and self.accept("as"):
             return ast.AlterSecretStatement(name, self.expression(), if_exists)
         if kind == "type":

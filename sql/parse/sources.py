@@ -1,6 +1,8 @@
-"""Parse CREATE SOURCE."""
+"""Parse CREATE SOURCE and ALTER SOURCE."""
 
-from foreshore.errors import FeatureNotSupported
+from typing import Literal as OneOf
+
+from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.kafka_sources import KafkaSourceParser
 from foreshore.sql.parse.webhooks import WebhookParser
@@ -29,7 +31,7 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         )
 
     def _alter_source(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax | None:
-        """Parse ADD, DROP or REFRESH of tables; None: it is none of these."""
+        """Parse ADD, DROP or REFRESH of tables, SET or RESET; None: it is none of these."""
         if self.accept("add"):
             self._subsource_word()
             return ast.AddSourceTablesStatement(name, self.list_of(self._fed_table), if_exists)
@@ -44,7 +46,20 @@ class SourceParser(KafkaSourceParser, WebhookParser):
             if not cascade:
                 self.accept("restrict")
             return ast.DropSourceTablesStatement(name, names, may_lack, cascade, if_exists)
-        return None
+        return self._alter_options("source", name, if_exists)
+
+    def _alter_options(
+        self, kind: OneOf["source", "sink"], name: ast.TableRef, if_exists: bool
+    ) -> ast.StatementSyntax | None:
+        """Parse `SET (option [=] value, ...)` or `RESET (option, ...)`; None: it is neither."""
+        if not self.at_word("set", "reset") or self.peek(1).value != "(":
+            return None
+        resets = self.advance().value == "reset"
+        options = self._source_options()
+        for each in options:
+            if resets and each.value is not None:
+                raise SyntaxError_("RESET takes no values", position=each.at + 1)
+        return ast.AlterOptionsStatement(kind, name, options, resets, if_exists)
 
     def _subsource_word(self) -> None:
         if not (self.accept("subsource") or self.accept("table")):

@@ -74,6 +74,8 @@ Plan: TypeAlias = (
     | AddSourceTables
     | DropSourceTables
     | RefreshSourceTables
+    | AlterSource
+    | AlterSink
     | ValidateConnection
     | CreateSequence
     | AlterSequence

@@ -15,6 +15,8 @@ from foreshore.sql.plan import (
     AlterPolicy,
     AlterSecret,
     AlterSequence,
+    AlterSink,
+    AlterSource,
     AlterTable,
     Comment,
     CommentPolicy,
@@ -177,6 +179,8 @@ def changed_objects(plan: Plan) -> Changed | None:
             | AddSourceTables()
             | DropSourceTables()
             | RefreshSourceTables()
+            | AlterSource()
+            | AlterSink()
             | CreateConnection()
             | AlterConnection()
             | AlterSecret()

@@ -30,6 +30,7 @@ class AlterConnection(WritePlan):
     options: Mapping[str, OptionValue]
     if_exists: bool
     rotate: bool = False
+    validate: bool = False  # whether to reach the external system before the change
 
 
 @dataclass(frozen=True, slots=True)

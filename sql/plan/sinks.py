@@ -1,6 +1,8 @@
 """Plans of statements about sinks."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from foreshore.item_view import Name
 from foreshore.sinks.spec import SinkSpec
@@ -23,3 +25,12 @@ class WaitForSinks:
 
     sinks: tuple[Name, ...] | None  # None: all
     as_of: AsOf | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSink(WritePlan):
+    """ALTER SINK ... SET or RESET: new values by the fields of specs; None: the default."""
+
+    name: Name
+    changes: Mapping[str, Any]
+    if_exists: bool

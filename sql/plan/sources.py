@@ -1,6 +1,8 @@
 """Plans of statements about sources."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from foreshore.item_view import Name
 from foreshore.sources.kafka import Messages
@@ -88,4 +90,13 @@ class DropSourceTables(WritePlan):
     names: tuple[Name, ...]
     tables_may_lack: bool
     cascade: bool
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSource(WritePlan):
+    """ALTER SOURCE ... SET or RESET: new values by the fields of specs; None: the default."""
+
+    name: Name
+    changes: Mapping[str, Any]
     if_exists: bool

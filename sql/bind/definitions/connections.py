@@ -32,7 +32,7 @@ def bind_alter_connection(
     """Return the plan of ALTER CONNECTION."""
     name = name_of(planning, "connection", statement.name)
     options = _options(planning, statement.options)
-    return AlterConnection(name, options, statement.if_exists, statement.rotate)
+    return AlterConnection(name, options, statement.if_exists, statement.rotate, statement.validate)
 
 
 def bind_validate_connection(

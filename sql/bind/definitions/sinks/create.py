@@ -43,11 +43,9 @@ from foreshore.sql.plan import CreateSink
 from foreshore.sql.planning import Planning, located
 
 _WITH_HISTORY = ("table", "source", "materialized view")
-_OPTIONS: Mapping[str, tuple[str, Parse]] = {
-    "snapshot": ("with_snapshot", flag),
-    "commit interval": ("commit_ms", milliseconds),
-    "timeout": ("timeout_ms", timeout),  # of calls of Python
-}
+COMMIT_INTERVAL: Mapping[str, tuple[str, Parse]] = {"commit interval": ("commit_ms", milliseconds)}
+TIMEOUT: Mapping[str, tuple[str, Parse]] = {"timeout": ("timeout_ms", timeout)}  # of Python's calls
+_OPTIONS = {"snapshot": ("with_snapshot", flag), **COMMIT_INTERVAL, **TIMEOUT}
 
 
 def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> CreateSink:

@@ -142,7 +142,8 @@ def _timestamp(name: str, value: OptionValue) -> int:
     return found
 
 
-def _batch(name: str, value: OptionValue) -> int:
+def batch_interval(name: str, value: OptionValue) -> int:
+    """Return the milliseconds for which messages are gathered."""
     found = milliseconds(name, value)
     if found > LONGEST_BATCH_MS:
         raise InvalidParameterValue(f'option "{name}" must be at most {LONGEST_BATCH_MS} ms')
@@ -154,5 +155,5 @@ _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "start offset": ("start_offsets", _offsets),
     "start timestamp": ("start_timestamp", _timestamp),
     "group id prefix": ("group_prefix", text),
-    "timestamp interval": ("batch_ms", _batch),
+    "timestamp interval": ("batch_ms", batch_interval),
 }
