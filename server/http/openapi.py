@@ -86,7 +86,7 @@ def document() -> dict[str, Any]:
                     "summary": "Follow a query as server-sent events",
                     "parameters": [
                         _parameter("query", "a query", required=True),
-                        _parameter("params", "texts of its parameters, a JSON array"),
+                        _parameter("params", "values of its parameters, a JSON array"),
                         _parameter("options", "session variables, a JSON object"),
                         _parameter("after", "the id of the last event of progress"),
                         _parameter("Last-Event-ID", "the same", place="header"),

@@ -1,25 +1,26 @@
 """Requests: what a program asks for, as values that are decoded from JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from foreshore import blocking
-from foreshore.errors import DataError, ProtocolViolation
+from foreshore.errors import ProtocolViolation
+from foreshore.server.http.params import Params, check_text, check_values, decoder
 
 T = TypeVar("T")
 R = TypeVar("R", bound="SqlRequest")
 
-_HINT = 'Send {"query": "..."} or {"queries": [{"query": "...", "params": ["...", null]}]}.'
+_HINT = 'Send {"query": "..."} or {"queries": [{"query": "...", "params": ["text", 1, null]}]}.'
 LONG = 1 << 17  # bytes of a request: some milliseconds of decoding
 
 
 class ExtendedQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One statement, with the texts of its parameters."""
+    """One statement, with the values of its parameters."""
 
     query: str
-    params: tuple[str | None, ...] = ()
+    params: Params = ()
 
 
 class SqlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,11 +60,11 @@ class SocketRequest(SqlRequest, frozen=True, forbid_unknown_fields=True):
     cancel: bool = False
 
 
-_sql = msgspec.json.Decoder(SqlRequest)
+_sql = decoder(SqlRequest)
 _start = msgspec.json.Decoder(SocketStart)
-_socket = msgspec.json.Decoder(SocketRequest)
+_socket = decoder(SocketRequest)
 _options: msgspec.json.Decoder[Mapping[str, str]] = msgspec.json.Decoder(dict[str, str])
-_params = msgspec.json.Decoder(tuple[str | None, ...])
+_params = decoder(tuple[Any, ...])
 
 
 async def sql_request(data: bytes) -> SqlRequest:
@@ -98,15 +99,9 @@ def options_of(text: str) -> Mapping[str, str]:
     return _decoded(_options, text.encode()) if text else {}
 
 
-def params_of(text: str) -> tuple[str | None, ...]:
+def params_of(text: str) -> tuple[Any, ...]:
     """Return the parameters that a query parameter gives; raises ProtocolViolation."""
     return _decoded(_params, text.encode()) if text else ()
-
-
-def check_text(text: str) -> None:
-    """Raise DataError if a text has the character that texts cannot have."""
-    if "\0" in text:
-        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
 
 
 def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T:
@@ -122,7 +117,5 @@ def _checked(request: R) -> R:
     for text in request.texts:
         check_text(text)
     for each in request.queries or ():
-        for value in each.params:
-            if value is not None:
-                check_text(value)
+        check_values(each.params)
     return request

@@ -1,15 +1,17 @@
 """Statements: run a request in a session, by the rules of the simple or the extended protocol."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any
 
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut, Execution, Portal, Session, Statement
 from foreshore.errors import FeatureNotSupported
 from foreshore.garbage import collection_paused
+from foreshore.server.http.params import text_of
 from foreshore.server.http.requests import ExtendedQuery, SqlRequest
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
-from foreshore.types import Datum, SqlType
+from foreshore.types import JSONB, Datum, SqlType
 
 LONG_ARGUMENTS = 1 << 17  # bytes of parameters: some ten milliseconds of decoding
 
@@ -46,21 +48,34 @@ async def begin(session: Session, query: ExtendedQuery, *, last: bool) -> Execut
     return await session.execute("", 0, last=last)
 
 
-async def bind(session: Session, statement: Statement, params: Sequence[str | None]) -> Portal:
-    """Bind the unnamed statement to the texts of its parameters."""
+async def bind(session: Session, statement: Statement, params: Sequence[Any]) -> Portal:
+    """Bind the unnamed statement to the values of its parameters."""
     args = await _arguments(session, params, statement.parameters)
     return await session.bind("", "", args, ())
 
 
 async def _arguments(
-    session: Session, params: Sequence[str | None], types: Sequence[SqlType]
+    session: Session, params: Sequence[Any], types: Sequence[SqlType]
 ) -> list[Datum]:
-    """Return the parameters' values; long ones are decoded on a thread."""
-    values = [None if each is None else each.encode() for each in params]
-    bind = Bind("", "", (), values, ())
-    if sum(map(len, filter(None, values))) <= LONG_ARGUMENTS:
-        return arguments(bind, types, session.time_zone)
-    return await blocking.run(None, collection_paused()(arguments), bind, types, session.time_zone)
+    """Return the parameters' values; those that may be long are decoded on a thread."""
+    zone = session.time_zone
+    if sum(map(_size, params)) <= LONG_ARGUMENTS:
+        return _decoded(params, types, zone)
+    return await blocking.run(None, collection_paused()(_decoded), params, types, zone)
+
+
+def _decoded(params: Sequence[Any], types: Sequence[SqlType], zone: str) -> list[Datum]:
+    kinds = types if len(types) == len(params) else [JSONB] * len(params)  # refused below
+    texts = [text_of(value, kind) for value, kind in zip(params, kinds, strict=True)]
+    values = [None if each is None else each.encode() for each in texts]
+    return arguments(Bind("", "", (), values, ()), types, zone)
+
+
+def _size(value: Any) -> int:
+    """Return the bytes of a parameter; arrays and objects of any size count as long ones."""
+    if isinstance(value, str):
+        return len(value)
+    return LONG_ARGUMENTS + 1 if isinstance(value, list | tuple | dict) else 0
 
 
 def refuse_copy(execution: Execution) -> None:

@@ -1,6 +1,6 @@
 """GET /api/subscribe: a live query, as server-sent events.
 
-    /api/subscribe?query=SELECT * FROM totals[&params=["text", null]][&options={...}]
+    /api/subscribe?query=SELECT * FROM totals[&params=["text", 1, null]][&options={...}]
 
 The events are `rows`, changes of one time, and `progress`: all changes up to its time have been
 sent, and add up to the query's result as of it. The first `progress` ends the snapshot. Its id is a
@@ -29,7 +29,8 @@ from foreshore.server.http.ending import Disconnected
 from foreshore.server.http.exchange import Exchange, answered, long_lived
 from foreshore.server.http.live_query import HEAD, Token, by_time, subscription, token_of
 from foreshore.server.http.messages import as_json, error_fields
-from foreshore.server.http.requests import ExtendedQuery, check_text, options_of, params_of
+from foreshore.server.http.params import check_values
+from foreshore.server.http.requests import ExtendedQuery, options_of, params_of
 from foreshore.server.http.sessions import (
     READ_ONLY,
     Opened,
@@ -88,8 +89,7 @@ def _query_of(request: Request) -> ExtendedQuery:
     if not text:
         raise ProtocolViolation('the parameter "query" is missing')
     params = params_of(request.query_params.get("params", ""))
-    for each in (text, *params):
-        check_text(each or "")
+    check_values((text, *params))
     return ExtendedQuery(text, params)
 
 

@@ -16,16 +16,14 @@ from foreshore.errors import DatabaseError
 from foreshore.output_style import OutputStyle
 from foreshore.server.http.live_query import HEAD, Token, by_time, subscription, token_of
 from foreshore.server.http.mcp.work import MOST_BYTES, MOST_ROWS, Gathered, Work, columns_of
-from foreshore.server.http.requests import ExtendedQuery, check_text
+from foreshore.server.http.params import Params, check_values
+from foreshore.server.http.requests import ExtendedQuery
 from foreshore.server.http.values import Piece, RowsAsJson
 from foreshore.types import RelationDesc
 
 GATHER_S = 0.2  # after the first changes, for others that are there already
 MOST_CHANGES = 10_000  # in one answer
 
-Params = Annotated[
-    tuple[str | None, ...], Meta(description="the texts of the parameters $1, $2, ...")
-]
 Seconds = Annotated[int, Meta(ge=1, le=60)]
 
 
@@ -89,8 +87,7 @@ async def subscribe(work: Work, args: Subscribe) -> Mapping[str, Any]:
     The changes up to the cursor are all there. `reset` means that the cursor that was given is of
     no use any more, so that the changes begin anew, as without one.
     """
-    for each in (args.query, *args.params):
-        check_text(each or "")
+    check_values((args.query, *args.params))
     text = args.query.strip().rstrip(";")
     await work.session.parse("", text, ())
     work.check(work.session.reading(""))

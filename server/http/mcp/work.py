@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from foreshore.adapter.client import Reading, ReadRelation, Rows, Session
 from foreshore.errors import DatabaseError, FeatureNotSupported, InsufficientPrivilege
 from foreshore.server.http.exchange import Exchange
-from foreshore.server.http.requests import ExtendedQuery, check_text
+from foreshore.server.http.params import check_values
+from foreshore.server.http.requests import ExtendedQuery
 from foreshore.server.http.statements import begin, bind
 from foreshore.server.http.values import Piece, RowsAsJson
 from foreshore.types import RelationDesc, format_type
@@ -77,8 +78,7 @@ class Work:
 
     async def table(self, query: ExtendedQuery, most_rows: int) -> Mapping[str, Any]:
         """Return the first rows of a client's statement, and whether there are more."""
-        for each in (query.query, *query.params):
-            check_text(each or "")
+        check_values((query.query, *query.params))
         statement = await self.session.parse("", query.query, ())
         if statement.desc is None:
             raise FeatureNotSupported("the statement returns no rows", hint="Send one query.")

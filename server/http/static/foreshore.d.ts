@@ -25,11 +25,14 @@ export interface ChangeInfo<R extends Row = Row> {
 
 export type Auth = { user: string; password?: string } | { token: string };
 
+/** A Date is sent as its text, an array for an array or json, an object for json. */
+export type Parameter = string | number | bigint | boolean | null | Date | object;
+
 export interface LiveOptions<R extends Row = Row> {
   /** The columns that identify a row, for `get`. */
   key?: string | string[];
-  /** The texts of the query's parameters. */
-  params?: (string | null)[];
+  /** The values of the query's parameters. */
+  params?: Parameter[];
   /** Session variables. */
   options?: Record<string, string>;
   /** The server; by default the origin of the page. */

@@ -38,7 +38,8 @@ export class ForeshoreError extends Error {
  * @param {string} query a query, such as `SELECT * FROM t WHERE a = $1`
  * @param {object} [options]
  * @param {string|string[]} [options.key] the columns that identify a row, for `get`
- * @param {(string|null)[]} [options.params] the texts of the query's parameters
+ * @param {(string|number|bigint|boolean|null|Date|object)[]} [options.params] the values of the
+ *     query's parameters
  * @param {object} [options.options] session variables
  * @param {string} [options.url] the server, by default the origin of the page
  * @param {{user: string, password: string} | {token: string}} [options.auth]
@@ -270,9 +271,14 @@ function addressOf(query, { url, params, options }) {
   if (base === undefined) throw new TypeError("the option url is missing");
   const address = new URL("/api/subscribe", base);
   address.searchParams.set("query", query);
-  if (params !== undefined) address.searchParams.set("params", JSON.stringify(params));
+  if (params !== undefined) address.searchParams.set("params", JSON.stringify(params, withBigInt));
   if (options !== undefined) address.searchParams.set("options", JSON.stringify(options));
   return address.href;
+}
+
+/** JSON has no BigInt: it is sent as its text, which a parameter takes as well. */
+function withBigInt(_key, value) {
+  return typeof value === "bigint" ? String(value) : value;
 }
 
 function headersOf(auth, token) {

@@ -159,7 +159,7 @@ def test_query_is_bounded_in_rows_bytes_and_time(tmp_path: Path) -> None:
             slow = await refused(agent, "query", query="SELECT pg_sleep(60)", timeout_seconds=1)
             assert '"57014"' in slow
             given = await called(
-                agent, "query", query="SELECT id FROM orders WHERE id = $1", params=["3"]
+                agent, "query", query="SELECT id FROM orders WHERE id = $1", params=[3]
             )
             assert given["rows"] == [[3]]
             assert '"22023"' in await refused(agent, "query", query="SELECT 1", max_rows=5000)

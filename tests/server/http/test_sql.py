@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from tests.adapter.harness import until
 from tests.server.http.serving import Http, over_environment
@@ -68,6 +69,42 @@ def test_extended_queries_take_parameters_and_commit_together(tmp_path: Path) ->
         assert [sorted(each) for each in found] == [["notices", "ok"], ["error", "notices"]]
         assert found[1]["error"]["code"] == "22P02"
         assert await http.rows("SELECT count(*) FROM t") == [["1"]]
+
+    over_environment(tmp_path, go)
+
+
+async def _parameter(http: Http, query: str, value: str) -> Any:
+    """Return the only value of a query whose parameter is this JSON, or an error's code."""
+    body = f'{{"queries": [{{"query": "{query}", "params": [{value}]}}]}}'
+    headers = {"content-type": "application/json"}
+    answer = await http.client.post("/api/sql", content=body, headers=headers)
+    (result,) = answer.json()["results"]
+    return result["error"]["code"] if "error" in result else result["rows"][0][0]
+
+
+def test_parameters_are_values_of_json_and_keep_their_digits(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        for query, value, expected in (
+            ("SELECT $1::int + 1", "41", 42),
+            ("SELECT $1::numeric", "1.10000000000000000000000000001", None),
+            ("SELECT $1::numeric", "123456789012345678901234567890", None),
+            ("SELECT $1::text", "1.50", "1.50"),
+            ("SELECT NOT $1", "true", False),
+            ("SELECT 2 = ANY($1::int[])", "[1, 2, null]", True),
+            (
+                "SELECT $1::text[]",
+                r'["a,b", "null", null, "\"", ""]',
+                r'{"a,b","null",NULL,"\"",""}',
+            ),
+            ("SELECT $1::int[][]", "[[1, 2], [3, 4]]", "{{1,2},{3,4}}"),
+            ("SELECT $1::jsonb", '[1, {"a": [2.10]}]', [1, {"a": [2.1]}]),
+            ("SELECT $1::jsonb -> 'a'", '{"a": [true]}', [True]),
+            ("SELECT $1::int", "[1]", "42804"),
+            ("SELECT $1::int", "1.5", "22P02"),
+            ("SELECT 1", "1", "08P01"),
+        ):
+            found = await _parameter(http, query, value)
+            assert found == (value if expected is None else expected), (query, value)
 
     over_environment(tmp_path, go)
 

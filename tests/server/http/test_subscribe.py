@@ -130,7 +130,7 @@ def test_stream_is_reset_if_history_is_gone(tmp_path: Path) -> None:
 
 def test_constant_ends_after_its_rows(tmp_path: Path) -> None:
     async def go(http: Http) -> None:
-        async with following(http, "SELECT $1::int + 1", params={"params": '["1"]'}) as events:
+        async with following(http, "SELECT $1::int + 1", params={"params": "[1]"}) as events:
             await events.progress()
             assert events.rows == Counter([(2,)])
             assert (await events.next()).name == "end"
