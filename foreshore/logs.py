@@ -2,7 +2,8 @@
 
 A record has a message that is always the same, and values beside it (`extra`). Each JSON record is
 one line: `time`, `level`, `process`, `pid`, `logger`, `message`, the values by their names, and if
-there was an error its `sqlstate` and `exception`. Child processes inherit the format by the
+there was an error its `sqlstate` and `exception`. What is logged while an HTTP request is answered
+has its `request` (`REQUEST`). Child processes inherit the format by the
 environment.
 
     {"time":"2026-11-26T10:12:31.042Z","level":"info","process":"server","pid":4711,
@@ -13,6 +14,7 @@ import json
 import logging
 import os
 import sys
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
@@ -24,16 +26,20 @@ FORMAT_VARIABLE = "FORESHORE_LOG_FORMAT"
 LEVEL_VARIABLE = "FORESHORE_LOG_LEVEL"
 MOST_VALUE = 8_192  # characters of a value
 
+REQUEST: ContextVar[str | None] = ContextVar("request", default=None)  # the id of an HTTP request
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _RESERVED = frozenset(("time", "level", "process", "pid", "logger", "message"))
 
 
 def values_of(record: logging.LogRecord) -> dict[str, object]:
-    """Return the values beside a record's message, and the SQLSTATE of its error."""
+    """Return the values beside a record's message, its request, and the SQLSTATE of its error."""
     found = {name: value for name, value in vars(record).items() if name not in _STANDARD}
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, DatabaseError):
         found.setdefault("sqlstate", error.sqlstate)
+    if (request := REQUEST.get()) is not None:
+        found.setdefault("request", request)
     return found
 
 

@@ -5,6 +5,8 @@ off, so nobody holds a session by not reading.
 """
 
 import asyncio
+import re
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
@@ -13,6 +15,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.types import Message, Receive, Scope, Send
 
 from foreshore.errors import DatabaseError, ProtocolViolation
+from foreshore.logs import REQUEST
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected, Ending
 from foreshore.server.http.messages import as_json, error_fields, status_of
@@ -20,6 +23,7 @@ from foreshore.server.http.sessions import Sessions, not_ready
 
 MOST_BODY = 16 << 20
 STALL_S = 60
+_REQUEST_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
 LAST_S = 1  # for the reason why a session has ended
 
 
@@ -53,6 +57,7 @@ async def answered(
         await _send_not_ready(send)
         return
     exchange = Exchange(sessions, scope, receive, send)
+    token = REQUEST.set(exchange.id)
     try:
         sessions.origins.check(exchange.request)
         if scope["method"] == "OPTIONS":
@@ -66,6 +71,8 @@ async def answered(
             await exchange.refuse(error)
         else:
             await refuse(exchange, error)
+    finally:
+        REQUEST.reset(token)
 
 
 async def _send_not_ready(send: Send) -> None:
@@ -81,6 +88,7 @@ class Exchange:
 
     def __init__(self, sessions: Sessions, scope: Scope, receive: Receive, send: Send) -> None:
         self.request = Request(scope, receive)
+        self.id = _request_id(self.request)
         self.ending = Ending()
         self._sessions = sessions
         self._send = send
@@ -189,6 +197,7 @@ class Exchange:
             "content-type": content_type,
             "cache-control": "no-store",
             "x-content-type-options": "nosniff",
+            "x-request-id": self.id,
             **self._sessions.origins.headers(self.request),
             **headers,
         }
@@ -203,6 +212,12 @@ class Exchange:
         except TimeoutError:
             self.abort()
             raise Disconnected from None
+
+
+def _request_id(request: Request) -> str:
+    """Return the id that the client or a proxy has given a request, else a new one."""
+    given = request.headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
 
 
 @contextmanager

@@ -64,7 +64,8 @@ class Origins:
             "vary": "origin",
             "access-control-allow-origin": origin,
             "access-control-allow-headers": "accept, authorization, content-type, last-event-id,"
-            " mcp-protocol-version, mcp-method, mcp-name",
+            " mcp-protocol-version, mcp-method, mcp-name, x-request-id",
+            "access-control-expose-headers": "x-request-id",
             "access-control-allow-methods": "GET, POST",
             "access-control-max-age": "600",
         }

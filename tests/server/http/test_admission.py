@@ -1,11 +1,14 @@
 """Who may run SQL over HTTP: passwords, rules, places, and pages of other origins."""
 
 import asyncio
+import json
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from foreshore.adapter.client import Completed, Login
+from foreshore.logs import JsonFormatter
 from foreshore.scram import Verifier
 from foreshore.server.http.origins import Origins
 from tests.server.fake import FakeClient
@@ -187,3 +190,25 @@ def test_body_is_not_read_before_the_client_has_proven_who_it_is(tmp_path: Path)
         writer.close()
 
     with_fake(go, policy=policy_of(tmp_path, PASSWORD))
+
+
+def test_log_and_answer_have_the_id_of_the_request() -> None:
+    logged: list[str] = []
+    record = logging.makeLogRecord({"msg": "slow statement"})
+
+    def ran(session: Any, args: Any) -> Completed:
+        logged.append(json.loads(JsonFormatter("server").format(record)).get("request"))
+        return Completed("SELECT 1")
+
+    async def go(http: Http, client: FakeClient) -> None:
+        client.does("SELECT 1", ran)
+        answer = await http.post(QUERY, headers={"x-request-id": "a1:b-2"})
+        assert answer.headers["x-request-id"] == "a1:b-2"
+        for wrong in ("a b", "x" * 200):
+            answer = await http.post(QUERY, headers={"x-request-id": wrong})
+            assert answer.headers["x-request-id"] != wrong
+        assert logged[0] == "a1:b-2"
+        assert logged[2] == answer.headers["x-request-id"]
+        assert "request" not in json.loads(JsonFormatter("server").format(record))
+
+    with_fake(go)
