@@ -55,6 +55,7 @@ from foreshore.sql.plan import (
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
+from foreshore.sql.rewrite.definition_parts import is_assertion
 from foreshore.table_rows import TableRows
 from foreshore.update import DIFF, TIME, Timestamp
 
@@ -209,7 +210,7 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
             carry_over(change, old, planned[old.id].desc.names, item, names)
         if isinstance(plan, CreateMaterializedView) and plan.violations is not None:
             _count_violations(context, item, plan.violations)
-    return Completed(f"CREATE {kind.upper()}")
+    return Completed("CREATE ASSERTION" if is_assertion(plan.sql) else f"CREATE {kind.upper()}")
 
 
 def _count_violations(context: StatementContext, view: Item, sql: str) -> None:

@@ -33,6 +33,7 @@ from foreshore.sql.plan import (
     SetErrorPolicy,
     SetSecurityInvoker,
 )
+from foreshore.sql.rewrite.definition_parts import is_assertion
 
 
 async def drop(context: StatementContext, plan: Drop) -> Completed:
@@ -47,10 +48,18 @@ async def drop(context: StatementContext, plan: Drop) -> Completed:
             check_unused(context.planner.state, each)
     check_identity_sequences(context.planner.state, targets)
     check_no_marks(context.planner.state, targets)
+    if plan.assertions:
+        _check_assertions(targets)
     dropped = drop_objects(context, targets, cascade=plan.cascade)
     await lock_to_alter(context, _tables(dropped.objects))
     notify_cascaded(context, dropped)
-    return Completed(f"DROP {plan.kind.upper()}")
+    return Completed("DROP ASSERTION" if plan.assertions else f"DROP {plan.kind.upper()}")
+
+
+def _check_assertions(targets: Iterable[Object]) -> None:
+    for each in targets:
+        if isinstance(each, Item) and not is_assertion(each.create_sql):
+            raise WrongObjectType(f'"{each.name}" is not an assertion')
 
 
 def _is_current_database(context: StatementContext, each: Object) -> bool:

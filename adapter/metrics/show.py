@@ -28,10 +28,11 @@ def metric_text(
         for column, label in zip(columns, view.desc.names, strict=False)
     ]
     labelled = f" LABELS ({', '.join(labels)})" if labels else ""
+    helped = f" HELP {quote_string(spec.help)}" if spec.help else ""
     return (
         f"CREATE METRIC {dotted(state.full_name(item))} FROM {dotted(state.full_name(relation))} "
         f"VALUE {value}{labelled} "
-        f"TYPE {spec.kind.upper()} HELP {quote_string(spec.help)} MAX SERIES {spec.most_series}"
+        f"TYPE {spec.kind.upper()}{helped} MAX SERIES {spec.most_series}"
     )
 
 

@@ -168,6 +168,7 @@ class Activity:
         self.connected_at = self.state_at = clock.now() * 1000
         self.query = ""
         self.query_at: int | None = None
+        self.arrived_at = 0  # when the message with the statement did
         self._root: tracing.Root | None = None  # of the running statement, if it is traced
         self._began = 0.0  # when the statement began, by the process's counter
         self._timer: asyncio.TimerHandle | None = None
@@ -178,10 +179,15 @@ class Activity:
         """Return what the session is doing, as pg_stat_activity shows it."""
         return "active" if self._interrupts.active else STATES[transaction_status]
 
-    def begin(self, query: str) -> None:
-        """Note that a statement begins, and start its timeout."""
+    def begin(self, query: str, *, continues: bool = False) -> None:
+        """Note that a statement begins, and start its timeout.
+
+        It `continues` a message of several statements if it is not the first of these.
+        """
         self.query = query
         self.query_at = self.state_at = self._clock.now() * 1000
+        if not continues:
+            self.arrived_at = self.query_at
         self._began = perf_counter()
         if self._root is not None:  # such as of a COPY that has sent its rows
             self._end_span(None)
@@ -284,7 +290,7 @@ class Activity:
     def ran(self, query: str) -> None:
         """Note that a statement ran just now, in no time."""
         self.query = query
-        self.query_at = self.state_at = self._clock.now() * 1000
+        self.query_at = self.arrived_at = self.state_at = self._clock.now() * 1000
         if (least := self._variables["log_min_duration_statement"]) == "0":
             self._log(0.0, least, None)
         self._remember(self.query_at)

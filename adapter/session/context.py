@@ -227,7 +227,7 @@ class StatementContext(Struct, frozen=True, eq=False):
                 return self.transaction.started
             case "statement_timestamp":
                 # A transaction that the statement begins is a little later than its arrival.
-                return max(self.sessions[self.pid].activity.query_at or 0, self.transaction.started)
+                return max(self.sessions[self.pid].activity.arrived_at, self.transaction.started)
             case "clock_timestamp":
                 return self.coordinator.clock.now() * 1000
             case "mz_now":

@@ -313,8 +313,8 @@ class Session:
             self.transactions.check_may_parse(sql)
             raise
 
-    def _begin_statement(self, text: str) -> None:
-        self.activity.begin(text)
+    def _begin_statement(self, text: str, *, continues: bool = False) -> None:
+        self.activity.begin(text, continues=continues)
         transaction = self.transactions.running
         if transaction is not None and transaction.catalog is not None:
             with suppress(Conflict):  # the commit raises it again, unless the client rolls back
@@ -564,7 +564,7 @@ class Session:
         self.is_one_of_several = not single
         for number, syntax in enumerate(syntaxes, 1):
             if number > 1:
-                self._begin_statement(sql)
+                self._begin_statement(sql, continues=True)
             self.transactions.check_may_parse(syntax.text)
             if not self.transactions.failed:
                 self.transactions.begin()

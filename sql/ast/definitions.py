@@ -41,6 +41,7 @@ class ColumnDefinition(Syntax):
     generated: Expression | None = None
     generated_text: str = ""
     generated_at: int = 0
+    collated_at: int | None = None  # the offset of COLLATE
 
 
 class LikeTable(Syntax):
@@ -514,12 +515,13 @@ class SetClusterStatement(Syntax):
 
 
 class DropStatement(Syntax):
-    """DROP."""
+    """DROP; `assertions` if it names assertions, which are materialized views."""
 
     kind: str
     names: tuple[TableRef, ...]
     if_exists: bool
     cascade: bool
+    assertions: bool = False
 
 
 class RenameStatement(Syntax):

@@ -51,6 +51,7 @@ from foreshore.sql.bind.row_values import RowValue, are_built, compare_rows, row
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, as_records, refused_in
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
+from foreshore.sql.parse.collations import BYTEWISE, check_collatable, check_collation
 from foreshore.sql.planning import Planning, located
 from foreshore.text import parse_text
 from foreshore.types import BIT, BOOL, NUMBER, NUMERIC, TEXT, UNKNOWN, SqlType
@@ -397,12 +398,10 @@ class ExpressionBinder:
             text = coerce(self.planning, scalar, TEXT, "implicit", expr.at)
             assert text is not None
             scalar = text
-        if type_of(scalar).name not in ("text", "varchar", "bpchar", "name"):
-            raise DatatypeMismatch(
-                f"collations are not supported by type {type_of(scalar)}", position=expr.at + 1
-            )
+        check_collatable(type_of(scalar), expr.at)
         name = expr.collation[-1]
-        if name not in ("default", "C", "POSIX", "ucs_basic", "C.UTF-8", "C.utf8"):
+        check_collation(name, expr.at)
+        if name not in BYTEWISE:
             raise FeatureNotSupported(f'collation "{name}" is not supported', position=expr.at + 1)
         return scalar
 

@@ -365,6 +365,7 @@ class ObjectParser(
             return self._drop_function()
         if self.accept("policy"):
             return self._drop_policy()
+        assertions = self.at_word("assertion")
         kind = self._kind()
         self.accept("concurrently")
         if_exists = self.accept("if", "exists")
@@ -372,7 +373,7 @@ class ObjectParser(
         cascade = self.accept("cascade")
         if not cascade:
             self.accept("restrict")
-        return ast.DropStatement(kind, names, if_exists, cascade)
+        return ast.DropStatement(kind, names, if_exists, cascade, assertions)
 
     def alter(self) -> ast.StatementSyntax:
         """Parse ALTER."""

@@ -91,9 +91,12 @@ class StatementParser(CopyingParser):
     def _set(self) -> ast.StatementSyntax:
         self.expect("set")
         local = self.accept("local")
-        session = not local and self.at_word("session") and self.peek().value not in ("=", "to")
+        session = self.at_word("session") and self.peek().value not in ("=", "to")
+        session = session and (not local or self.peek().value == "authorization")
         if session:
             self.advance()
+            if not local and self.at_words("session", "authorization"):
+                self.advance()
         if session and self.accept("characteristics"):
             self.expect("as", "transaction")
             return self._modes("characteristics")

@@ -4,6 +4,7 @@ from typing import Literal as OneOf
 
 from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
+from foreshore.sql.parse.collations import check_collation
 from foreshore.sql.parse.grammar.base import IS
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, add_option
@@ -262,8 +263,8 @@ class TableParser(TablePartParser):
                 self.advance()
                 column.default_at = self.token.start
                 column.default, column.default_text = self._expression_with_text(IS)
-            elif self.accept("collate"):
-                self.any_name()
+            elif self.at_word("collate"):
+                column.collated_at = self._collation()
             elif self.at_word(*_CONSTRAINTS):
                 constraints.append(self._constraint(constraint, ((name, token.start),)))
             elif self.accept("generated"):
@@ -271,6 +272,13 @@ class TableParser(TablePartParser):
             else:
                 self.fail()
         return column
+
+    def _collation(self) -> int:
+        """Parse COLLATE, which has no effect; return its offset."""
+        at = self.token.start
+        self.expect("collate")
+        check_collation(self.any_name()[-1], at)
+        return at
 
     def _create_domain(self) -> ast.StatementSyntax:
         name = self.table_name()
@@ -283,8 +291,8 @@ class TableParser(TablePartParser):
                 value.not_null = True
             elif self.accept("null"):
                 value.nullable = True
-            elif self.accept("collate"):
-                self.any_name()
+            elif self.at_word("collate"):
+                value.collated_at = self._collation()
             elif self.accept("default"):
                 value.default_at = self.token.start
                 value.default, value.default_text = self._expression_with_text(IS)
@@ -472,8 +480,8 @@ class TableParser(TablePartParser):
                 self.expect("data")
             self.expect("type")
             type = self.type_name()
-            if self.accept("collate"):
-                self.any_name()
+            if self.at_word("collate"):
+                self._collation()
             using = self.expression() if self.accept("using") else None
             return ast.AlterColumnType(column, type, using)
         if self.accept("add"):

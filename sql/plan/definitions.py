@@ -396,6 +396,7 @@ class Drop(WritePlan):
     names: tuple[Name, ...]  # the schema of a replica's name is its cluster
     if_exists: bool
     cascade: bool
+    assertions: bool = False  # whether only assertions are meant
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from foreshore.sql.bind.reg_values import name_parts
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import domain_of_name, qualified_types, type_of_name
+from foreshore.sql.parse.collations import check_collatable
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.parse.lexer import STRING, tokenize
 from foreshore.sql.plan import ColumnSequence
@@ -77,7 +78,10 @@ class ColumnBinder:
 
     def type_of(self, column: ast.ColumnDefinition) -> SqlType:
         """Return the type of a column."""
-        return _serial(column) or type_of_name(column.type, self._planning)
+        type = _serial(column) or type_of_name(column.type, self._planning)
+        if column.collated_at is not None:
+            check_collatable(type, column.collated_at)
+        return type
 
     def domain_of(self, column: ast.ColumnDefinition) -> Domain | None:
         """Return the domain of a column, None if its type is no domain."""

@@ -10,6 +10,7 @@ from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import domain_of_name, qualified_types, type_of_name
+from foreshore.sql.parse.collations import check_collatable
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateDomain
 from foreshore.sql.planning import Planning, located
@@ -30,6 +31,8 @@ def bind_create_domain(planning: Planning, statement: ast.CreateDomainStatement)
     if value.nullable and value.not_null:
         raise SyntaxError_("conflicting NULL/NOT NULL constraints")
     base = type_of_name(value.type, planning)
+    if value.collated_at is not None:
+        check_collatable(base, value.collated_at)
     parent = domain_of_name(value.type, planning)
     sql = f"CREATE DOMAIN {dotted(name.parts)} AS "
     sql += written_type(base) if parent is None else dotted(parent.parts)

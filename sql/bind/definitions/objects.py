@@ -341,7 +341,7 @@ def bind_drop(planning: Planning, statement: ast.DropStatement) -> Drop:
     """Return the plan of DROP."""
     kind = _KINDS[statement.kind]
     names = tuple(name_of(planning, kind, ref) for ref in statement.names)
-    return Drop(kind, names, statement.if_exists, statement.cascade)
+    return Drop(kind, names, statement.if_exists, statement.cascade, statement.assertions)
 
 
 def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:

@@ -207,3 +207,13 @@ def test_padded_bpchar_keeps_unlimited_length(tmp_path: Path) -> None:
         await env.close()
 
     asyncio.run(play())
+
+
+async def test_tags_of_assertions_name_them(env: TestEnvironment) -> None:
+    await env.ran("a", "CREATE TABLE kept (a int)", "CREATE MATERIALIZED VIEW held AS TABLE kept")
+    made = await env.query("a", "CREATE ASSERTION c CHECK (NOT EXISTS (SELECT a FROM kept))")
+    assert made == "CREATE ASSERTION"
+    refused = 'ERROR 42809: "held" is not an assertion'
+    assert await env.query("a", "DROP ASSERTION held") == refused
+    assert await env.query("a", "DROP ASSERTION c") == "DROP ASSERTION"
+    assert await env.query("a", "DROP MATERIALIZED VIEW held") == "DROP MATERIALIZED VIEW"

@@ -99,6 +99,9 @@ def test_metric_is_there_after_a_restart(tmp_path: Path) -> None:
         assert "zone AS area" in statement
         await env.ran("s", "DROP METRIC shop_paid", statement.strip())
         await shows(env, 'shop_paid{area="EU",item="tea"} 1.5')
+        await env.ran("s", "CREATE METRIC shop_bare FROM sums VALUE paid")
+        shown = await env.query("s", "SHOW CREATE METRIC shop_bare")
+        assert "VALUE paid TYPE GAUGE MAX SERIES 1000" in shown
 
     with_shop(tmp_path, go, METRIC)
 

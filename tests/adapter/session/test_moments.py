@@ -23,6 +23,17 @@ async def test_a_later_statement_of_a_block_has_a_later_moment(env: TestEnvironm
     await env.ran("a", "ROLLBACK")
 
 
+async def test_statements_of_one_message_have_the_moment_at_which_it_arrived(
+    env: TestEnvironment,
+) -> None:
+    await env.ran("a", "CREATE TABLE moments (at timestamptz)")
+    insert = "INSERT INTO moments VALUES (statement_timestamp())"
+    await env.query("a", f"{insert}; SELECT pg_sleep(0.005); {insert}")
+    assert await env.ran("a", "SELECT count(DISTINCT at) FROM moments") == "1\nSELECT 1"
+    await env.ran("a", insert)
+    assert await env.ran("a", "SELECT count(DISTINCT at) FROM moments") == "2\nSELECT 1"
+
+
 async def test_both_moments_are_refused_in_maintained_views(env: TestEnvironment) -> None:
     for function in ("statement_timestamp", "clock_timestamp"):
         answer = await env.query("a", f"CREATE MATERIALIZED VIEW v AS SELECT {function}() AS at")
