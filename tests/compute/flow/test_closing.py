@@ -314,6 +314,7 @@ def test_view_has_rows_whose_window_the_watermark_has_passed(engine: Engine, nam
         check_maintained(engine, Case(final, contents, cuts))
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("name", PLANS)
 def test_final_rows_are_those_at_or_before_the_watermark_and_stay(name: str) -> None:
     plan = PLANS[name]
@@ -322,7 +323,7 @@ def test_final_rows_are_those_at_or_before_the_watermark_and_stay(name: str) -> 
     bounds = bounded_columns(plan)[plan]
     place = min(bounds, key=lambda i: (not all(each.is_end for each in bounds[i]), i))
     random, seen = Random(name), 0
-    for _ in range(20):
+    for _ in range(examples(60)):
         before: Rows = Counter()
         for contents in history(random, 9):
             rows, _ = evaluate(plan, contents)
@@ -394,7 +395,12 @@ def test_state_of_closed_windows_is_freed(
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in PLANS if name != "sessions" and "interval" not in name]
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("count", "ranked", "full") else pytest.mark.full)
+        for name in PLANS
+        if name != "sessions" and "interval" not in name
+    ],
 )
 def test_duckdb_drops_rows_of_closed_windows(
     bulk: DuckDbEngine, monkeypatch: pytest.MonkeyPatch, name: str
