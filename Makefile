@@ -8,6 +8,8 @@ LAYERS := server adapter catalog sql compute storage
 RUN_FLAGS ?=
 TEST_FLAGS ?=
 PROFILE ?= full
+# Processes of tests: three for two cores, as they wait a third of their time.
+WORKERS ?= 3
 
 # Else each of the many processes that the tests start would compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -37,12 +39,12 @@ serve: setup
 # Minutes, for many times a day: random input with few examples (tests/effort.py), no kills, no Spark.
 # What did not run for want of a program (psql, a PostgreSQL, Java) is named at the end.
 test: setup
-	$(BIN)/pytest -m 'not slow and not full' -n 2 --dist loadfile $(TEST_FLAGS)
+	$(BIN)/pytest -m 'not slow and not full' -n $(WORKERS) --dist loadfile $(TEST_FLAGS)
 
 # What `make test` leaves out, and random input again with all examples; data goes to a disk.
 test-full: setup
 	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(BIN)/pytest --hypothesis-profile $(PROFILE) \
-		-m 'not slow and (full or hypothesis or scaled)' -n 2 --dist loadfile $(TEST_FLAGS)
+		-m 'not slow and (full or hypothesis or scaled)' -n $(WORKERS) --dist loadfile $(TEST_FLAGS)
 
 test-slow: setup
 	$(BIN)/pytest -m slow $(TEST_FLAGS)
