@@ -29,9 +29,11 @@ from foreshore.domain import Domain
 from foreshore.errors import Conflict, FeatureNotSupported, UndefinedTable
 from foreshore.expr.ir import Relation
 from foreshore.expr.share import put_in, share
+from foreshore.expr.split import split_errors
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
+from foreshore.kept_definition import skips_errors
 from foreshore.policy import PolicyTexts, PolicyView, Securing
 from foreshore.sql_function import SqlFunction
 from foreshore.types import Datum, DefinedType, Member, RelationDesc, SqlType, array_of
@@ -246,7 +248,7 @@ class Reader(Names, ABC):
         if item.refresh:
             raise FeatureNotSupported(f'"{item.name}" has a refresh schedule')
         assert definition is not None, item
-        return definition
+        return split_errors(definition)[0] if skips_errors(item.create_sql) else definition
 
     def _own_definition(self, id: GlobalId) -> Relation | None:
         """Return the definition of `id` if the transaction sees it differently from others.

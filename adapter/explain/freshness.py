@@ -6,6 +6,7 @@ It shows the present state and waits for nothing, so that it answers even if no 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.introspection.failing_views import failing_of
 from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
@@ -98,11 +99,16 @@ def _row(context: StatementContext, each: Collection, progress: Progress, judged
         reason = delay_reason(progress, replica, cluster or "", is_table=item.type == "table")
     elif judged.late and judged.slowest_input is not None:
         reason = f"waits for {_name(context, judged.slowest_input)}"
+    state: str = progress.state
+    failing = failing_of(context, each.id) if state == "running" else None
+    if failing is not None:
+        state = "failing"
+        reason = reason or f"reads of it fail: {failing.error or 'its data have errors'}"
     return (
         _name(context, each.id),
         item.type,
         cluster,
-        progress.state,
+        state,
         _timestamptz(each.upper),
         _interval(judged.wallclock_lag),
         _interval(judged.oracle_lag),

@@ -135,6 +135,11 @@ class Replica:
     # Dataflows that it was sent over this connection, and their as_of.
     created: dict[GlobalId, Timestamp] = field(default_factory=dict)
     begun: set[GlobalId] = field(default_factory=set)  # sinks whose initial updates it has sent
+    # See `report`: the status, and the dataflows that it has started.
+    _reported: tuple[Status | None, Mapping[GlobalId, DataflowStatus]] = (
+        None,
+        MappingProxyType({}),
+    )
     away_since: float = 0.0  # when it was created or last disconnected, by the loop's clock
     task: asyncio.Task[None] | None = None
 
@@ -142,6 +147,19 @@ class Replica:
     def is_running(self) -> bool:
         """Whether it is connected and its engine is running."""
         return self.connection is not None and self.status is not None and self.status.ready
+
+    def report(self, dataflow: GlobalId) -> DataflowStatus | None:
+        """Return its last report of a dataflow that it has started, None if there is none."""
+        if self.status is None:
+            return None
+        if self._reported is None or self._reported[0] is not self.status:
+            started = {
+                each.id: each
+                for each in self.status.dataflows
+                if each.state in ("running", "failed")
+            }
+            self._reported = self.status, started
+        return self._reported[1].get(dataflow)
 
     def release(self, dataflow: GlobalId) -> None:
         """Release the snapshots from which the dataflow hydrates."""

@@ -8,10 +8,9 @@ those of an index are in the last report of a replica that maintains it.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from foreshore.compute.controller.cluster import Replica
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.outputs import SinkWriter
-from foreshore.compute.protocol import DataflowStatus, ErrorCount
+from foreshore.compute.protocol import ErrorCount
 from foreshore.errors import CollectionCorrupted
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -64,18 +63,11 @@ def _of_view(id: GlobalId, writer: SinkWriter) -> Cause | None:
 
 
 def _of_index(id: GlobalId, dataflow: Dataflow) -> Cause | None:
-    reports = (_report(replica, dataflow) for replica in dataflow.replicas)
+    reports = (replica.report(dataflow.description.id) for replica in dataflow.replicas)
     found = next((each for each in reports if each is not None), None)
     if found is None or not found.errors:
         return None
     return Cause(id, found.errors, found.error_rows)
-
-
-def _report(replica: Replica, dataflow: Dataflow) -> DataflowStatus | None:
-    """Return the replica's last report of the dataflow's errors, None if it does not run it."""
-    status, id = replica.status, dataflow.description.id
-    found = (each for each in (() if status is None else status.dataflows) if each.id == id)
-    return next((each for each in found if each.state in ("running", "failed")), None)
 
 
 _LAST: Timestamp = (1 << 62) - 1  # a time after all steps

@@ -12,7 +12,9 @@ from foreshore.server.doctor.finding import Finding, fail, ok, warn
 SECONDS = 3.0
 MOST_BYTES = 1 << 20
 MOST_METRICS = 64 << 20
+MOST_NAMES = 5  # of views that fail
 _ERRORS = re.compile(r"foreshore_view_errors\{(.*)\} 1(?:\.0)?")
+_FAILING = re.compile(r'foreshore_views\{state="failing"\} (\d+)')
 _STATE = re.compile(r"foreshore_(source|sink)_state\{(.*)\} 1(?:\.0)?")
 
 
@@ -71,10 +73,17 @@ def server(address: tuple[str, int]) -> Iterator[Finding]:
 
 
 def _failing(metrics: str) -> Iterator[Finding]:
-    """Look for views whose data make reads of them fail."""
-    names = sorted({_labels(labels)["view"] for labels in _ERRORS.findall(metrics)})
-    if names:
-        message = f"reads of {len(names)} fail for their data: {', '.join(names[:3])}"
+    """Look for views and indexes whose data make reads of them fail.
+
+    The names are those of the views that have series of their own; all are counted.
+    """
+    found = map(_labels, _ERRORS.findall(metrics))
+    names = sorted({("index " if each["type"] == "index" else "") + each["view"] for each in found})
+    count = max([len(names), *map(int, _FAILING.findall(metrics))])
+    if count:
+        shown = names[:MOST_NAMES]
+        shown += [f"and {count - len(shown)} more"] * (count > len(shown))
+        message = f"reads of {count} fail for their data: {', '.join(shown)}"
         advice = "SELECT * FROM mz_internal.mz_view_errors says which errors, and of how many rows."
         yield warn("data of views", message, advice)
 

@@ -349,3 +349,27 @@ def test_prepared_explain_freshness_describes_columns(run: Run) -> None:
         await session.fail()
 
     run(test)
+
+
+def test_views_whose_data_make_reads_fail_are_failing(run: Run) -> None:
+    async def test(env: TestEnvironment) -> None:
+        await env.ran(
+            "a",
+            "CREATE TABLE t (a int)",
+            "INSERT INTO t VALUES (0)",
+            "CREATE MATERIALIZED VIEW m AS SELECT 10 / a AS x FROM t",
+            "CREATE MATERIALIZED VIEW above AS SELECT count(*) AS n FROM m",
+        )
+        found = await when(env, "SELECT * FROM above", lambda rows: rows["m"]["state"] == "failing")
+        assert found["m"]["reason"] == "reads of it fail: division by zero"
+        assert found["above"]["state"] == "failing"
+        assert found["above"]["reason"] == "reads of it fail: division by zero, in m"
+        assert found["t"]["state"] == "running"
+        assert culprits(found) == {}
+        await env.ran("a", "ALTER MATERIALIZED VIEW m SET (ON ERROR = SKIP)")
+        found = {
+            row["object"].split(".")[-1]: row for row in await explained(env, "MATERIALIZED VIEW m")
+        }
+        assert found["m"]["state"] == "running"
+
+    run(test)

@@ -121,3 +121,27 @@ async def test_rows_that_differ_are_named_with_both_counts(
     assert found[1] == "rows|2|NULL"
     await auditor.audit(item, 1)
     assert "rows|NULL|22023 " in await env.ran("a", audits)
+
+
+async def test_view_that_skips_errors_is_compared_without_the_rows_that_have_them(
+    own_env: TestEnvironment,
+) -> None:
+    env = own_env
+    skips = "WITH (ON ERROR = SKIP) AS"
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k int, v int)",
+        "INSERT INTO t SELECT x % 3, x % 4 FROM generate_series(1, 20) AS g (x)",
+        f"CREATE MATERIALIZED VIEW rows {skips} SELECT k, 10 / v AS q, 1 + 5 / v AS r FROM t",
+        f"CREATE MATERIALIZED VIEW sums {skips} SELECT k, sum(10 / v) AS s FROM t GROUP BY k",
+        f"CREATE MATERIALIZED VIEW few {skips} SELECT * FROM t WHERE 10 / v > 3",
+        f"CREATE MATERIALIZED VIEW tops {skips} SELECT * FROM t ORDER BY 10 / v LIMIT 3",
+        f"CREATE MATERIALIZED VIEW joined {skips} SELECT a.k FROM t a JOIN t b ON 5 / a.v = b.k",
+    )
+    for sql in ("SELECT 1", "DELETE FROM t WHERE v = 0 AND k = 1", "INSERT INTO t VALUES (0, 0)"):
+        await env.ran("a", sql)
+        for view in ("rows", "sums", "few", "tops", "joined"):
+            assert await env.ran("a", f"SELECT * FROM {view}") != "SELECT 0"
+            for on in ("", " ON duckdb"):
+                sql = f"VERIFY MATERIALIZED VIEW {view}{on}"
+                assert await env.query("a", sql) == "SELECT 0", sql

@@ -144,9 +144,15 @@ def test_views_that_cannot_be_read_for_their_data_are_a_warning() -> None:
     lines = (
         'foreshore_view_errors{id="u1",view="d.s.good",type="index",cluster="q"} 0.0',
         'foreshore_view_errors{id="u2",view="d.s.bad",type="index",cluster="q"} 1.0',
+        'foreshore_view_errors{id="u3",view="d.s.m",type="materialized view",cluster="q"} 1.0',
+        'foreshore_views{state="failing"} 2.0',
     )
-    findings = list(live._failing("\n".join(lines)))
-    assert state(findings, "data of views") == ("warn", "reads of 1 fail for their data: d.s.bad")
+    found = state(list(live._failing("\n".join(lines))), "data of views")
+    assert found == ("warn", "reads of 2 fail for their data: d.s.m, index d.s.bad")
+    many = "\n".join(lines).replace('"failing"} 2', '"failing"} 7')  # some without series
+    found = state(list(live._failing(many)), "data of views")
+    assert found == ("warn", "reads of 7 fail for their data: d.s.m, index d.s.bad, and 5 more")
+    assert not list(live._failing(lines[0] + '\nforeshore_views{state="failing"} 0.0'))
     assert list(live._failing(lines[0])) == []
 
 
