@@ -87,6 +87,9 @@ def _messages(state: State, target: Target) -> str:
 
 
 def _partitions(target: DeltaTarget | IcebergTarget) -> list[str]:
-    """Return the option PARTITION BY, if there is one."""
+    """Return the options PARTITION BY and RETENTION, as far as they were given."""
     fields = ", ".join(field.text() for field in target.partition_by)
-    return [f"PARTITION BY = {quote_string(fields)}"] if fields else []
+    found = [f"PARTITION BY = {quote_string(fields)}"] if fields else []
+    if target.retention_ms is not None:
+        found.append(f"RETENTION = '{target.retention_ms} ms'")
+    return found

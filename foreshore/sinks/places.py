@@ -10,6 +10,7 @@ from foreshore.iceberg_tables import CatalogTable
 SinkFormat: TypeAlias = OneOf["parquet", "csv", "json"]
 
 
+RETENTION_MS = 86_400_000  # by default: a day
 TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
 
 
@@ -19,6 +20,11 @@ class PartitionField(msgspec.Struct, frozen=True):
     column: str
     transform: str = "identity"
     number: int = 0  # of buckets, or the width of truncated values
+
+    @property
+    def name(self) -> str:
+        """Return the name of the column that has its values, or of the partition."""
+        return self.column if self.transform == "identity" else f"{self.column}_{self.transform}"
 
     def text(self) -> str:
         """Return it as PARTITION BY has it."""
@@ -33,6 +39,7 @@ class DeltaTarget(msgspec.Struct, frozen=True, tag="delta"):
 
     url: str  # of its directory, which COPY may write
     partition_by: tuple[PartitionField, ...] = ()  # if the table is made
+    retention_ms: int | None = None  # for how long old versions can be read, if the table is made
 
 
 class IcebergTarget(msgspec.Struct, frozen=True, tag="iceberg"):
@@ -40,6 +47,7 @@ class IcebergTarget(msgspec.Struct, frozen=True, tag="iceberg"):
 
     of: CatalogTable
     partition_by: tuple[PartitionField, ...] = ()  # if the table is made
+    retention_ms: int | None = None  # for how long old snapshots can be read, if it is made
 
 
 class FilesTarget(msgspec.Struct, frozen=True, tag="files"):

@@ -6,7 +6,7 @@ its rows by a new version, in one commit: readers have the old version or the ne
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -90,8 +90,13 @@ def opened(location: "Location") -> Any:
     return found
 
 
-def made(location: "Location", schema: pa.Schema, partition_by: Sequence[str] = ()) -> Any:
-    """Return the table of a place, made with a schema and partitions if it is not there.
+def made(
+    location: "Location",
+    schema: pa.Schema,
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> Any:
+    """Return the table of a place; if it is not there it is made with what else is given.
 
     Raises DeltaError, and ObjectNotInPrerequisiteState if the place has other files.
     """
@@ -110,6 +115,7 @@ def made(location: "Location", schema: pa.Schema, partition_by: Sequence[str] = 
         uri,
         deltalake.Schema.from_arrow(schema),
         partition_by=list(partition_by) or None,
+        configuration=properties,
         storage_options=options,
     )
 

@@ -1,5 +1,6 @@
 """Delta tables: the steps between their versions."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,10 +57,24 @@ class DeltaTable:
             if TABLE not in position:
                 yield Step((), (), moved)
             return
-        before = _version(location, following - 1, id) if following else {}
+        before: Mapping[str, _DataFile] | None = None if following else {}
         for version in range(following, end):
-            now = _version(location, version, id)
-            yield step(before, now, {VERSION: version + 1, TABLE: id})
+            after = {VERSION: version + 1, TABLE: id}
+            if _only_rewrites(location, version):
+                before = None
+                yield Step((), (), after)
+                continue
+            try:
+                before = _version(location, version - 1, id) if before is None else before
+                now = _version(location, version, id)
+            except BadCopyFileFormat:  # the log is shorter
+                found = None
+            else:
+                found = step(before, now, after)
+            if found is None or not _are_there(location, found):
+                yield replace(step({}, _files(location, dataset), moved), anew=True)
+                return
+            yield found
             before = now
 
 
@@ -96,6 +111,31 @@ def _version(location: Location, version: int, id: int) -> Mapping[str, _DataFil
     if _number(table) != id:
         raise Unavailable("the Delta table was made anew while it was read")
     return _files(location, dataset)
+
+
+def _are_there(location: Location, step: Step) -> bool:
+    """Whether the files of a step are there, and were not vacuumed."""
+    for file in (*step.gone, *step.come):
+        key = "/".join(filter(None, (location.key, file.path)))
+        if location.root is not None:
+            if not (location.root / key).exists():
+                return False
+        elif not any(found == key for found, _ in location.blob.list(key)):
+            return False
+    return True
+
+
+def _only_rewrites(location: Location, version: int) -> bool:
+    """Whether a version has the rows of the one before, perhaps in other files."""
+    name = f"{version:020}.json"
+    log = location.blob.get("/".join(filter(None, (location.key, delta.LOG, name))))
+    if log is None:
+        return False
+    actions = [json.loads(line) for line in log.splitlines() if line.strip()]
+    if any("metaData" in each for each in actions):
+        return False
+    files = [each.get("add") or each.get("remove") for each in actions]
+    return all(file is None or file.get("dataChange") is False for file in files)
 
 
 def _files(location: Location, dataset: Any) -> Mapping[str, _DataFile]:

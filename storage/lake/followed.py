@@ -23,5 +23,6 @@ class Followed(Protocol):
     def steps(self, position: Position) -> Iterator[Step]:
         """Yield the steps from a position to the newest version.
 
-        From an empty one that is all of its files, and so it is if the table is another one.
+        From an empty one that is all of its files, and so it is if the table is another one, or the
+        files that were read last are not there any more.
         """

@@ -19,7 +19,6 @@ import pyarrow as pa
 from foreshore.errors import (
     BadCopyFileFormat,
     FeatureNotSupported,
-    ObjectNotInPrerequisiteState,
     UndefinedFile,
 )
 from foreshore.storage.lake import iceberg
@@ -78,7 +77,7 @@ class IcebergTable:
     def steps(self, position: Position) -> Iterator[Step]:
         """Yield the steps from a position to the newest version.
 
-        Raises ObjectNotInPrerequisiteState if the snapshot before the position has expired.
+        If the snapshot before the position has expired, that is all of its files.
         """
         opened = self._open()
         row_filter = self._row_filter(opened.table.schema())
@@ -98,6 +97,9 @@ class IcebergTable:
         if VERSION not in position or is_other:
             found = _step({}, files(current), _after(table, current))
             yield replace(found, anew=is_other)
+            return
+        if not _is_known(table, position):
+            yield replace(_step({}, files(current), _after(table, current)), anew=True)
             return
         last = _last(table, position)
         if last == current:
@@ -267,23 +269,17 @@ def _only_rewrites(last: Any, snapshot: Any) -> bool:
 
 
 def _last(table: Any, position: Position) -> Any:
-    """Return the snapshot that was read last; None: the table had none."""
-    id, number = position.get(SNAPSHOT), position[VERSION] - 1
+    """Return the snapshot that was read last; None: the table had none, or it has expired."""
+    id = position.get(SNAPSHOT)
     if id is None:
-        found = _by_number(table, number)
-        if found is None and number == 0:
-            return None
-    elif id == 0:
-        return None
-    else:
-        found = table.snapshot_by_id(id)
-    if found is None:
-        raise ObjectNotInPrerequisiteState(
-            f"the Iceberg table has lost the snapshot with sequence number {number}",
-            detail="It has expired before the source read the next one.",
-            hint="Drop the source and create it anew.",
-        )
-    return found
+        return _by_number(table, position[VERSION] - 1)
+    return table.snapshot_by_id(id) if id else None
+
+
+def _is_known(table: Any, position: Position) -> bool:
+    """Whether the snapshot that was read last is still there, or there was none."""
+    was_empty = position.get(SNAPSHOT, position[VERSION] - 1) == 0
+    return was_empty or _last(table, position) is not None
 
 
 def _by_number(table: Any, number: int) -> Any:

@@ -9,9 +9,13 @@ from foreshore.errors import (
     DatatypeMismatch,
     DuplicateColumn,
     FeatureNotSupported,
+    InvalidParameterValue,
     UndefinedColumn,
 )
 from foreshore.sinks.places import PartitionField
+
+BUCKET = "bucket"
+MOST_BUCKETS = 16_384
 
 
 def check_columns(fields: Sequence[PartitionField], names: Sequence[str]) -> None:
@@ -33,14 +37,79 @@ def check_columns(fields: Sequence[PartitionField], names: Sequence[str]) -> Non
 
 
 def delta_partitions(fields: Sequence[PartitionField]) -> list[str]:
-    """Return the columns by which a Delta table has partitions."""
+    """Return the columns by which a Delta table has partitions; those of buckets are added to it.
+
+    Raises FeatureNotSupported for other transforms.
+    """
     for field in fields:
-        if field.transform != "identity":
+        if field.transform not in ("identity", BUCKET):
             raise FeatureNotSupported(
                 f"Delta tables with partitions by {field.text()}",
-                hint="Partition by a column of the relation, such as one that is date_trunc(...).",
+                hint="Partition by a column of the relation, such as one that is date_trunc(...),"
+                " or by bucket(n, column).",
             )
-    return [field.column for field in fields]
+    return [field.name for field in fields]
+
+
+def bucket_fields(
+    fields: Sequence[PartitionField], key: Sequence[str], names: Sequence[str]
+) -> list[PartitionField]:
+    """Return the buckets of a Delta table; `key` is that of UPSERT, else it is empty.
+
+    Raises InvalidParameterValue if rows of one key may be in several buckets, or there are too
+    many, and DuplicateColumn if a column has the name of one.
+    """
+    found = [field for field in fields if field.transform == BUCKET]
+    for field in found:
+        if key and field.column not in key:
+            raise InvalidParameterValue(
+                f'PARTITION BY {field.text()}: column "{field.column}" is not in the key',
+                hint=f"Use a column of the key ({', '.join(key)}).",
+            )
+        if not 1 <= field.number <= MOST_BUCKETS:
+            raise InvalidParameterValue(
+                f"PARTITION BY {field.text()}: there can be 1 to {MOST_BUCKETS} buckets"
+            )
+        if field.name in names:
+            raise DuplicateColumn(
+                f'column "{field.name}" has the name of the column of PARTITION BY {field.text()}',
+                hint="Rename it in a materialized view.",
+            )
+    return found
+
+
+def with_buckets(rows: pa.RecordBatch, fields: Sequence[PartitionField]) -> pa.RecordBatch:
+    """Return rows with a column for each of their buckets, by the hash that Iceberg has."""
+    for field in fields:
+        column = rows.column(field.column)
+        rows = rows.append_column(
+            pa.field(field.name, pa.int32()), _buckets(column, field).cast(pa.int32())
+        )
+    return rows
+
+
+def check_buckets(fields: Sequence[PartitionField], schema: pa.Schema) -> None:
+    """Raise DatatypeMismatch if a column's values have no bucket."""
+    for field in fields:
+        try:
+            _buckets(pa.nulls(0, schema.field(field.column).type), field)
+        except (KeyError, ValueError, NotImplementedError, pa.ArrowException):
+            raise DatatypeMismatch(
+                f"PARTITION BY {field.text()}: the column is of type"
+                f" {schema.field(field.column).type} in the table"
+            ) from None
+
+
+def _buckets(column: pa.Array, field: PartitionField) -> pa.Array:
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+    from pyiceberg.transforms import BucketTransform
+
+    schema = pa.schema([pa.field("c", column.type)])
+    type = _pyarrow_to_schema_without_ids(schema).fields[0].field_type
+    transform = BucketTransform(field.number)
+    if not transform.can_transform(type):
+        raise ValueError(f"no buckets of {type}")
+    return transform.pyarrow_transform(type)(column)
 
 
 def check_delta_types(partitions: Sequence[str], schema: pa.Schema) -> None:
@@ -72,7 +141,5 @@ def iceberg_partitions(fields: Sequence[PartitionField], arrow: pa.Schema) -> tu
             raise DatatypeMismatch(
                 f"PARTITION BY {field.text()}: the column is of type {source.field_type}"
             )
-        is_column = field.transform == "identity"
-        name = field.column if is_column else f"{field.column}_{field.transform}"
-        made.append(Made(source.field_id, 1000 + number, transform, name))
+        made.append(Made(source.field_id, 1000 + number, transform, field.name))
     return schema, PartitionSpec(*made)

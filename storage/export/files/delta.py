@@ -9,6 +9,7 @@ not at all.
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ import pyarrow.parquet as pq
 
 from foreshore import blocking
 from foreshore.errors import DatabaseError, DataError, ObjectNotInPrerequisiteState
+from foreshore.sinks.places import DeltaTarget, PartitionField
+from foreshore.storage.export.files.delta_upkeep import DeltaUpkeep
 from foreshore.storage.export.files.latest import latest_rows
 from foreshore.storage.export.files.place import DIFF_COLUMN, TIME_COLUMN
 from foreshore.storage.export.files.spool import spooled
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import check_years
+from foreshore.storage.lake.partitions import BUCKET, with_buckets
 from foreshore.storage.lake.places import Location
 from foreshore.update import Timestamp
 
@@ -40,6 +44,11 @@ class DeltaExporter:
         self._table: Any = None
         self._reached: Timestamp | None = None  # the frontier that the table must have
         self._local: Path | None = None  # its directory, unless it is in a bucket
+        self._upkeep = DeltaUpkeep()
+        target = export.spec.target
+        assert isinstance(target, DeltaTarget), target
+        is_bucket = (field.transform == BUCKET for field in target.partition_by)
+        self._buckets = [*compress(target.partition_by, is_bucket)]
 
     async def resume(self) -> Timestamp | None:
         """Read the table, and return the frontier."""
@@ -99,6 +108,7 @@ class DeltaExporter:
             if self._frontier() != upper:
                 raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
             self._reached = upper
+            self._upkeep.after_commit(self._table)
             if self._local is not None:
                 delta.sync_versions(self._local, before + 1, self._table.version())
 
@@ -109,12 +119,13 @@ class DeltaExporter:
         )
 
     def _append(self, rows: pa.RecordBatchReader, properties: Any) -> None:
-        with _checked(rows, self._partitions()) as checked:
+        with _checked(_bucketed(rows, self._buckets), self._partitions()) as checked:
             delta.package().write_deltalake(
                 self._table,
                 checked,
                 mode="append",
                 schema_mode="merge",
+                writer_properties=_compressed(),
                 commit_properties=properties,
             )
 
@@ -123,14 +134,18 @@ class DeltaExporter:
         export = self._export
         with (
             latest_rows(file, export.spec.key, GONE) as last,
-            _checked(_replacing(last, export.spec.key), self._partitions()) as rows,
+            _checked(
+                _bucketed(_replacing(last, export.spec.key), self._buckets), self._partitions()
+            ) as rows,
         ):
-            values = {quoted(name): f"s.{quoted(name)}" for name in export.desc.names}
+            names = [*export.desc.names, *(field.name for field in self._buckets)]
+            values = {quoted(name): f"s.{quoted(name)}" for name in names}
             merge = self._table.merge(
                 rows,
-                self._same_key(),
+                " AND ".join((self._same_key(), *self._same_buckets(file))),
                 source_alias="s",
                 target_alias="t",
+                writer_properties=_compressed(),
                 commit_properties=properties,
             )
             merge = merge.when_matched_delete(f"s.{GONE}").when_matched_update(values)
@@ -150,6 +165,32 @@ class DeltaExporter:
             equals = "IS NOT DISTINCT FROM" if columns[name].nullable else "="
             compared.append(f"(t.{quoted(name)} {equals} s.{quoted(name)})")
         return " AND ".join(compared)
+
+    def _same_buckets(self, file: Path) -> Iterator[str]:
+        """Yield in which buckets the keys of an interval are, so that other files are not read."""
+        for field in self._buckets:
+            found: set[int | None] = set()
+            for batch in pq.ParquetFile(file).iter_batches(ROWS_AT_ONCE, columns=[field.column]):
+                found.update(with_buckets(batch, [field]).column(field.name).unique().to_pylist())
+            name, numbers = quoted(field.name), sorted(found - {None}, key=int)
+            yield f"(t.{name} IS NOT DISTINCT FROM s.{name})"
+            if len(numbers) < field.number:
+                known = f"t.{name} IN ({', '.join(map(str, numbers or [-1]))})"
+                yield f"({known} OR t.{name} IS NULL)" if None in found else known
+
+
+def _compressed() -> Any:
+    """Return how files are written."""
+    return delta.package().WriterProperties(compression="ZSTD")
+
+
+def _bucketed(
+    rows: pa.RecordBatchReader, buckets: Sequence[PartitionField]
+) -> pa.RecordBatchReader:
+    """Return rows with the columns of their buckets."""
+    added = [pa.field(field.name, pa.int32()) for field in buckets]
+    schema = pa.schema([*rows.schema, *added])
+    return pa.RecordBatchReader.from_batches(schema, (with_buckets(b, buckets) for b in rows))
 
 
 def _replacing(rows: pa.RecordBatchReader, key: Sequence[str]) -> pa.RecordBatchReader:

@@ -4,14 +4,21 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedColumn
-from foreshore.sinks.places import DeltaTarget
+from foreshore.sinks.places import RETENTION_MS, DeltaTarget
 from foreshore.storage.export.exporter import Exporter
 from foreshore.storage.export.files.delta import DeltaExporter, errors
+from foreshore.storage.export.files.delta_upkeep import kept_properties
 from foreshore.storage.export.files.place import location_of, own_columns
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import check_delta, check_distinct_without_case, file_type
-from foreshore.storage.lake.partitions import check_columns, check_delta_types, delta_partitions
+from foreshore.storage.lake.partitions import (
+    bucket_fields,
+    check_buckets,
+    check_columns,
+    check_delta_types,
+    delta_partitions,
+)
 
 
 class DeltaSinkKind:
@@ -43,9 +50,14 @@ def _check(export: Export) -> None:
     assert isinstance(target, DeltaTarget), target
     check_columns(target.partition_by, list(columns))
     partitions = delta_partitions(target.partition_by)
-    check_delta_types(partitions, pa.schema(list(wanted.items())))
+    buckets = bucket_fields(target.partition_by, export.spec.key, list(columns))
+    check_buckets(buckets, pa.schema(list(wanted.items())))
+    wanted |= {field.name: pa.int32() for field in buckets}
+    schema = pa.schema(list(wanted.items()))
+    check_delta_types(partitions, schema)
     with errors():
-        table = delta.made(location, pa.schema(list(wanted.items())), partitions)
+        retention = RETENTION_MS if target.retention_ms is None else target.retention_ms
+        table = delta.made(location, schema, partitions, kept_properties(retention))
         found = pa.schema(table.schema().to_arrow())
         check_delta_types(table.metadata().partition_columns, found)
     for name, type in wanted.items():

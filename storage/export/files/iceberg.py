@@ -28,6 +28,7 @@ from foreshore.storage.export.files.iceberg_change import (
     IcebergChange,
     check_writable,
 )
+from foreshore.storage.export.files.iceberg_upkeep import IcebergUpkeep
 from foreshore.storage.export.files.spool import spooled
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.iceberg import catalog_of, errors
@@ -46,6 +47,7 @@ class IcebergExporter:
         self._catalog: Any = None
         self._property = f"foreshore.frontier.{export.name}"
         self._reached: Timestamp | None = None  # the frontier that the table must have
+        self._upkeep = IcebergUpkeep()
 
     async def resume(self) -> Timestamp | None:
         """Reach the catalog, and return the frontier."""
@@ -130,7 +132,8 @@ class IcebergExporter:
                     if not self._has_come_to(upper):
                         raise
                 self._reached = upper
-                return
+            self._upkeep.after_commit(self._table)
+            return
         raise DatabaseError(
             f"other writers changed the Iceberg table during {ATTEMPTS} attempts to commit",
             sqlstate="40001",

@@ -6,11 +6,12 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedColumn
-from foreshore.sinks.places import IcebergTarget
+from foreshore.sinks.places import RETENTION_MS, IcebergTarget
 from foreshore.storage.export.exporter import Exporter
 from foreshore.storage.export.files.iceberg import IcebergExporter
 from foreshore.storage.export.files.iceberg_change import check_writable
 from foreshore.storage.export.files.iceberg_rows import APPENDED
+from foreshore.storage.export.files.iceberg_upkeep import kept_properties
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.iceberg import catalog_of, errors
 from foreshore.storage.lake.columns import check_distinct, check_distinct_without_case, file_type
@@ -55,13 +56,14 @@ def _check(export: Export) -> None:
     arrow = pa.schema([(name, file_type(type)) for name, type in columns.items()])
     check_columns(target.partition_by, list(columns))
     catalog = catalog_of(target.of, export.accesses)
+    retention = RETENTION_MS if target.retention_ms is None else target.retention_ms
     with errors():
         schema, spec = iceberg_partitions(target.partition_by, arrow)
         table = catalog.create_table_if_not_exists(
             target.of.identifier,
             schema,
             partition_spec=spec,
-            properties={"format-version": FORMAT},
+            properties={"format-version": FORMAT, **kept_properties(retention)},
         )
         check_writable(table)
         _check_columns(export, table, catalog._convert_schema_if_needed(arrow))

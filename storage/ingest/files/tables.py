@@ -21,7 +21,10 @@ from foreshore.storage.lake.steps import Step
 from foreshore.types import RelationDesc
 
 PART_BYTES = 16 << 20  # of rows that are sent together
-ANEW = "the table was dropped and made anew: it is read as a whole, and the difference is taken"
+ANEW = (
+    "the table was made anew, or what was read of it last has expired: it is read as a whole, and"
+    " the difference is taken"
+)
 T = TypeVar("T")
 
 

@@ -82,7 +82,7 @@ async def test_an_iceberg_table_that_is_rolled_back_is_followed(
     await reaches(env, IDS, "1|a", "3|c")
 
 
-async def test_a_source_stalls_when_the_snapshot_that_it_has_read_expires(
+async def test_a_table_whose_snapshot_has_expired_is_read_by_difference(
     own_env: TestEnvironment, tmp_path: Path
 ) -> None:
     env, place = own_env, allowed(own_env, tmp_path)
@@ -98,9 +98,26 @@ async def test_a_source_stalls_when_the_snapshot_that_it_has_read_expires(
 
     made.change(append_and_expire)
     env.ingest.last.kill()
-    status = "SELECT status, error LIKE '%lost the snapshot%' FROM mz_internal.mz_source_statuses"
-    await reaches(env, status, "stalled|t")
-    assert await env.query("a", IDS) == "1|a\nSELECT 1"
+    await reaches(env, IDS, "1|a", "2|b")
+
+
+async def test_a_delta_table_whose_versions_were_vacuumed_is_read_by_difference(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    env, place = own_env, allowed(own_env, tmp_path)
+    table = str(place / "t")
+    deltalake.write_deltalake(table, pa.table({"id": [1, 2], "p": ["a", "b"]}))
+    source = f"FROM FILES '{table}' (FORMAT delta, POLL INTERVAL '1 hour')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    await reaches(env, IDS, "1|a", "2|b")
+    written = deltalake.DeltaTable(table)
+    written.delete("id = 1")
+    written.update(updates={"p": "'c'"}, predicate="id = 2")
+    written.optimize.compact()
+    written.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    env.ingest.last.kill()
+    await reaches(env, IDS, "2|c")
 
 
 async def test_an_export_of_ours_is_read(own_env: TestEnvironment, tmp_path: Path) -> None:

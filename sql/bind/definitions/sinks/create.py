@@ -115,10 +115,14 @@ def _bind_target(planning: Planning, statement: ast.CreateSinkStatement, rows: W
     if isinstance(target, ast.PlaceTargetSyntax):
         return bind_place(target)
     if isinstance(target, ast.IcebergSyntax):
-        known = {**TABLE_OPTIONS, "partition by": ("partition_by", partition_fields)}
+        known = {
+            **TABLE_OPTIONS,
+            "partition by": ("partition_by", partition_fields),
+            "retention": ("retention_ms", milliseconds),
+        }
         options = parsed_options(WHAT, target.options, known)
-        partition_by = options.pop("partition_by", ())
-        return IcebergTarget(bind_catalog_table(planning, target, options), partition_by)
+        of = bind_catalog_table(planning, target, options)
+        return IcebergTarget(of, **options)
     if isinstance(target, ast.WebhookTargetSyntax):
         return bind_webhook_target(planning, target, rows.desc)
     assert isinstance(target, ast.PostgresTargetSyntax), target

@@ -11,6 +11,7 @@ from foreshore.sql.bind.definitions.sources.files import character, with_format
 from foreshore.sql.bind.definitions.sources.options import (
     OptionValue,
     Parse,
+    milliseconds,
     parsed_options,
     text,
     truth,
@@ -28,7 +29,11 @@ def _format(name: str, value: OptionValue) -> str:
 
 
 _OPTIONS: Mapping[str, Mapping[str, tuple[str, Parse]]] = {
-    "delta": {"url": ("url", text), "partition by": ("partition_by", partition_fields)},
+    "delta": {
+        "url": ("url", text),
+        "partition by": ("partition_by", partition_fields),
+        "retention": ("retention_ms", milliseconds),
+    },
     "files": {
         "url": ("url", text),
         "format": ("format", _format),
