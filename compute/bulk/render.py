@@ -47,6 +47,7 @@ from foreshore.expr.ir import (
     Window,
 )
 from foreshore.ids import GlobalId
+from foreshore.python_functions.relations import asks_hosts
 from foreshore.types import ColumnType, SqlType, has_one_form
 
 # Larger constants are not written into statements.
@@ -58,8 +59,8 @@ class Renderer:
 
     `sources` are FROM items for collections, `tables` those for the names of `LocalGet`. `constant`
     returns one for a large constant, which would be slow as text. Each entry of the collections
-    `single` is there once. All have the columns `c0`, ...,
-    those of `carry`, and `d`.
+    `single` is there once; those of `retracting` may cancel each other. All have the columns
+    `c0`, ..., those of `carry`, and `d`.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Renderer:
         carry: tuple[str, ...] = (),
         constant: Callable[[Constant], str] | None = None,
         single: frozenset[GlobalId] = frozenset(),
+        retracting: frozenset[GlobalId] = frozenset(),
     ) -> None:
         self.dialect = dialect
         self.idioms = idioms
@@ -78,6 +80,7 @@ class Renderer:
         self._sources = sources
         self._long_constant = constant
         self._single = single
+        self._retracting = retracting
         self._tables = dict(tables or {})
         self._names = 0
         self._ctes: list[tuple[str, str]] = []
@@ -181,7 +184,11 @@ class Renderer:
                 self._tables[number] = self.bind(self.select(self.frame(value)))
                 return self.frame(body)
             case Map() | Filter() | Project() | FlatMap() | Negate():
-                return self.linear(relation, self.frame(relation.input))
+                frame = self.frame(relation.input)
+                if asks_hosts(relation) and self._may_cancel(relation.input):
+                    types = types_of(relation.input)  # a call costs more than a group
+                    frame = self.nest(self.consolidate(frame, types), len(types))
+                return self.linear(relation, frame)
             case Union(inputs=inputs):
                 return self.union([self.frame(input) for input in inputs])
             case Join(inputs=inputs):
@@ -196,6 +203,15 @@ class Renderer:
                 return render_threshold(self, relation, self.frame(input))
             case TemporalFilter() | JoinOn() | LetRec() | Recursive():
                 raise AssertionError("a bound form in a lowered plan")
+
+    def _may_cancel(self, relation: Relation) -> bool:
+        """Whether linear operators over a collection have entries that may cancel each other.
+
+        Those that call functions in Python have been consolidated before.
+        """
+        while isinstance(relation, Map | Filter | Project) and not asks_hosts(relation):
+            relation = relation.input
+        return isinstance(relation, Get) and relation.id in self._retracting
 
     def _constant(self, constant: Constant) -> Frame:
         width = len(constant.columns)

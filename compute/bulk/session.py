@@ -8,6 +8,7 @@ table, reads Parquet files, registers a function and runs a statement.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +33,8 @@ from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, update_schema
 
 Columns = Sequence[tuple[str, str]]  # names, and the engine's type names
+_Ids: TypeAlias = frozenset[GlobalId]
+_Statement: TypeAlias = tuple[Relation, tuple[str, ...], bool, _Ids, _Ids]
 
 
 class Session(ABC):
@@ -44,7 +47,7 @@ class Session(ABC):
         self._registered = 0
         self._items: dict[GlobalId, tuple[Input, int, str]] = {}  # the last one of each input
         # By the items that they read.
-        self._selects: dict[tuple[Relation, tuple[str, ...], bool, frozenset[GlobalId]], str] = {}
+        self._selects: dict[_Statement, str] = {}
 
     @abstractmethod
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
@@ -141,11 +144,17 @@ class Session(ABC):
         columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
         sources = {id: self._kept_source(id, inputs[id], columns[id], as_of) for id in columns}
         single = frozenset(id for id in columns if has_single_rows(inputs[id]))
-        key = (relation, tuple(sources.values()), consolidated, single)
+        retracting = frozenset(id for id in columns if not adds_only(inputs[id]))
+        key = (relation, tuple(sources.values()), consolidated, single, retracting)
         select = self._selects.get(key)
         if select is None:
             renderer = Renderer(
-                self.dialect, self.idioms, sources, constant=self.constant, single=single
+                self.dialect,
+                self.idioms,
+                sources,
+                constant=self.constant,
+                single=single,
+                retracting=retracting,
             )
             consolidated = consolidated and not isinstance(relation, Reduce)  # groups differ
             render = renderer.consolidated if consolidated else renderer.statement

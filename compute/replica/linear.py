@@ -28,7 +28,7 @@ from foreshore.compute.windowed import WindowedDataflow
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Filter, Get, Let, LocalGet, Map, Negate, Project, Relation, Union
 from foreshore.expr.recursion import has_recursion
-from foreshore.expr.split import split_errors
+from foreshore.expr.split import known_sound, split_errors
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 
@@ -59,9 +59,12 @@ class LinearDataflow(WindowedDataflow):
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute everything as of the description's `as_of`."""
-        nothing = output_schema(ERRORS).empty_table()
-        errors = self._as_of(self._errors, inputs) if self._errors is not None else nothing
-        return TableOutput(self._as_of(self._rows, inputs), errors)
+        if self._errors is None:
+            return TableOutput(self._as_of(self._rows, inputs), output_schema(ERRORS).empty_table())
+        errors = self._as_of(self._errors, inputs)
+        # Without errors no row is left out, so what may fail is not evaluated once more for each.
+        rows = self._rows if errors.num_rows else known_sound(self._description.relation)
+        return TableOutput(self._as_of(rows, inputs), errors)
 
     def small_window(self, changed: Sequence[GlobalId]) -> int:
         """Return how many updates take a few milliseconds at most."""

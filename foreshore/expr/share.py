@@ -14,7 +14,6 @@ from itertools import count
 
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
-    Call,
     Constant,
     Filter,
     Get,
@@ -25,10 +24,9 @@ from foreshore.expr.ir import (
     Project,
     Relation,
 )
-from foreshore.expr.scalars import scalars_of
-from foreshore.expr.traversal import inputs_of, walk_scalars, with_inputs
+from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
-from foreshore.python_functions.definition import is_python
+from foreshore.python_functions.relations import asks_hosts
 
 DEEP = 20_000  # frames; plans are as deep as their text is long, and Python's default is 1000
 
@@ -154,16 +152,7 @@ def _is_plain(relation: Relation) -> bool:
     if isinstance(inner, Join) and not inner.equivalences:
         return True
     while isinstance(relation, Map | Filter | Project):
-        if _calls_python(relation):
+        if asks_hosts(relation):
             return False
         relation = relation.input
     return isinstance(relation, Get | Constant | LocalGet)
-
-
-def _calls_python(node: Map | Filter | Project) -> bool:
-    """Whether `node` itself calls a function in Python."""
-    return any(
-        isinstance(part, Call) and is_python(part.function)
-        for scalar in scalars_of(node)
-        for part in walk_scalars(scalar)
-    )

@@ -79,6 +79,12 @@ def split_errors(relation: Relation, fallible: Test = may_fail) -> tuple[Relatio
     return rows, share(_union(errors, ERROR_COLUMNS)) if errors else None
 
 
+def known_sound(relation: Relation) -> Relation:
+    """Return the rows of a lowered relation of which is known that it has no errors."""
+    allow_depth()
+    return _Splitter(lambda _: False).split(relation)[0]
+
+
 def can_fail(scalar: Scalar, fallible: Test = may_fail) -> bool:
     """Whether evaluating `scalar` may fail, not counting errors inside `ErrorOf`."""
     stack = [scalar]
