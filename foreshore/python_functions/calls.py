@@ -19,7 +19,14 @@ from foreshore.python_functions.definition import PythonFunction
 from foreshore.python_functions.folds import fold
 from foreshore.python_functions.row_limit import TookTooLong
 from foreshore.python_functions.table_rows import sets_from_python, sets_from_structs
-from foreshore.python_functions.values import Wrong, check_texts, described, from_python, to_python
+from foreshore.python_functions.values import (
+    Wrong,
+    check_texts,
+    described,
+    from_python,
+    plain,
+    to_python,
+)
 
 CHECKED = 100  # rows that are evaluated twice,
 SHARE = 10  # then one of so many,
@@ -168,7 +175,9 @@ def _defined(function: PythonFunction) -> Any:
         found = module[function.name]
         if function.step == "fold":
             return found()
-        call = _aggregate(found()) if isinstance(found, type) else found
+        call = found
+        if isinstance(found, type):
+            call = _aggregate(found(), plain if function.retracts else _as_it_is)
     except MemoryError:
         raise
     except BaseException as error:
@@ -200,15 +209,20 @@ def _took_too_long(function: PythonFunction, limit: Limit) -> str:
     return f'function "{function.name}" took longer than {limit.seconds:g} s for a row'
 
 
-def _aggregate(of: Any) -> Callable[[Any], Any]:
-    """Return the function of the array of a group's values."""
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _aggregate(of: Any, form: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function of the array of a group's values; `form` is of values and results."""
     finish = of.finish if hasattr(of, "finish") else of.result
 
     def call(values: Sequence[Any] | None) -> Any:
         state = of.init()
-        for value in values or ():
+        for value in form(values or []):
             state = of.add(state, value)
-        return finish(state)
+        found = finish(state)
+        return form(list(found) if _is_iterator(found) else found)
 
     return call
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from foreshore.errors import data_error
 from foreshore.expr.datum import to_array
 from foreshore.python_functions.definition import PythonFunction
-from foreshore.python_functions.values import Wrong, from_python, to_python
+from foreshore.python_functions.values import Wrong, from_python, plain, to_python
 from foreshore.types import SqlType
 
 ADD, REMOVE = 1, -1
@@ -50,7 +50,7 @@ def fold(
     states, values, signs, ends = columns
     rows = zip(
         states.to_pylist(),
-        to_python(values, function.kinds[0]),
+        map(plain, to_python(values, function.kinds[0])),
         signs.to_pylist(),
         ends.to_pylist(),
         strict=True,
@@ -123,7 +123,7 @@ class _Group:
         with self._noting():
             found = self._finish(self._state)
             is_list = self._function.result.endswith("[]") and hasattr(found, "__next__")
-            return list(found) if is_list else found, None
+            return plain(list(found) if is_list else found), None
         error, self._error = self._error, None  # the state is sound
         return None, error
 

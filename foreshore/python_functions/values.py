@@ -173,6 +173,26 @@ def from_python(
     return _column(made, kind, arrow), errors
 
 
+def plain(value: Any) -> Any:
+    """Return numerics without zeros at the end of their fractions, also those of lists.
+
+    1.0 and 1.00 are one value of SQL, so what takes values back may get either.
+    """
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if not isinstance(value, Decimal) or not value.is_finite():
+        return value
+    if not value:
+        return Decimal(0)
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int), value
+    if exponent >= 0 or digits[-1]:
+        return value
+    zeros = next(at for at, digit in enumerate(reversed(digits)) if digit)
+    zeros = min(zeros, -exponent)
+    return Decimal((sign, digits[: len(digits) - zeros], exponent + zeros))
+
+
 def check_texts(array: pa.Array) -> None:
     """Raise Wrong if a text of a column, or of its lists, cannot be one."""
     while pa.types.is_list(array.type):

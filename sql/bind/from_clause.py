@@ -382,6 +382,24 @@ def _python_rows(
     binder: ExpressionBinder, item: ast.FunctionRef, call: ast.FunctionCall
 ) -> BoundItem | None:
     """Return the rows of a function in Python, None for any other."""
+    called = _python_set(binder, call)
+    if called is None:
+        return None
+    found, args = called
+    name, names = call.name[-1], found.names
+    if names == (name,):  # of no column
+        names = (item.alias or name,)
+    names += ("ordinality",) if item.ordinality else ()
+    return _of_rows(flat_map(UNIT, found, args), names, item, name)
+
+
+def _python_set(
+    binder: ExpressionBinder, call: ast.FunctionCall
+) -> tuple[ResolvedTable, tuple[Scalar, ...]] | None:
+    """Return the table function that a function in Python is, and its arguments.
+
+    None for any other.
+    """
     from foreshore.sql.bind.python_calls import rows_of_array
     from foreshore.sql.bind.user_functions import python_rows
 
@@ -389,11 +407,10 @@ def _python_rows(
     if called is None:
         return None
     function, value = called
-    names = tuple(name for name, _ in function.columns) or (item.alias or call.name[-1],)
-    names += ("ordinality",) if item.ordinality else ()
     found = rows_of_array(binder.planning, function, value, call.at)
-    rows = flat_map(UNIT, found, (value,))
-    return _of_rows(rows, names, item, call.name[-1])
+    if not function.columns:
+        found = replace(found, names=(call.name[-1],))
+    return found, (value,)
 
 
 def _table_function(
@@ -455,6 +472,11 @@ def _rows_from(
         if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
             calls.append(resolved_set(binder, call))
             continue
+        if isinstance(call, ast.FunctionCall):
+            rows = _python_set(binder, call)
+            if rows is not None:
+                calls.append(rows)
+                continue
         name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)
         scalar = to_known(planning, binder.bind(call), call.at)
         if type_of(scalar).element is not None or has_side_effects(scalar):

@@ -263,7 +263,7 @@ def scope_of_parameters(function: SqlFunction) -> Scope:
 def bind_value(binder: ExpressionBinder, call: UserCall) -> Scalar:
     """Return the value of a call of a function that returns one."""
     function = call.function
-    if function.columns and (function.language == "python" or not function.returns_set):
+    if function.columns and not function.returns_set:
         raise FeatureNotSupported(
             f"function {function.name} of several columns is supported only in FROM",
             position=call.at + 1,

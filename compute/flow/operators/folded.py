@@ -27,6 +27,7 @@ from foreshore.compute.flow.sums import Points
 from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import evaluate
 from foreshore.expr.ir import Call
+from foreshore.python_functions.asked import Asked
 from foreshore.python_functions.definition import function_of, key_of
 from foreshore.python_functions.folds import folded_type, packed
 from foreshore.python_functions.hosts import ExternalRoutineException, hosts
@@ -108,6 +109,7 @@ class Folded(StagedRows):
         self._generation = context.interner.generation
         self._lost = 0  # groups that have lost values
         self._losing = 0  # and that do so in this step
+        self._asking = Asked()
 
     def put(self, points: Points, count: Ints, input: Batch, words: Words) -> None:
         """Write the words of this aggregate for each point, given the input's updates.
@@ -195,7 +197,12 @@ class Folded(StagedRows):
             pa.ListArray.from_arrays(offsets, pa.array(signs, pa.int8())),
             pa.array(ends, pa.list_(pa.int32())),
         ]
-        found, _ = hosts().outcome(self._key, columns, folded_type(result), current_unwanted())
+        unwanted = current_unwanted()
+
+        def ask(of: Sequence[pa.Array]) -> pa.Array:
+            return hosts().outcome(self._key, of, folded_type(result), unwanted)[0]
+
+        found = self._asking.outcome(ask, columns)
         states, results, errors = found.flatten()
         data = from_array(results.flatten(), self._type)
         texts = errors.flatten().to_pylist()
@@ -265,6 +272,7 @@ class Folded(StagedRows):
                 self._states[key] = state
                 self._nbytes += state.nbytes
         self._changed = {}
+        self._asking.forget()
         self._lost, self._losing = self._lost + self._losing, 0
         most = limits().kept
         while self._nbytes > most:

@@ -140,3 +140,44 @@ async def test_dropped_view_ends_an_endless_aggregate(
     async with asyncio.timeout(60):
         while host.exists():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.02)
+
+
+async def test_aggregate_that_takes_long_holds_up_no_other_views(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(SECONDS, "600")
+    env = own_env
+    await _prepare(env, "waiting")
+    gate = tmp_path / "gate"
+    slow = ENDLESS_SUM.replace(
+        "while value == 3: pass", f"while not os.path.exists('{gate}'): pass"
+    )
+    await env.ran("a", slow.format(path=tmp_path / "begun"), AGGREGATE)
+    gate.touch()
+    await env.ran("a", "CREATE MATERIALIZED VIEW v AS SELECT sum_of(a) FROM t WHERE id <> 3")
+    await env.ran("a", "CREATE MATERIALIZED VIEW w AS SELECT count(*) FROM t")
+    assert await env.query("a", "SELECT * FROM v, w") == "12|5\nSELECT 1"
+    gate.unlink()
+    await env.ran("a", "INSERT INTO t VALUES (6, 1), (7, 3)")
+    statuses = "SELECT failure FROM mz_internal.mz_dataflow_statuses"
+    await _until(env, statuses, "a function in Python takes long")
+    await env.ran("a", "CREATE MATERIALIZED VIEW x AS SELECT sum(a) FROM t")
+    assert await env.query("a", "SELECT * FROM w, x") == "7|19\nSELECT 1"
+    assert "takes long" in await env.query("a", "EXPLAIN FRESHNESS FOR SELECT * FROM v")
+    gate.touch()
+    assert await env.query("a", "SELECT * FROM v") == "16\nSELECT 1"
+
+
+async def test_aggregate_that_never_ends_has_an_error_until_the_row_goes(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(SECONDS, "1")
+    env = own_env
+    await _prepare(env, "late")
+    await env.ran("a", ENDLESS_SUM.format(path=tmp_path / "begun"), AGGREGATE)
+    await env.ran("a", "CREATE MATERIALIZED VIEW v AS SELECT sum_of(a) FROM t WHERE id <> 3")
+    assert await env.query("a", "SELECT * FROM v") == "12\nSELECT 1"
+    await env.ran("a", "UPDATE t SET id = 6 WHERE a = 3")
+    assert await env.query("a", "SELECT * FROM v") == LATE.replace("endless", "sums_of").format(1)
+    await env.ran("a", "DELETE FROM t WHERE a = 3")
+    assert await env.query("a", "SELECT * FROM v") == "12\nSELECT 1"

@@ -155,3 +155,23 @@ async def test_group_without_values_begins_anew(own_env: TestEnvironment) -> Non
         for number, query in enumerate(queries):
             found = await env.query("a", f"SELECT * FROM v{number} ORDER BY 1")
             assert found == await env.query("a", f"{query} ORDER BY 1")
+
+
+async def test_numerics_of_other_scales_are_one_value(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("a", PLUS, AGGREGATE.replace("total", "plus"))
+    await env.ran("a", "CREATE TABLE t (k int, id int, x numeric)")
+    await env.ran("a", "INSERT INTO t VALUES (1, 1, 1.0), (1, 2, 1.00), (1, 3, 2.50), (2, 4, 100)")
+    query = "SELECT k, plus(x) FROM t GROUP BY k"
+    await env.ran("a", f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert await env.query("a", "SELECT * FROM v ORDER BY 1") == "1|4.5\n2|100\nSELECT 2"
+    for change, found in (
+        ("DELETE FROM t WHERE id = 2", "1|3.5\n2|100\nSELECT 2"),
+        ("INSERT INTO t VALUES (1, 2, 1.000), (2, 5, 0.50)", "1|4.5\n2|100.5\nSELECT 2"),
+        ("DELETE FROM t WHERE id = 1", "1|3.5\n2|100.5\nSELECT 2"),
+        ("UPDATE t SET x = x + 0.00 WHERE k = 1", "1|3.5\n2|100.5\nSELECT 2"),
+        ("DELETE FROM t WHERE id IN (2, 5)", "1|2.5\n2|100\nSELECT 2"),
+    ):
+        await env.ran("a", change)
+        assert await env.query("a", "SELECT * FROM v ORDER BY 1") == found, change
+        assert await env.query("a", f"{query} ORDER BY 1") == found, change

@@ -44,8 +44,38 @@ async def test_rows_of_several_columns_in_from(env: TestEnvironment) -> None:
         ),
     ):
         assert await env.query("a", query) == found, query
-    refused = await env.query("a", "SELECT words('a')")
-    assert refused.startswith("ERROR 0A000: function words of several columns is supported only")
+
+
+async def test_rows_in_a_select_list_and_beside_others(env: TestEnvironment) -> None:
+    await env.ran("a", WORDS.replace("words", "said"))
+    await env.ran(
+        "a",
+        "CREATE FUNCTION ups(n int) RETURNS SETOF int LANGUAGE python IMMUTABLE AS"
+        " 'def ups(n): return range(n)'",
+        "CREATE TABLE spoken (id int, line text)",
+        "INSERT INTO spoken VALUES (1, 'to be'), (2, ''), (3, NULL), (4, 'x')",
+        "CREATE MATERIALIZED VIEW of_spoken AS SELECT id, (said(line)).* FROM spoken",
+    )
+    for query, found in (
+        ("SELECT said('to -')", "(to,2,0.5)\n(-,,)\nSELECT 2"),
+        ("SELECT id, (said(line)).word FROM spoken ORDER BY 1, 2", "1|be\n1|to\n4|x\nSELECT 3"),
+        ("SELECT * FROM of_spoken ORDER BY 1, 2", "1|be|2|0.5\n1|to|2|0.5\n4|x|1|0.25\nSELECT 3"),
+        ("SELECT said('a b'), ups(3)", "(a,1,0.25)|0\n(b,1,0.25)|1\nNULL|2\nSELECT 3"),
+        (
+            "SELECT * FROM ROWS FROM (said('a b'), ups(3), generate_series(5, 5))"
+            " WITH ORDINALITY ORDER BY ordinality",
+            "a|1|0.25|0|5|1\nb|1|0.25|1|NULL|2\nNULL|NULL|NULL|2|NULL|3\nSELECT 3",
+        ),
+        (
+            "SELECT id, word, ups FROM spoken, ROWS FROM (said(line), ups(id)) ORDER BY 1, 3",
+            "1|to|0\n1|be|NULL\n2|NULL|0\n2|NULL|1\n3|NULL|0\n3|NULL|1\n3|NULL|2\n4|x|0"
+            "\n4|NULL|1\n4|NULL|2\n4|NULL|3\nSELECT 11",
+        ),
+    ):
+        assert await env.query("a", query) == found, query
+    await env.ran("a", "DELETE FROM spoken WHERE id = 1")
+    assert await env.query("a", "TABLE of_spoken") == "4|x|1|0.25\nSELECT 1"
+    assert (await env.query("a", "SELECT count(said('a'))")).startswith("ERROR 0A000")
 
 
 async def test_view_over_lateral_rows_is_maintained(own_env: TestEnvironment) -> None:
