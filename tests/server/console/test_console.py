@@ -168,6 +168,9 @@ def test_statement_shows_its_plan(shown: Console, server: Server) -> None:
     shown.go("sessions?tab=history")
     shown.page.get_by_role("button", name="SELECT item, 4711 FROM totals").click()
     shown.page.get_by_role("button", name="Show its plan").click()
+    plan = shown.page.locator("dialog").get_by_test_id("plan")
+    plan.get_by_role("button", name="totals", exact=True).wait_for()
+    shown.page.get_by_text("As text").click()
     shown.page.locator("dialog pre.value").get_by_text("4711").wait_for()
     assert shown.errors == []
 
@@ -228,7 +231,16 @@ def test_password_is_asked_for(tmp_path: Path) -> None:
                 shown.page.get_by_label("Password").fill(password)
                 shown.page.get_by_role("button", name="Sign in").click()
                 shown.sees(then)
-            shown.run("SELECT current_user AS who")
+            shown.run("CREATE ROLE lesser LOGIN PASSWORD 'pw'; SELECT current_user AS who")
             shown.page.get_by_role("gridcell", name="foreshore").wait_for()
+            # Who signs in next has neither the session nor the results of the role before.
+            shown.page.get_by_role("button", name="Sign out").click()
+            assert shown.page.get_by_label("Role").input_value() == "foreshore"
+            shown.page.get_by_label("Role").fill("lesser")
+            shown.page.get_by_label("Password").fill("pw")
+            shown.page.get_by_role("button", name="Sign in").click()
+            shown.sees("Results appear here")
+            shown.run("SELECT current_user AS who")
+            shown.page.get_by_role("gridcell", name="lesser").wait_for()
     finally:
         server.stop()

@@ -70,7 +70,11 @@ def test_change_is_not_run_again_by_a_download(shown: Console) -> None:
     shown.run("UPDATE orders SET item = item WHERE id = 1 RETURNING id")
     shown.page.get_by_test_id("rows").filter(has_text="1 row").wait_for()
     shown.page.get_by_text("Download", exact=True).click()
-    assert shown.page.locator(".menu-items button").all_inner_texts() == ["CSV", "JSON"]
+    assert shown.page.locator(".menu-items button").all_inner_texts() == [
+        "Copy for a spreadsheet",
+        "CSV",
+        "JSON",
+    ]
 
 
 def test_statement_at_the_cursor_runs_alone_and_is_explained(shown: Console) -> None:

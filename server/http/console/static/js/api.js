@@ -1,5 +1,6 @@
 // SQL over HTTP: statements whose answers are small and that need no session of their own.
 
+let lastUser = ""; // who was signed in before
 let credentials = null; // {user, password}, kept in memory and in the tab's own storage
 const TAB_KEY = "foreshore.credentials";
 
@@ -21,7 +22,13 @@ export function signedInAs() {
   return credentials;
 }
 
+/** The role of who is signed in, or was last. */
+export function lastSignedIn() {
+  return credentials?.user || lastUser;
+}
+
 export function setCredentials(value) {
+  if (credentials && !value) lastUser = credentials.user;
   credentials = value;
   try {
     if (value) sessionStorage.setItem(TAB_KEY, JSON.stringify(value));

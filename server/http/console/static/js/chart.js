@@ -123,7 +123,7 @@ export function Legend({ series, note }) {
     ${note && html`<span><i class="swatch mark"></i>${note}</span>`}</div>`;
 }
 
-const MOST_BARS = 200;
+export const MOST_BARS = 200;
 
 /** labels: [text]; series: [{name, values, colour}], one bar of each for each label. */
 export function BarChart({ labels, series, height = 260, format = compact, label }) {

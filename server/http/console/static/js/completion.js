@@ -56,9 +56,10 @@ async function readColumns() {
   columns = { at: performance.now(), of: grouped(found), asking: null };
 }
 
+/** The columns of all relations; old ones while new ones are on their way, so that the keys of a typist do not wait. */
 async function freshColumns() {
   if (performance.now() - columns.at > COLUMNS_MS) columns.asking ||= readColumns().catch(() => (columns.asking = null));
-  await columns.asking;
+  if (!columns.of.size) await columns.asking;
   return columns.of;
 }
 
@@ -79,13 +80,14 @@ function aliases(text) {
 function entries(list, prefix) {
   const wanted = prefix.toLowerCase().replace(/^"/, "");
   const fits = list.filter((item) => item.name.toLowerCase().startsWith(wanted));
-  const near = wanted.length > 1 ? list.filter((item) => !item.name.toLowerCase().startsWith(wanted) && item.name.toLowerCase().includes(wanted)) : [];
+  const near = wanted.length > 1 ? list.filter((item) => item.near && !item.name.toLowerCase().startsWith(wanted) && item.name.toLowerCase().includes(wanted)) : [];
   const seen = new Set();
   return [...fits, ...near].filter(({ text }) => !seen.has(text) && seen.add(text)).slice(0, MOST);
 }
 
-const hint = (name, text, note) => ({
-  name, text,
+/** `near`: also offered for letters from the middle of the name. */
+const hint = (name, text, note, near = true) => ({
+  name, text, near,
   render: (element) => {
     const label = document.createElement("span");
     label.textContent = name;
@@ -95,11 +97,18 @@ const hint = (name, text, note) => ({
   },
 });
 
-/** The completions at the cursor, as CodeMirror's show-hint wants them. */
-export async function complete(editor) {
+/** Whether a token is a part of a comment or of a literal. */
+function isText({ type, string }) {
+  return /comment/.test(type || "") || (/string/.test(type || "") && !string.startsWith('"'));
+}
+
+/** The completions at the cursor, as CodeMirror's show-hint wants them; with `typed` none for a word that is whole. */
+export async function complete(editor, { typed = false } = {}) {
   const cursor = editor.getCursor();
+  if (isText(editor.getTokenAt(cursor))) return null;
   const before = editor.getLine(cursor.line).slice(0, cursor.ch);
   const [, owner, prefix] = /(?:((?:[\w$]+|"[^"]*")(?:\.(?:[\w$]+|"[^"]*"))*)\.)?("?[\w$]*)$/.exec(before);
+  if (/^\d/.test(prefix)) return null;
   const own = (catalog.state.data?.list || []).filter((object) => !object.system);
   const text = editor.getValue();
   // The system's relations only if they are named: there are hundreds.
@@ -107,7 +116,7 @@ export async function complete(editor) {
   const others = asked ? await systemRelations() : { list: [], of: [] };
   const objects = [...own, ...others.list];
   const of = new Map([...others.of, ...(await freshColumns())]);
-  const functions = owner ? [] : (await freshRoutines()).map(({ name, text: call }) => hint(name, call, "function"));
+  const functions = owner ? [] : (await freshRoutines()).map(({ name, text: call }) => hint(name, call, "function", false));
   const columnHints = (object) => (of.get(object.id) || []).map((c) => hint(c.name, quoteName(c.name), c.type));
   let list;
   if (owner) {
@@ -123,10 +132,13 @@ export async function complete(editor) {
       ...named(text, objects).flatMap(columnHints),
       ...objects.filter((o) => o.type !== "index").map((o) => hint(o.name, quoteName(o.name), o.type)),
       ...[...new Set(objects.map((o) => o.schema_name))].map((name) => hint(name, quoteName(name), "schema")),
-      ...WORDS.filter((word) => word.length > 1).map((word) => hint(word, upper || /[()]/.test(word) || word === word.toLowerCase() ? word : word.toLowerCase(), "")),
+      ...WORDS.filter((word) => word.length > 1).map((word) => hint(word, upper || /[()]/.test(word) || word === word.toLowerCase() ? word : word.toLowerCase(), "", false)),
       ...functions,
     ];
   }
   const from = { line: cursor.line, ch: cursor.ch - prefix.length };
-  return { list: entries(list, prefix), from, to: cursor };
+  const offered = entries(list, prefix);
+  // Else Enter behind a whole word would take the offer instead of beginning a line.
+  const whole = typed && offered.some(({ name, near }, i) => (near || i === 0) && name.toLowerCase() === prefix.toLowerCase());
+  return { list: whole ? [] : offered, from, to: cursor };
 }

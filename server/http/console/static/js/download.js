@@ -28,6 +28,15 @@ export function csvOf(columns, rows) {
   return lines.map((line) => line.join(",")).join("\n") + "\n";
 }
 
+/** Rows as spreadsheets and COPY's text take them from the clipboard. */
+export function tsvOf(rows) {
+  const quote = (value) => {
+    const text = cell(value) ?? "";
+    return /[\t\r\n"]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+  };
+  return rows.map((row) => row.map(quote).join("\t")).join("\n");
+}
+
 /** Rows as objects; of equal names the last value counts. */
 export function jsonOf(columns, rows) {
   const lines = rows.map((row) => JSON.stringify(Object.fromEntries(columns.map((c, i) => [c.name, row[i]]))));

@@ -34,14 +34,15 @@ export function bytes(value) {
 
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
-  const value = Number(ms);
+  let value = Number(ms);
   if (value < 0.1) return value === 0 ? "0 ms" : value.toFixed(3) + " ms";
   if (value < 10) return value.toFixed(1).replace(/\.0$/, "") + " ms";
   if (value < 1000) return Math.round(value) + " ms";
-  if (value < 60_000) return trimmed(value / 1000) + " s";
+  if (value < 59_950) return trimmed(value / 1000) + " s";
+  value = Math.round(value / 1000) * 1000; // so that no unit is shown with 60 of the next
   if (value < 3_600_000) return `${Math.floor(value / 60_000)} min ${Math.round((value % 60_000) / 1000)} s`;
-  if (value < 86_400_000) return `${Math.floor(value / 3_600_000)} h ${Math.round((value % 3_600_000) / 60_000)} min`;
-  return `${Math.floor(value / 86_400_000)} d ${Math.round((value % 86_400_000) / 3_600_000)} h`;
+  if (value < 86_400_000) return `${Math.floor(value / 3_600_000)} h ${Math.floor((value % 3_600_000) / 60_000)} min`;
+  return `${Math.floor(value / 86_400_000)} d ${Math.floor((value % 86_400_000) / 3_600_000)} h`;
 }
 
 /** PostgreSQL's timestamptz text as a Date, or null. */
@@ -53,6 +54,21 @@ export function moment(text) {
 
 export function clock(date) {
   return date ? date.toLocaleTimeString("en-GB") : "–";
+}
+
+/** A moment in the browser's time zone: its time, with the day where that is not today. */
+export function when(date, now = new Date()) {
+  if (!date) return "–";
+  const [day, today] = [date, now].map((each) => each.toLocaleDateString("sv-SE"));
+  return day === today ? clock(date) : `${day} ${clock(date)}`;
+}
+
+/** PostgreSQL's interval, such as 1 day 00:00:00.207, in milliseconds; null if it has months or years. */
+export function intervalMs(text) {
+  const found = /^(?:(-?\d+) days? ?)?(?:(-)?(\d+):(\d\d):(\d\d(?:\.\d+)?))?$/.exec(text ?? "-");
+  if (!found) return null;
+  const [, days, minus, hours, minutes, seconds] = found;
+  return Number(days || 0) * 86_400_000 + (minus ? -1 : 1) * (Number(hours || 0) * 3_600_000 + Number(minutes || 0) * 60_000 + Number(seconds || 0) * 1000);
 }
 
 export function ago(text, now = Date.now()) {

@@ -1,36 +1,44 @@
-// A table of many rows: only those in view are in the page. Arrow keys move, Enter shows a value
-// whole, Ctrl-C copies it.
+// A table of many rows: only those in view are in the page. Arrow keys move, with Shift they choose
+// a range, as a click with Shift does; Enter shows a value whole, Ctrl-C copies the range.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/htm/preact.js";
+import { tsvOf } from "./download.js";
 import { cell, isNumber, typeName } from "./format.js";
 import { CopyButton, Dialog } from "./ui.js";
 
 const ROW = 28;
 const HEAD = 46;
 const BEYOND = 12; // rows above and below what is seen
-const SAMPLE = 100;
+const SAMPLE = 100; // rows at the beginning whose values make the widths, and as many all over the others
 const SHOWN = 400; // characters of a value in its cell
 
 function widthsOf(columns, rows) {
+  const every = Math.max(1, Math.floor((rows.length - SAMPLE) / SAMPLE));
+  const sampled = rows.filter((_, r) => r < SAMPLE || r === rows.length - 1 || r % every === 0);
   return columns.map((column, i) => {
     let most = Math.max(column.name.length * 1.1 + 1, typeName(column.type_oid).length * 0.85);
-    for (let r = 0; r < Math.min(rows.length, SAMPLE); r += 1) {
-      const text = cell(rows[r][i]);
+    for (const row of sampled) {
+      const text = cell(row[i]);
       if (text !== null) most = Math.max(most, Math.min(text.length, 60));
     }
-    return Math.round(Math.min(420, Math.max(64, most * 7.6 + 26)));
+    return Math.round(Math.min(420, Math.max(64, most * 7.6 + 34)));
   });
 }
+
+let grids = 0;
 
 /** columns: [{name, type_oid}]; rows: arrays; `version` changes when rows do. */
 export function Grid({ columns, rows, version, label = "Rows" }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 400 });
   const [at, setAt] = useState([0, 0]);
+  const [from, setFrom] = useState(null); // the other corner of the range
+  const id = useRef(null);
+  id.current ??= `grid${(grids += 1)}`;
   const [open, setOpen] = useState(null);
   const [resized, setResized] = useState({});
   const widths = useRef({ key: null });
-  const key = columns.map((c) => c.name).join("\u0000") + "|" + (rows.length > 0 ? Math.min(rows.length, SAMPLE) : 0);
+  const key = columns.map((c) => c.name).join("\u0000") + "|" + Math.ceil(Math.log2(rows.length + 1));
   if (widths.current.key !== key) widths.current = { key, list: widthsOf(columns, rows) };
 
   useLayoutEffect(() => {
@@ -47,6 +55,7 @@ export function Grid({ columns, rows, version, label = "Rows" }) {
   }, []);
   useEffect(() => {
     setAt([0, 0]);
+    setFrom(null);
     setResized({});
     box.current.scrollTop = 0;
     box.current.scrollLeft = 0;
@@ -55,9 +64,20 @@ export function Grid({ columns, rows, version, label = "Rows" }) {
   const first = Math.max(0, Math.min(rows.length, Math.floor(view.top / ROW)) - BEYOND);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / ROW) + BEYOND);
   const list = widths.current.list.map((width, i) => resized[i] || width);
-  const move = (row, column) => {
+  const [[top, left], [bottom, right]] = from
+    ? [[Math.min(at[0], from[0]), Math.min(at[1], from[1])], [Math.max(at[0], from[0]), Math.max(at[1], from[1])]]
+    : [at, at];
+  const choose = (place, extend) => {
+    setFrom(extend ? from || at : null);
+    setAt(place);
+  };
+  const copy = () => {
+    const range = from ? tsvOf(rows.slice(top, bottom + 1).map((row) => columns.slice(left, right + 1).map((_, j) => row[left + j]))) : cell(rows[at[0]][at[1]]);
+    navigator.clipboard?.writeText(range ?? "");
+  };
+  const move = (row, column, extend) => {
     const to = [Math.max(0, Math.min(rows.length - 1, row)), Math.max(0, Math.min(columns.length - 1, column))];
-    setAt(to);
+    choose(to, extend);
     const [up, down] = [to[0] * ROW, (to[0] + 1) * ROW + HEAD];
     if (up < box.current.scrollTop) box.current.scrollTop = up;
     else if (down > box.current.scrollTop + view.height) box.current.scrollTop = down - view.height;
@@ -66,29 +86,35 @@ export function Grid({ columns, rows, version, label = "Rows" }) {
     const page = Math.max(1, Math.floor(view.height / ROW) - 2);
     const steps = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1], PageDown: [page, 0], PageUp: [-page, 0] };
     const step = steps[event.key];
-    if (step) move(at[0] + step[0], at[1] + step[1]);
-    else if (event.key === "Home") move(event.ctrlKey ? 0 : at[0], 0);
-    else if (event.key === "End") move(event.ctrlKey ? rows.length - 1 : at[0], columns.length - 1);
+    const control = event.ctrlKey || event.metaKey;
+    if (event.target.closest("dialog")) return;
+    if (step) move(at[0] + step[0], at[1] + step[1], event.shiftKey);
+    else if (event.key === "Home") move(control ? 0 : at[0], 0, event.shiftKey);
+    else if (event.key === "End") move(control ? rows.length - 1 : at[0], columns.length - 1, event.shiftKey);
+    else if (event.key === "a" && control && rows.length) {
+      setFrom([0, 0]);
+      setAt([rows.length - 1, columns.length - 1]);
+    } else if (event.key === "Escape" && from) setFrom(null);
     else if (event.key === "Enter" && rows[at[0]]) setOpen(at);
-    else if (event.key === "c" && (event.ctrlKey || event.metaKey) && rows[at[0]] && getSelection().isCollapsed) {
-      navigator.clipboard?.writeText(cell(rows[at[0]][at[1]]) ?? "");
-    } else return;
+    else if (event.key === "c" && control && rows[at[0]] && (from || getSelection().isCollapsed)) copy();
+    else return;
     event.preventDefault();
   };
 
   return html`<div class="grid-box" ref=${box} tabindex="0" role="grid" aria-label=${label} aria-rowcount=${rows.length + 1}
-    aria-colcount=${columns.length} data-version=${version} onKeyDown=${keys}>
-    <table class="grid" style=${{ width: list.reduce((a, b) => a + b, 0) + "px" }}>
+    aria-colcount=${columns.length} aria-multiselectable="true" aria-activedescendant=${rows.length ? `${id.current}-${at[0]}-${at[1]}` : null} data-version=${version} onKeyDown=${keys}>
+    <table class="grid" role="none" style=${{ width: list.reduce((a, b) => a + b, 0) + "px" }}>
       <colgroup>${list.map((width) => html`<col style=${{ width: width + "px" }} />`)}</colgroup>
-      <thead><tr>${columns.map((column, i) => html`<th scope="col" class=${isNumber(column.type_oid) ? "number" : ""} title=${column.name}>
+      <thead role="rowgroup"><tr role="row">${columns.map((column, i) => html`<th role="columnheader" scope="col" class=${isNumber(column.type_oid) ? "number" : ""} title=${column.name}>
         <span class="name">${column.name}</span><span class="type">${typeName(column.type_oid)}</span>
         <${Handle} width=${list[i]} onWidth=${(width) => setResized({ ...resized, [i]: width })} />
       </th>`)}</tr></thead>
-      <tbody>
+      <tbody role="rowgroup">
         ${first > 0 && html`<tr key="above" aria-hidden="true"><td class="space" style=${{ height: first * ROW + "px" }}></td></tr>`}
-        ${rows.slice(first, last).map((row, i) => html`<tr key=${first + i} aria-rowindex=${first + i + 2} class=${row.diff < 0 ? "gone" : row.fresh ? "fresh" : ""}>
-          ${columns.map((column, j) => html`<${Cell} value=${row[j]} column=${column} on=${at[0] === first + i && at[1] === j}
-            onClick=${() => setAt([first + i, j])} onOpen=${() => setOpen([first + i, j])} />`)}
+        ${rows.slice(first, last).map((row, i) => html`<tr role="row" key=${first + i} aria-rowindex=${first + i + 2} class=${row.diff < 0 ? "gone" : row.fresh ? "fresh" : ""}>
+          ${columns.map((column, j) => html`<${Cell} id=${`${id.current}-${first + i}-${j}`} value=${row[j]} column=${column} on=${at[0] === first + i && at[1] === j}
+            chosen=${from !== null && first + i >= top && first + i <= bottom && j >= left && j <= right}
+            onClick=${(event) => choose([first + i, j], event.shiftKey)} onOpen=${() => setOpen([first + i, j])} />`)}
         </tr>`)}
         ${last < rows.length && html`<tr key="below" aria-hidden="true"><td class="space" style=${{ height: (rows.length - last) * ROW + "px" }}></td></tr>`}
       </tbody>
@@ -97,11 +123,12 @@ export function Grid({ columns, rows, version, label = "Rows" }) {
   </div>`;
 }
 
-function Cell({ value, column, on, onClick, onOpen }) {
+function Cell({ id, value, column, on, chosen, onClick, onOpen }) {
   const text = cell(value);
   const kind = isNumber(column.type_oid) ? "number" : "";
   const shown = text === null ? "NULL" : text.length > SHOWN ? text.slice(0, SHOWN) + "…" : text;
-  return html`<td role="gridcell" class=${kind + (text === null ? " null" : "") + (on ? " on" : "")} onClick=${onClick} onDblClick=${onOpen}>${shown}</td>`;
+  const keep = (event) => event.shiftKey && event.preventDefault(); // a range of cells, not of letters
+  return html`<td id=${id} role="gridcell" aria-selected=${chosen || on ? "true" : null} class=${kind + (text === null ? " null" : "") + (on ? " on" : "") + (chosen ? " chosen" : "")} onMouseDown=${keep} onClick=${onClick} onDblClick=${onOpen}>${shown}</td>`;
 }
 
 function Handle({ width, onWidth }) {

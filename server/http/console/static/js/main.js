@@ -99,7 +99,7 @@ function App() {
     </nav>
     <main id="main" tabindex="-1">
       ${error && !data && html`<${Trouble} error=${error} />`}
-      ${error && data && html`<div class="banner" role="alert">${error.message} Trying again.</div>`}
+      ${error && data && html`<${Trouble} error=${error} />`}
       ${Shown ? html`<${Shown} key=${route.page} route=${route} />` : html`<${NotHere} />`}
     </main>
     ${open === "palette" && html`<${Palette} pages=${PAGES} onClose=${close} />`}
@@ -118,7 +118,7 @@ function Who({ here }) {
 
 function Trouble({ error }) {
   const what = error instanceof Unreachable ? "The server cannot be reached" : error instanceof SqlError ? "The server refuses" : "Something went wrong";
-  return html`<div class="banner" role="alert"><strong>${what}.</strong> ${error.message} Trying again.</div>`;
+  return html`<div class="banner" role="alert"><strong>${what}</strong> (${error.message.replace(/\.$/, "")}). What is shown is from before; trying again.</div>`;
 }
 
 function NotHere() {
@@ -133,9 +133,11 @@ function Keys({ onClose }) {
     ["Ctrl Shift Enter", "Run the statement at the cursor"],
     ["Ctrl .", "Cancel what runs"],
     ["Ctrl Space", "Complete a name"],
+    ["Shift Alt F", "Put the statements into lines"],
     ["Ctrl /", "Make a line a comment"],
     ["Arrows, Page Up and Down", "Move in a table"],
-    ["Enter, Ctrl C", "Show or copy a value of a table"],
+    ["Shift and arrows, or a click", "Choose a range of a table; Ctrl A chooses all"],
+    ["Enter, Ctrl C", "Show a value of a table, copy it or the range"],
     ["?", "This help"],
   ];
   return html`<${Dialog} title="Keys" onClose=${onClose}>

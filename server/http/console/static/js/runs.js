@@ -1,10 +1,11 @@
 // What the editor runs: one session, its results, and the history that the browser keeps. It lives
 // outside of the page, so that a statement goes on while somebody looks at another page.
 
+import { onSignedOut } from "./api.js";
 import { catalog } from "./catalog.js";
 import { Copy } from "./live_copy.js";
 import { Session } from "./socket.js";
-import { statementsOf } from "./sql_text.js";
+import { offsetOf, statementsOf } from "./sql_text.js";
 import { load, save } from "./storage.js";
 
 export const MOST_ROWS = 100_000; // of a result that the page keeps
@@ -13,6 +14,9 @@ const MOST_HISTORY = 200;
 const LONGEST_KEPT = 20_000;
 const PAINT_MS = 100;
 const CANCELLED = "57014"; // query_canceled
+const MOST_SAVED = 200;
+const CONTROL = /^(begin|start|commit|end|rollback|abort)\b/i; // statements that begin or end a transaction block
+const READ = /^(SELECT|SHOW|FETCH)\b/; // tags of statements that change nothing
 const SECRET = /\b(password|secret|identified)\b/i; // such statements are not kept in the browser
 
 class Result {
@@ -51,23 +55,27 @@ class Runs {
   constructor() {
     this.text = load("editor", "SELECT now();");
     this.history = load("history", []);
+    this.saved = load("saved", []); // [{name, text}]
+    this.lost = null; // why the session before this one ended
     this.running = null; // {text, began, offset}
     this.results = [];
     this.messages = []; // {kind: "notice" | "error" | "lost", fields}
-    this.error = null; // of the last run: {fields, offset, text}
+    this.error = null; // of the last run: {fields, offset, text, number, of, at, line, undone}
     this.took = null;
     this.transaction = "I";
     this.version = 0;
     this.listeners = new Set();
     this.timer = null;
     this.session = this.#newSession();
+    onSignedOut(() => this.#forget());
   }
 
   #newSession() {
     return new Session({
       application: "foreshore console editor",
       onState: (state) => this.#set({ transaction: state }),
-      onLost: () => this.#set({ transaction: "I" }),
+      // What runs says itself that it was lost.
+      onLost: (message, told) => this.#set({ transaction: "I", lost: told ? null : { message, open: this.transaction !== "I" } }),
     });
   }
 
@@ -92,16 +100,17 @@ class Runs {
     save("editor", text.slice(0, LONGEST_KEPT * 10));
   }
 
-  /** Run `text`, which begins at `offset` in the editor. */
-  run(text, offset = 0) {
+  /** Run `prefix` and `text`, which begins at `offset` in the editor. */
+  run(text, offset = 0, prefix = "") {
     if (this.running || !text.trim()) return;
     const began = performance.now();
-    this.#set({ running: { text, began, at: Date.now() }, results: [], messages: [], error: null, took: null, asked: false, cancelled: false });
+    this.#set({ running: { text, began, at: Date.now() }, results: [], messages: [], error: null, took: null, asked: false, cancelled: false, lost: null });
     let result = null;
     let last = began;
-    const texts = statementsOf(text).map((one) => one.text);
-    const textOf = (number) => texts[number] || "";
-    this.session.run(text, {
+    const parts = statementsOf(text);
+    const textOf = (number) => prefix + (parts[number]?.text || "");
+    const single = this.transaction === "I" && !parts.some((part) => CONTROL.test(part.text)); // one transaction for all
+    this.session.run(prefix + text, {
       begin: ({ is_streaming: streaming }) => {
         result = new Result(streaming, last, textOf(this.results.length));
         this.results.push(result);
@@ -133,12 +142,23 @@ class Runs {
           return;
         }
         this.messages.push({ kind: "error", fields });
-        this.#set({ error: { fields, offset, text } });
+        const done = this.results.filter((one) => one.tag);
+        const position = Number(fields.position) - prefix.length;
+        const found = position > 0 ? parts.findIndex(({ end }) => offsetOf(text, position) < end) : done.length;
+        const part = parts[found] || parts[parts.length - 1];
+        const at = offset + (position > 0 ? offsetOf(text, position) : part?.start || 0);
+        this.#set({
+          error: {
+            fields, offset, text, at, number: (found < 0 ? parts.length - 1 : found) + 1, of: parts.length, exact: position > 0,
+            line: this.text.slice(0, at).split("\n").length,
+            undone: single ? done.filter((one) => !READ.test(one.tag)).map((one) => one.tag) : [],
+          },
+        });
       },
       ready: () => this.#ended(text, began),
       ended: (message) => {
         this.messages.push({ kind: "lost", fields: { message } });
-        this.#set({ error: this.error || { fields: { message }, offset, text } });
+        this.#set({ error: this.error || { fields: { message }, offset, text }, lost: null });
         this.#ended(text, began);
       },
     });
@@ -166,6 +186,25 @@ class Runs {
     this.#set();
   }
 
+  /** Keep a text under a name, in place of what had the name. */
+  keep(name, text) {
+    const others = this.saved.filter((one) => one.name !== name);
+    this.#set({ saved: [...others, { name, text }].sort((a, b) => a.name.localeCompare(b.name)).slice(0, MOST_SAVED) });
+    return save("saved", this.saved);
+  }
+
+  drop(name) {
+    this.#set({ saved: this.saved.filter((one) => one.name !== name) });
+    save("saved", this.saved);
+  }
+
+  /** Who signs in next gets neither the session nor the results of the role before. */
+  #forget() {
+    this.session.close();
+    this.session = this.#newSession();
+    this.#set({ running: null, results: [], messages: [], error: null, took: null, cancelled: false, transaction: "I", lost: null });
+  }
+
   cancel() {
     this.asked = true;
     this.session.cancel();
@@ -175,7 +214,7 @@ class Runs {
   renew() {
     this.session.close();
     this.session = this.#newSession();
-    this.#set({ transaction: "I" });
+    this.#set({ transaction: "I", lost: null });
   }
 }
 

@@ -121,6 +121,6 @@ export class Session {
     this.socket = this.running = this.waiting = null;
     this.transaction = "I";
     request?.ended?.(message);
-    this.onLost(message);
+    this.onLost(message, Boolean(request));
   }
 }

@@ -26,7 +26,13 @@ export function quoteNames(...names) {
   return names.filter((name) => name !== null && name !== undefined).map(quoteName).join(".");
 }
 
-export const MODE = "text/x-pgsql";
+export const MODE = "text/x-foreshore";
+
+// Words of ours that PostgreSQL has not, for their colour.
+const OURS = ("subscribe sink sinks sources secret connections cluster clusters replica replicas envelope upsert debezium " +
+  "freshness progress snapshot up hydration expect memory refresh broker topic webhook generator qualify asof").split(" ");
+const postgres = window.CodeMirror.resolveMode("text/x-pgsql");
+window.CodeMirror.defineMIME(MODE, { ...postgres, keywords: { ...postgres.keywords, ...Object.fromEntries(OURS.map((word) => [word, true])) } });
 
 /** The pieces of a text as [text, class or null]; a class is a name of CodeMirror's styles. */
 export function pieces(text) {

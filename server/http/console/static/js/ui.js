@@ -93,13 +93,14 @@ export function Loading() {
 }
 
 /** An error of the server, with its detail, hint and code. */
-export function Failure({ error }) {
+export function Failure({ error, children }) {
   if (!error) return null;
   const fields = error.fields || { message: error.message };
   return html`<div class="failure" role="alert">
     <strong>${fields.message}</strong>
     ${fields.detail && html`<p>${fields.detail}</p>`}
     ${fields.hint && html`<p class="hint">Hint: ${fields.hint}</p>`}
+    ${children}
     ${fields.code && html`<code class="dim">${fields.code}</code>`}
   </div>`;
 }
@@ -182,7 +183,7 @@ export function Table({ columns, rows: all, rowKey, label, empty = "Nothing here
   if (!all.length) return html`<div class="none">${empty}</div>`;
   const rows = all.slice(0, most);
   return html`<div class="table-scroll"><table class="plain" aria-label=${label}>
-    <thead><tr>${columns.map((c) => html`<th key=${c.label} class=${c.kind || ""} scope="col">${c.label}</th>`)}</tr></thead>
+    <thead><tr>${columns.map((c) => html`<th key=${c.label} class=${c.kind || ""} scope="col">${c.label || html`<span class="hidden">${c.hidden || "Actions"}</span>`}</th>`)}</tr></thead>
     <tbody>${rows.map(
       (row, i) => html`<tr key=${rowKey ? rowKey(row) : i}>
         ${columns.map((c) => html`<td key=${c.label} class=${c.kind || ""}>${c.value(row)}</td>`)}

@@ -93,7 +93,7 @@ function Statistics({ of, kind }) {
 
 function States({ states }) {
   const columns = [
-    { label: "Since", value: (s) => html`${format.clock(format.moment(s.occurred_at))}<small class="dim"> ${format.ago(s.occurred_at)} ago</small>` },
+    { label: "Since", value: (s) => html`${format.when(format.moment(s.occurred_at))}<small class="dim"> ${format.ago(s.occurred_at)} ago</small>` },
     { label: "State", value: (s) => html`<${State} state=${s.status} />` },
     { label: "Error", kind: "wrap", value: (s) => (s.error ? html`<span class="bad-text">${s.error}</span>` : html`<span class="dim">–</span>`) },
   ];

@@ -108,7 +108,7 @@ function Usage({ cluster, data, more }) {
 function Changes({ cluster, data, more }) {
   const nameOf = new Map(data.replicas.filter((replica) => replica.cluster_id === cluster.id).map((replica) => [replica.id, replica.name]));
   const columns = [
-    { label: "Since", value: (c) => html`${format.clock(format.moment(c.occurred_at))}<small class="dim"> ${format.ago(c.occurred_at)} ago</small>` },
+    { label: "Since", value: (c) => html`${format.when(format.moment(c.occurred_at))}<small class="dim"> ${format.ago(c.occurred_at)} ago</small>` },
     { label: "Replica", value: (c) => nameOf.get(c.replica_id) },
     { label: "State", value: (c) => html`<${State} state=${c.status} />` },
     { label: "Reason", kind: "wrap", value: (c) => c.reason || html`<span class="dim">–</span>` },

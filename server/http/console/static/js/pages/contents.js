@@ -7,6 +7,7 @@ import { Grid } from "../grid.js";
 import { Copy } from "../live_copy.js";
 import { objectLink } from "../router.js";
 import { Session } from "../socket.js";
+import { quoteName } from "../sql_text.js";
 import { Badge, Empty, Failure, Icon, Loading } from "../ui.js";
 
 const LIMITS = [100, 500, 2000];
@@ -49,7 +50,12 @@ function Once({ object, data, name, limit }) {
 
 /** What a source without rows of its own writes into. */
 function TablesOf({ object, data }) {
-  const tables = (data.usedBy.get(object.id) || []).map((id) => data.objects.get(id)).filter((other) => other?.type === "source");
+  const all = (data.usedBy.get(object.id) || []).map((id) => data.objects.get(id)).filter((other) => other?.type === "source" || other?.type === "table");
+  const tables = all.filter((table) => table.name !== `${object.name}_progress`);
+  if (!tables.length) {
+    return html`<${Empty} title="This source has no table yet">
+      Its rows go into tables: make one by <code>CREATE TABLE … FROM SOURCE ${quoteName(object.name)} (REFERENCE …)</code>, or the source anew with <code>FOR ALL TABLES</code>.</${Empty}>`;
+  }
   return html`<${Empty} title="The rows of this source are in its tables">
     ${tables.map((table) => html`<a class="chip" key=${table.id} href=${objectLink(table)}><${Icon} name="source" size="13" />${table.name}</a>`)}
   </${Empty}>`;

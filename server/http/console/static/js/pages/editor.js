@@ -11,9 +11,11 @@ import { complete } from "../completion.js";
 import * as format from "../format.js";
 import { link } from "../router.js";
 import { runs } from "../runs.js";
-import { MODE, offsetOf, statementAt } from "../sql_text.js";
+import { formattedAll } from "../sql_format.js";
+import { MODE, statementAt, statementsOf } from "../sql_text.js";
 import { load, save } from "../storage.js";
 import { Badge, CopyButton, Icon } from "../ui.js";
+import { Past } from "./past.js";
 import { Results } from "./results.js";
 
 export function useRuns() {
@@ -58,8 +60,24 @@ export function Editor({ route }) {
   const explain = () => {
     const found = one();
     if (!found) return;
-    const prefix = "EXPLAIN ";
-    runs.run(/^explain\b/i.test(found.text) ? found.text : prefix + found.text, /^explain\b/i.test(found.text) ? found.start : found.start - prefix.length);
+    runs.run(found.text, found.start, /^explain\b/i.test(found.text) ? "" : "EXPLAIN ");
+  };
+  /** Put all statements, or those that are selected, into lines. */
+  const format = () => {
+    const cm = editor.current;
+    const [from, to] = cm.somethingSelected() ? [cm.getCursor("from"), cm.getCursor("to")] : [{ line: 0, ch: 0 }, { line: cm.lastLine() }];
+    const before = cm.getRange(from, to);
+    const after = formattedAll(before, statementsOf(before));
+    const at = cm.getRange(from, cm.getCursor()).replace(/\s/g, "").length; // letters before the cursor
+    if (after !== before) cm.replaceRange(after, from, to);
+    const behind = [...after.matchAll(/\S/g)][at]?.index ?? after.length;
+    cm.setCursor(cm.posFromIndex(cm.indexFromPos(from) + behind));
+    cm.focus();
+  };
+  /** Go to where an error is. */
+  const show = ({ at }) => {
+    editor.current.setCursor(editor.current.posFromIndex(at));
+    editor.current.focus();
   };
   const toggle = () => {
     save("history-open", !beside);
@@ -73,18 +91,20 @@ export function Editor({ route }) {
         : html`<button class="primary" onClick=${run} title="Ctrl Enter"><${Icon} name="play" /> Run</button>`}
       <button class="small ghost" disabled=${state.running !== null} onClick=${runOne} title="Run the statement at the cursor (Ctrl Shift Enter)"><${Icon} name="play" size="14" /> Statement</button>
       <button class="small ghost" disabled=${state.running !== null} onClick=${explain} title="Draw the plan of the statement at the cursor"><${Icon} name="clusters" size="14" /> Explain</button>
+      <button class="small ghost" onClick=${format} title="Put the statements into lines (Shift Alt F)"><${Icon} name="index" size="14" /> Format</button>
       <${Status} state=${state} />
       <div class="rest"></div>
       ${state.transaction !== "I" && html`<${Badge} kind=${state.transaction === "E" ? "dot bad" : "dot waiting"}>${state.transaction === "E" ? "failed transaction" : "in a transaction"}</${Badge}>`}
+      ${state.lost && html`<${Badge} kind="dot bad" title=${`${state.lost.message} Its ${state.lost.open ? "transaction, " : ""}settings and temporary tables are gone; what is run next begins a new session.`}>session lost${state.lost.open ? ": the transaction was rolled back" : ""}</${Badge}>`}
       <button class="small ghost" onClick=${() => runs.renew()} title="Begin a new session: its transaction, settings and temporary tables go">New session</button>
       <${CopyButton} label="Copy link" text=${new URL(link("sql", [], { q: state.text }), location.href).href} />
-      <button class="small ghost" aria-pressed=${beside} onClick=${toggle}><${Icon} name="history" size="14" /> History</button>
+      <button class="small ghost" aria-pressed=${beside} onClick=${toggle}><${Icon} name="history" size="14" /> Saved and history</button>
     </div>
     <div class="editor-body">
       <div class="editor-main">
-        <div class="editor-text" style=${{ height: height + "px" }}><${Text} editor=${editor} onRun=${run} onRunOne=${runOne} error=${state.error} /></div>
+        <div class="editor-text" style=${{ height: height + "px" }}><${Text} editor=${editor} onRun=${run} onRunOne=${runOne} onFormat=${format} error=${state.error} /></div>
         <${Divider} height=${height} onHeight=${(to) => { setHeight(to); save("editor-height", to); }} />
-        <${Results} state=${state} />
+        <${Results} state=${state} onShow=${show} />
       </div>
       ${beside && html`<${Past} state=${state} onChoose=${(text) => { editor.current.setValue(text); editor.current.focus(); }} />`}
     </div>
@@ -103,10 +123,10 @@ function Status({ state }) {
   return html`<span class="dim" role="status" data-testid="took">${state.cancelled ? "Cancelled after" : state.error ? "Failed after" : "Done in"} ${format.duration(state.took)}</span>`;
 }
 
-function Text({ editor, onRun, onRunOne, error }) {
+function Text({ editor, onRun, onRunOne, onFormat, error }) {
   const place = useRef(null);
   const latest = useRef({});
-  latest.current = { onRun, onRunOne };
+  latest.current = { onRun, onRunOne, onFormat };
   useLayoutEffect(() => {
     const made = window.CodeMirror(place.current, {
       value: runs.text, mode: MODE, lineNumbers: true, matchBrackets: true, autoCloseBrackets: true, indentUnit: 2, lineWrapping: false,
@@ -115,14 +135,14 @@ function Text({ editor, onRun, onRunOne, error }) {
       extraKeys: {
         "Ctrl-Enter": () => latest.current.onRun(), "Cmd-Enter": () => latest.current.onRun(),
         "Shift-Ctrl-Enter": () => latest.current.onRunOne(), "Shift-Cmd-Enter": () => latest.current.onRunOne(), "Ctrl-.": () => runs.cancel(), "Cmd-.": () => runs.cancel(),
-        "Ctrl-Space": "autocomplete", "Ctrl-/": "toggleComment", "Cmd-/": "toggleComment",
+        "Shift-Alt-F": () => latest.current.onFormat(), "Ctrl-Space": "autocomplete", "Ctrl-/": "toggleComment", "Cmd-/": "toggleComment",
         Tab: (cm) => (cm.somethingSelected() ? cm.indentSelection("add") : cm.replaceSelection("  ")), "Shift-Tab": "indentLess",
         Esc: (cm) => cm.getInputField().blur(), // so that Tab leaves the editor
       },
     });
     made.on("change", (cm) => runs.setText(cm.getValue()));
     made.on("inputRead", (cm, change) => {
-      if (!cm.state.completionActive && /^[\w.]$/.test(change.text[0]) && change.origin === "+input") cm.showHint();
+      if (!cm.state.completionActive && /^[\w.]$/.test(change.text[0]) && change.origin === "+input") cm.showHint({ typed: true });
     });
     editor.current = made;
     made.focus();
@@ -134,22 +154,21 @@ function Text({ editor, onRun, onRunOne, error }) {
   return html`<div class="code" ref=${place}></div>`;
 }
 
-/** Underline the word at which an error is; returns what takes the mark away. */
+/** Underline the word at which an error is, or mark the line of its statement; returns what takes the mark away. */
 function mark(editor, error) {
-  const position = Number(error?.fields.position);
-  if (!position) return undefined;
+  if (error?.at === undefined) return undefined;
   const all = editor.getValue();
   if (all.slice(error.offset, error.offset + error.text.length) !== error.text) return undefined; // edited since
-  const start = error.offset + offsetOf(error.text, position);
+  const start = error.at;
   const word = /^("(?:[^"]|"")*"?|'(?:[^']|'')*'?|[\w$]+|\S)/.exec(all.slice(start))?.[0] || " ";
-  const marked = editor.markText(editor.posFromIndex(start), editor.posFromIndex(start + word.length), {
+  const marked = error.exact && editor.markText(editor.posFromIndex(start), editor.posFromIndex(start + word.length), {
     className: "sql-error", attributes: { title: error.fields.message }, clearOnEnter: false,
   });
   const line = editor.posFromIndex(start).line;
   editor.addLineClass(line, "gutter", "sql-error-line");
   editor.scrollIntoView({ line, ch: 0 }, 40);
   return () => {
-    marked.clear();
+    if (marked) marked.clear();
     editor.removeLineClass(line, "gutter", "sql-error-line");
   };
 }
@@ -171,16 +190,4 @@ function Divider({ height, onHeight }) {
     if (step) onHeight(Math.max(80, height + step));
   };
   return html`<div class="divider" role="separator" aria-orientation="horizontal" aria-label="Height of the editor" aria-valuenow=${height} tabindex="0" onMouseDown=${start} onKeyDown=${keys}></div>`;
-}
-
-function Past({ state, onChoose }) {
-  const [find, setFind] = useState("");
-  const shown = state.history.filter((one) => one.text.toLowerCase().includes(find.toLowerCase()));
-  return html`<aside class="past" aria-label="History">
-    <header><h2>History</h2><button class="small ghost" onClick=${() => runs.forgetHistory()}>Forget all</button></header>
-    <label class="search"><${Icon} name="search" size="14" /><input type="search" placeholder="Find" aria-label="Find in the history" value=${find} onInput=${(e) => setFind(e.target.value)} /></label>
-    <ul>${shown.map((one) => html`<li key=${one.at + one.text}><button onClick=${() => onChoose(one.text)} title=${one.text}>
-      <code>${one.text.slice(0, 300)}</code><small class=${one.failed ? "bad-text" : "dim"}>${format.clock(new Date(one.at))} · ${one.failed ? "failed" : format.duration(one.ms)}</small></button></li>`)}</ul>
-    ${!shown.length && html`<div class="none">Nothing yet. What you run is kept in this browser.</div>`}
-  </aside>`;
 }

@@ -98,7 +98,7 @@ function Expectations({ found }) {
 
 function Past({ found }) {
   const columns = [
-    { label: "From", value: (e) => html`${new Date(e.t).toLocaleString("en-GB")}<small class="dim"> ${format.duration(Math.max(0, Date.now() - e.t))} ago</small>` },
+    { label: "From", value: (e) => html`${format.when(new Date(e.t))}<small class="dim"> ${format.duration(Math.max(0, Date.now() - e.t))} ago</small>` },
     { label: "Least error", kind: "wrap", value: (e) => (e.error === null ? html`<span class="dim">none: it could be read</span>` : html`<span class="bad-text">${e.error}</span>`) },
     { label: "Code", value: (e) => e.sqlstate && html`<code>${e.sqlstate}</code>` },
   ];

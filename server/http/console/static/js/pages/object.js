@@ -8,6 +8,7 @@ import * as format from "../format.js";
 import { doing, lagHistory, metrics, seriesOf, stateOf } from "../metrics.js";
 import { usePoll, useShared } from "../poll.js";
 import { link, objectLink } from "../router.js";
+import { formatted } from "../sql_format.js";
 import { quoteName, quoteNames } from "../sql_text.js";
 import { Badge, Card, Failure, Field, Icon, Loading, Page, Sql, State, Table, Tabs, Tile } from "../ui.js";
 import { Activity } from "./activity.js";
@@ -162,7 +163,7 @@ function Definition({ object }) {
     return result.rows[0][result.rows[0].length - 1];
   }, object.id);
   if (!data) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`;
-  return html`<${Card}><${Sql} text=${data} /></${Card}>`;
+  return html`<${Card}><${Sql} text=${formatted(data)} /></${Card}>`;
 }
 
 function Dependencies({ object, data, found }) {
@@ -199,6 +200,11 @@ function History({ keepers }) {
   </div>`;
 }
 
+const lagOf = (interval) => {
+  const ms = format.intervalMs(interval);
+  return ms === null ? interval ?? "–" : format.duration(ms);
+};
+
 function Freshness({ object, keepers }) {
   const text = `EXPLAIN FRESHNESS FOR ${keywordOf(object.type)} ${nameOf(object)}`;
   const { data, error } = usePoll(() => rows(text), 2000, text);
@@ -207,9 +213,9 @@ function Freshness({ object, keepers }) {
     { label: "Object", value: (r) => r.object },
     { label: "Type", value: (r) => r.type },
     { label: "State", value: (r) => html`<${State} state=${r.state} />` },
-    { label: "Behind the clock", kind: "number", value: (r) => r.wallclock_lag },
-    { label: "Adds", kind: "number", value: (r) => r.own_lag },
-    { label: "", value: (r) => (r.culprit ? html`<${Badge} kind="waiting">delays</${Badge}>` : "") },
+    { label: "Behind the clock", kind: "number", value: (r) => lagOf(r.wallclock_lag) },
+    { label: "Adds", kind: "number", value: (r) => lagOf(r.own_lag) },
+    { label: "", hidden: "Delays it", value: (r) => (r.culprit ? html`<${Badge} kind="waiting">delays</${Badge}>` : "") },
     { label: "Reason", value: (r) => r.reason || "" },
   ];
   return html`<${Card} title="What it waits for, down to the tables" aside=${html`<code class="dim">EXPLAIN FRESHNESS</code>`} flush><${Table} columns=${columns} rows=${data} rowKey=${(r) => r.object} label="Freshness" /></${Card}>

@@ -20,7 +20,7 @@ export function Objects({ route }) {
   return html`<div class=${"split" + (route.parts[0] ? " chosen" : "")}>
     <${Tree} data=${data} chosen=${object} />
     ${object && html`<${ObjectPage} key=${object.id} object=${object} data=${data} route=${route} />`}
-    ${route.parts[0] && !object && html`<${Page} title="Objects"><${Empty} title=${`${objectParts(route.parts[0]).join(".")} does not exist`}>It may have been dropped or renamed.</${Empty}></${Page}>`}
+    ${route.parts[0] && !object && html`<${Page} title="Objects" wide><${Empty} title=${`${objectParts(route.parts[0]).join(".")} does not exist`}>It may have been dropped or renamed.</${Empty}></${Page}>`}
     ${!route.parts[0] && html`<${All} data=${data} route=${route} />`}
   </div>`;
 }
@@ -81,24 +81,35 @@ function All({ data, route }) {
     ([id, name]) => html`<button class="small" aria-pressed=${shown === id} onClick=${() => setQuery({ show: id })}>${name}</button>`,
   )}</div>`;
   if (!objects.length) {
-    return html`<${Page} title="Objects"><${Empty} title="The database is empty">Create a table in the <a href=${link("sql")}>SQL editor</a>.</${Empty}></${Page}>`;
+    return html`<${Page} title="Objects" wide><${Empty} title="The database is empty">Create a table in the <a href=${link("sql")}>SQL editor</a>.</${Empty}></${Page}>`;
   }
   return html`<${Page} title="Objects" actions=${choice} wide>
     ${shown === "graph" ? html`<div class="page-graph"><${Workflow} data=${data} found=${found} ids=${new Set(objects.map((o) => o.id))} /></div>` : html`<${List} objects=${objects} found=${found} />`}
   </${Page}>`;
 }
 
+/** What is said of an object in its box: the kind and its lag, in two lines where one is too short. */
+function linesOf(object, lag, size) {
+  const kind = format.kindName(object.type);
+  const behind = lag !== undefined && object.type !== "table" ? [`lag ${format.duration(lag)}`] : [];
+  const first = object.type === "materialized-view" ? [kind, ...behind] : [[kind, ...behind].join(" · ")];
+  return [...first, ...(size ? [size] : [])];
+}
+
 /** The objects `ids` and how they depend on each other, as a picture. */
 export function Workflow({ data, found, ids, selected }) {
-  const nodes = [...ids].map((id) => data.objects.get(id)).filter(Boolean).map((object) => {
+  const shown = [...ids].map((id) => data.objects.get(id)).filter(Boolean);
+  const often = new Map();
+  for (const { name } of shown) often.set(name, (often.get(name) || 0) + 1);
+  const nodes = shown.map((object) => {
     const lag = found?.sample.lag.get(object.id);
     const memory = found?.sample.memory.get(object.id);
     const size = [object.size !== null && format.bytes(object.size), memory && `${format.bytes(memory)} memory`].filter(Boolean).join(" · ");
     return {
       id: object.id,
-      title: object.name,
+      title: often.get(object.name) > 1 ? `${object.schema_name}.${object.name}` : object.name,
       kind: object.type,
-      lines: [[format.kindName(object.type), lag !== undefined && object.type !== "table" ? `lag ${format.duration(lag)}` : ""].filter(Boolean).join(" · "), ...(size ? [size] : [])],
+      lines: linesOf(object, lag, size),
       href: objectLink(object),
       tip: `${object.database_name}.${object.schema_name}.${object.name}`,
     };
@@ -123,5 +134,5 @@ function List({ objects: all, found }) {
     { label: "Lag", kind: "number", value: (o) => format.duration(found?.sample.lag.get(o.id)) },
   ];
   return html`<label class="search"><${Icon} name="search" size="14" /><input type="search" placeholder="Find by name, type or owner" aria-label="Find in the list" value=${find} onInput=${(e) => setFind(e.target.value)} /></label>
-    <${Card} title=${`${format.count(objects.length)} objects`} flush><${Table} key=${find} columns=${columns} rows=${objects} rowKey=${(o) => o.id} label="Objects" empty="None has this in its name." /></${Card}>`;
+    <${Card} title=${`${format.count(objects.length)} ${objects.length === 1 ? "object" : "objects"}`} flush><${Table} key=${find} columns=${columns} rows=${objects} rowKey=${(o) => o.id} label="Objects" empty="None has this in its name." /></${Card}>`;
 }

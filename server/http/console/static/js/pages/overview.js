@@ -141,7 +141,7 @@ function Views({ views }) {
     { label: "State", value: (view) => html`<${State} state=${view.status && stateOf(view.status)} title=${view.status?.failure || ""} />` },
     ...(views.some((view) => view.status?.failure) ? [{ label: "Error", kind: "wrap", value: (view) => view.status?.failure && html`<a class="bad-text" href=${objectLink(view.of || view, { tab: "errors" })}>${view.status.failure}</a>` }] : []),
     { label: "Lag", kind: "number", value: (view) => format.duration(view.lag) },
-    { label: "", value: (view) => html`<${Sparkline} points=${seriesOf("lag", view.id).slice(-60)} label=${"Lag of " + view.shown} />` },
+    { label: "", hidden: "Lag over time", value: (view) => html`<${Sparkline} points=${seriesOf("lag", view.id).slice(-60)} label=${"Lag of " + view.shown} />` },
     { label: "Memory", kind: "number", value: (view) => format.bytes(view.memory) },
     { label: "Records", kind: "number", value: (view) => format.compact(view.records) },
     { label: "Hydrated in", kind: "number", value: (view) => format.duration(view.status?.hydration_ms) },
@@ -163,7 +163,7 @@ function Externals({ title, kind, data, list, now }) {
     { label: "Type", value: (each) => each.type },
     { label: "State", value: (each) => html`<${State} state=${each.status} />` },
     { label: "Since", value: (each) => `${format.ago(each.last_status_change_at)} ago` },
-    { label: "", kind: "wrap", value: (each) => html`${each.error && html`<span class="bad-text">${each.error}</span>`} <span class="dim">${doing(each, now)}</span>` },
+    { label: "", hidden: "What it does", kind: "wrap", value: (each) => html`${each.error && html`<span class="bad-text">${each.error}</span>`} <span class="dim">${doing(each, now)}</span>` },
   ];
   return html`<${Card} title=${title} flush><${Table} columns=${columns} rows=${list} rowKey=${(each) => each.id} label=${title} /></${Card}>`;
 }

@@ -1,8 +1,8 @@
 // What came of the statements: tables, charts, messages.
 
 import { html, useMemo, useRef, useState } from "../../vendor/htm/preact.js";
-import { BarChart, COLOURS, Legend, LineChart } from "../chart.js";
-import { isRepeatable, saveCsv, saveJson, saveWhole } from "../download.js";
+import { BarChart, COLOURS, Legend, LineChart, MOST_BARS } from "../chart.js";
+import { isRepeatable, saveCsv, saveJson, saveWhole, tsvOf } from "../download.js";
 import * as format from "../format.js";
 import { Grid } from "../grid.js";
 import { isPlan } from "../plan.js";
@@ -10,7 +10,7 @@ import { MOST_ROWS } from "../runs.js";
 import { Badge, Failure, Icon } from "../ui.js";
 import { Plan } from "./plan.js";
 
-export function Results({ state }) {
+export function Results({ state, onShow }) {
   const [chosen, setChosen] = useState({ of: null, at: 0 });
   const { results, messages } = state;
   const at = chosen.of === results ? chosen.at : results.length - 1;
@@ -22,10 +22,18 @@ export function Results({ state }) {
       ${results.slice(0, 100).map((one, i) => html`<button role="tab" key=${i} aria-selected=${shown === one ? "true" : "false"} onClick=${() => choose(i)}>${i + 1}: ${labelOf(one)}</button>`)}
       ${messages.length > 0 && html`<button role="tab" aria-selected=${!shown ? "true" : "false"} onClick=${() => choose("messages")}>Messages<span class="number">${messages.length}</span></button>`}
     </div>`}
-    ${state.error && html`<${Failure} error=${{ fields: state.error.fields }} />`}
+    ${state.error && html`<${Failure} error=${{ fields: state.error.fields }}><${Where} error=${state.error} onShow=${onShow} /></${Failure}>`}
     ${shown ? html`<${One} key=${at} result=${shown} version=${state.version} running=${state.running} />` : html`<${Messages} messages=${messages.filter((m) => m.kind === "notice")} />`}
-    ${!results.length && !messages.length && !state.running && html`<div class="empty quiet"><p>Results appear here.</p></div>`}
+    ${!results.length && !messages.length && !state.running && html`<div class="empty quiet"><p>${state.cancelled ? "Cancelled: there is no result." : "Results appear here."}</p></div>`}
   </div>`;
+}
+
+/** At which statement and line an error is, and what was undone with it. */
+function Where({ error, onShow }) {
+  if (error.at === undefined) return null;
+  const many = error.of > 1;
+  return html`<p class="where"><button class="small" onClick=${() => onShow(error)}>${many ? `Statement ${error.number} of ${error.of}, line ${error.line}` : `Line ${error.line}`}</button>
+    ${error.undone.length > 0 && html` Statements that run together are one transaction, so these were rolled back: ${error.undone.join(", ")}.`}</p>`;
 }
 
 function labelOf(result) {
@@ -85,7 +93,14 @@ function Downloads({ result, columns, rows }) {
     setBusy(null);
   };
   const keys = (event) => event.key === "Escape" && close();
-  const kept = [["CSV", () => saveCsv(columns, rows)], ["JSON", () => saveJson(columns, rows)]];
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(tsvOf([columns.map((c) => c.name), ...rows]));
+    } catch {
+      setError({ message: "The browser does not let this page copy." });
+    }
+  };
+  const kept = [["Copy for a spreadsheet", copy], ["CSV", () => saveCsv(columns, rows)], ["JSON", () => saveJson(columns, rows)]];
   const all = !result.streaming && result.tag && isRepeatable(result.text) ? [["CSV", "csv"], ["Parquet", "parquet"], ["Arrow", "arrow"]] : [];
   return html`<details class="menu" ref=${menu} onKeyDown=${keys}>
     <summary class="button small"><${Icon} name="download" size="14" /> ${busy ? "Saving …" : "Download"}</summary>
@@ -110,6 +125,7 @@ function Chart({ columns, rows, version }) {
   const up = (ys ?? numeric.filter((i) => i !== across).slice(0, 1)).filter((i) => i < columns.length);
   const time = format.isTime(columns[across]?.type_oid);
   const shownKind = kind ?? (time || format.isNumber(columns[across]?.type_oid) ? "line" : "bar");
+  const most = shownKind === "bar" ? MOST_BARS : MOST_POINTS;
   const content = useMemo(() => plot(shownKind, columns, rows, across, up), [shownKind, across, up.join(), version, rows.length]);
   if (!numeric.length) return html`<div class="none">A chart needs a column of numbers.</div>`;
   const flip = (i) => setYs(up.includes(i) ? up.filter((j) => j !== i) : [...up, i].slice(-COLOURS));
@@ -118,7 +134,7 @@ function Chart({ columns, rows, version }) {
       <div class="segments" role="group" aria-label="Kind of chart">${["line", "bar"].map((one) => html`<button class="small" aria-pressed=${shownKind === one} onClick=${() => setKind(one)}>${one === "line" ? "Line" : "Bars"}</button>`)}</div>
       <label class="inline">Across <select value=${across} onChange=${(e) => setX(Number(e.target.value))}>${columns.map((c, i) => html`<option value=${i}>${c.name}</option>`)}</select></label>
       <fieldset class="inline"><legend>Up</legend>${numeric.map((i) => html`<label class="check"><input type="checkbox" checked=${up.includes(i)} onChange=${() => flip(i)} /> ${columns[i].name}</label>`)}</fieldset>
-      ${rows.length > MOST_POINTS && html`<span class="dim">the first ${MOST_POINTS} rows</span>`}
+      ${rows.length > most && html`<span class="dim">the first ${format.count(most)} rows</span>`}
     </div>
     ${content}
   </div>`;

@@ -83,7 +83,7 @@ function All({ data, known }) {
     { label: "Owns", kind: "number", value: (role) => (known ? format.count(known.list.filter((o) => o.owner_id === role.id && !o.system).length) : "–") },
   ];
   const list = data.roles.filter((role) => shown.has(role.id));
-  return html`<${Card} title=${`${format.count(list.length)} roles`} flush><${Table} columns=${columns} rows=${list} rowKey=${(role) => role.id} label="Roles" /></${Card}>`;
+  return html`<${Card} title=${`${format.count(list.length)} ${list.length === 1 ? "role" : "roles"}`} flush><${Table} columns=${columns} rows=${list} rowKey=${(role) => role.id} label="Roles" /></${Card}>`;
 }
 
 function Role({ role, data, known }) {

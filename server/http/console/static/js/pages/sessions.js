@@ -6,7 +6,10 @@ import { Legend, LineChart } from "../chart.js";
 import * as format from "../format.js";
 import { usePoll } from "../poll.js";
 import { setQuery, link } from "../router.js";
+import { formatted } from "../sql_format.js";
+import { statementsOf } from "../sql_text.js";
 import { Badge, Card, Confirm, Dialog, Failure, Field, Icon, Loading, Page, Sql, State, Table, Tabs } from "../ui.js";
+import { Plan } from "./plan.js";
 
 const SESSIONS = `SELECT pid, usename, datname, application_name, client_addr, state, query, wait_event_type, wait_event,
     backend_start, xact_start, query_start, state_change, clock_timestamp() AS now
@@ -95,7 +98,7 @@ function History({ route }) {
   const [open, setOpen] = useState(null);
   const only = route.query.get("only") || "";
   const columns = [
-    { label: "Began", value: (s) => format.clock(format.moment(s.began_at)) },
+    { label: "Began", value: (s) => format.when(format.moment(s.began_at)) },
     { label: "Took", kind: "number", value: (s) => format.duration(s.ms) },
     { label: "Result", value: (s) => html`<${State} state=${s.finished_status || "active"} title=${s.error_message || ""} />` },
     { label: "Rows", kind: "number", value: (s) => format.count(s.rows_returned) },
@@ -137,34 +140,40 @@ function Durations({ list }) {
 
 const EXPLAINED = /^\s*(\(|select|with|values|table|insert|update|delete)\b/i;
 
-/** The plan that a statement has now, on demand. */
-function Plan({ of }) {
+/** The plans that the statements of a text have now, on demand. */
+function Plans({ text }) {
+  const parts = statementsOf(text).filter((part) => EXPLAINED.test(part.text));
+  return parts.map((part) => html`<${PlanOf} key=${part.start} sql=${part.text} one=${parts.length === 1} />`);
+}
+
+function PlanOf({ sql, one }) {
   const [state, setState] = useState(null);
   const run = async () => {
     setState({ busy: true });
     try {
-      const result = await statement("EXPLAIN " + of.sql);
-      setState({ text: result.rows.map((row) => row[0]).join("\n") });
+      const result = await statement("EXPLAIN " + sql);
+      setState({ lines: result.rows.map(([line]) => line) });
     } catch (error) {
       setState({ error });
     }
   };
-  if (!EXPLAINED.test(of.sql)) return null;
-  if (!state) return html`<p><button class="small" onClick=${run}>Show its plan</button></p>`;
+  if (!state) return html`<p><button class="small" onClick=${run}>Show its plan</button>${!one && html` <code class="dim">${sql.slice(0, 80)}</code>`}</p>`;
   if (state.error) return html`<${Failure} error=${state.error} />`;
-  return state.busy ? html`<${Loading} />` : html`<h3>Its plan now</h3><pre class="value" tabindex="0">${state.text}</pre>`;
+  if (state.busy) return html`<${Loading} />`;
+  return html`<h3>Its plan now</h3><${Plan} lines=${state.lines} />
+    <details><summary>As text</summary><pre class="value" tabindex="0">${state.lines.join("\n")}</pre></details>`;
 }
 
 function Statement({ of, onClose }) {
   const actions = html`<a class="button" href=${link("sql", [], { q: of.sql })} onClick=${onClose}>Open in the editor</a>`;
   return html`<${Dialog} title="Statement" onClose=${onClose} actions=${actions}>
-    <${Sql} text=${of.sql} />
+    <${Sql} text=${statementsOf(of.sql).length === 1 ? formatted(of.sql) : of.sql} />
     ${of.error_message && html`<${Failure} error=${{ fields: { message: of.error_message, code: of.sqlstate } }} />`}
     <dl class="fields">
-      <${Field} label="Began">${of.began_at}</${Field}><${Field} label="Took">${format.duration(of.ms)}</${Field}>
+      <${Field} label="Began"><span title=${of.began_at}>${format.when(format.moment(of.began_at))}</span></${Field}><${Field} label="Took">${format.duration(of.ms)}</${Field}>
       <${Field} label="Rows">${format.count(of.rows_returned)}</${Field}><${Field} label="Role">${of.authenticated_user}</${Field}>
       <${Field} label="Session">${of.connection_id}</${Field}><${Field} label="Database">${of.database_name}</${Field}>
     </dl>
-    <${Plan} of=${of} />
+    <${Plans} text=${of.sql} />
   </${Dialog}>`;
 }

@@ -1,7 +1,7 @@
 // Signing in, where the server wants a password.
 
 import { html, useEffect, useRef, useState } from "../../vendor/htm/preact.js";
-import { setCredentials, signedInAs, statement } from "../api.js";
+import { lastSignedIn, setCredentials, statement } from "../api.js";
 import { Failure } from "../ui.js";
 
 export function SignIn({ message, onDone }) {
@@ -11,7 +11,7 @@ export function SignIn({ message, onDone }) {
   const [failure, setFailure] = useState(message ? { message } : null);
   useEffect(() => {
     document.title = "Sign in · Foreshore";
-    user.current.focus();
+    (user.current.value ? password : user).current.focus();
   }, []);
   const submit = async (event) => {
     event.preventDefault();
@@ -32,7 +32,7 @@ export function SignIn({ message, onDone }) {
       <img src="icon.svg" alt="" width="44" height="44" />
       <h1>Sign in to Foreshore</h1>
       <label>Role<input ref=${user} name="user" autocomplete="username" required spellcheck="false" autocapitalize="off"
-        defaultValue=${signedInAs()?.user || ""} /></label>
+        defaultValue=${lastSignedIn()} /></label>
       <label>Password<input ref=${password} name="password" type="password" autocomplete="current-password" /></label>
       <${Failure} error=${failure} />
       <button class="primary" disabled=${busy}>${busy ? "Signing in …" : "Sign in"}</button>
