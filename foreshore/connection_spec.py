@@ -13,6 +13,7 @@ ConnectionKind: TypeAlias = OneOf[
     "postgres", "kafka", "confluent schema registry", "aws", "iceberg catalog", "ssh tunnel"
 ]
 PROGRESS_TOPIC = "_foreshore-progress"  # of sinks to Kafka, unless the option says another one
+OAUTHBEARER = "oauthbearer"  # a mechanism of SASL, by tokens of an OAuth2 server
 TUNNEL = "ssh tunnel"  # the kind of a connection, and the option of those that go through one
 
 
@@ -63,6 +64,7 @@ _TLS: Mapping[str, OptionRule] = {
     "ssl certificate": _MAY_HIDE,
     "ssl key": _HIDDEN,
 }
+_MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", OAUTHBEARER)
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _AWS: Mapping[str, OptionRule] = {
     "endpoint": _TEXT,
@@ -85,9 +87,12 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
     "kafka": {
         "broker": _NEEDED,
         "security protocol": OptionRule(choices=("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")),
-        "sasl mechanisms": OptionRule(choices=("plain", "scram-sha-256", "scram-sha-512")),
+        "sasl mechanisms": OptionRule(choices=_MECHANISMS),
         "sasl username": _MAY_HIDE,
         "sasl password": _HIDDEN,
+        "oauth2 server url": _TEXT,
+        "oauth2 extensions": _TEXT,
+        "scope": _TEXT,
         "progress topic": _TEXT,
         **_TLS,
     },
@@ -115,3 +120,12 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
         **_AWS,
     },
 }
+
+
+def lacking_option(kind: ConnectionKind, options: Mapping[str, str | SecretRef]) -> str | None:
+    """Return an option that a connection needs beside those that it has; None: it has all."""
+    rules = RULES[kind]
+    needed = [name for name, rule in rules.items() if rule.required]
+    if options.get("sasl mechanisms") == OAUTHBEARER:
+        needed += ["oauth2 server url", "sasl username", "sasl password"]
+    return next((name for name in needed if name not in options), None)

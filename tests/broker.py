@@ -15,7 +15,7 @@ import ssl
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +136,14 @@ class Front:
     """
 
     def __init__(
-        self, broker: str, passwords: Mapping[str, str], tls: ssl.SSLContext | None = None
+        self,
+        broker: str,
+        passwords: Mapping[str, str],
+        tls: ssl.SSLContext | None = None,
+        *,
+        tokens: Collection[str] = (),
     ) -> None:
-        self.passwords = dict(passwords)
+        self.passwords, self.tokens = dict(passwords), tokens
         self._speaks = asyncio.Event()
         self._speaks.set()
         self._host, _, port = broker.rpartition(":")
@@ -157,6 +162,10 @@ class Front:
     def address(self) -> str:
         """Return where it listens."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def _asks(self) -> bool:
+        return bool(self.passwords or self.tokens)
 
     def silence(self) -> None:
         """Pass nothing on, and keep connections."""
@@ -182,10 +191,12 @@ class Front:
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        # Cancelled by close(): the task must end well, else asyncio logs an error of the stream.
+        ended = (OSError, asyncio.IncompleteReadError, asyncio.CancelledError)
+        with contextlib.suppress(*ended):
             upstream, to_broker = await asyncio.open_connection(self._host, self._port)
             try:
-                if not self.passwords or await self._admits(reader, writer, upstream, to_broker):
+                if not self._asks or await self._admits(reader, writer, upstream, to_broker):
                     async with asyncio.TaskGroup() as group:
                         back = group.create_task(self._pass_on(upstream, writer))
                         await self._pass_on(reader, to_broker)
@@ -211,12 +222,11 @@ class Front:
                 _send(to_broker, frame)
                 _send(writer, await _frame(upstream))
             elif key == HANDSHAKE:
-                _send(writer, struct.pack(">ihih", correlation, 0, 1, 5) + b"PLAIN")
+                mechanism = b"OAUTHBEARER" if self.tokens else b"PLAIN"
+                head = struct.pack(">ihih", correlation, 0, 1, len(mechanism))
+                _send(writer, head + mechanism)
             elif key == AUTHENTICATE:
-                _, user, password = frame[-(len(frame) - frame.index(b"\0", 10)) :].split(b"\0")[
-                    -3:
-                ]
-                is_right = self.passwords.get(user.decode()) == password.decode()
+                is_right = self._knows(frame)
                 error = (
                     b"\0\0\xff\xff"
                     if is_right
@@ -229,6 +239,13 @@ class Front:
                 return is_right
             else:
                 return False
+
+    def _knows(self, frame: bytes) -> bool:
+        """Whether a request has a right password, or a right token."""
+        if self.tokens:
+            return frame.partition(b"auth=Bearer ")[2].partition(b"\1")[0].decode() in self.tokens
+        _, user, password = frame[-(len(frame) - frame.index(b"\0", 10)) :].split(b"\0")[-3:]
+        return self.passwords.get(user.decode()) == password.decode()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

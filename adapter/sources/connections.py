@@ -19,6 +19,7 @@ from foreshore.connection_spec import (
     KeyPair,
     OptionRule,
     SecretRef,
+    lacking_option,
 )
 from foreshore.errors import (
     DuplicateObject,
@@ -131,9 +132,8 @@ def _spec(
             options.pop(name, None)
         else:
             options[name] = _checked(context, name, rule, value)
-    for name, rule in rules.items():
-        if rule.required and name not in options:
-            raise InvalidParameterValue(f'connections to {kind.upper()} need the option "{name}"')
+    if (lacking := lacking_option(kind, options)) is not None:
+        raise InvalidParameterValue(f'connections to {kind.upper()} need the option "{lacking}"')
     return ConnectionSpec(kind, options, tunnel)
 
 

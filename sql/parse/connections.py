@@ -67,6 +67,8 @@ class ConnectionParser(TableParser):
         """Parse `WORDS [=] text`, `WORDS [=] SECRET name` or `SSH TUNNEL [=] name`."""
         at = self.token.start
         words = [self.label()]
+        if words[0] in ("broker", "brokers"):
+            return self._brokers(at)
         if words == ["ssh"] and self.accept("tunnel"):
             self.accept_symbol("=")
             return ast.ConnectionOption(TUNNEL, None, None, at, self.table_name())
@@ -78,6 +80,25 @@ class ConnectionParser(TableParser):
             self.advance()
             return ast.ConnectionOption(name, None, self.table_name(), at)
         return ast.ConnectionOption(name, self.advance().value, None, at)
+
+    def _brokers(self, at: int) -> ast.ConnectionOption:
+        """Parse `BROKER address` or `BROKERS (address, ...)`, each with USING SSH TUNNEL or not."""
+        self.accept_symbol("=")
+        if self._at_secret():
+            self.advance()
+            return ast.ConnectionOption("broker", None, self.table_name(), at)
+        several = self.at_symbol("(")
+        found = self.in_parentheses(self._broker) if several else (self._broker(),)
+        tunnels = {None if tunnel is None else tunnel.name for _, tunnel in found}
+        if len(tunnels) > 1:
+            self.unsupported("brokers behind different SSH tunnels", at)
+        addresses, tunnel = ", ".join(each for each, _ in found), found[0][1]
+        return ast.ConnectionOption("broker", addresses, None, at, tunnel)
+
+    def _broker(self) -> tuple[str, ast.TableRef | None]:
+        address = self.string()
+        through = self.table_name() if self.accept("using", "ssh", "tunnel") else None
+        return address, through
 
     def _at_secret(self) -> bool:
         """Whether SECRET and a name follow, and no further word of an option."""

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
 
+from foreshore.connection_spec import OAUTHBEARER
 from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.storage.external import kafka_tunnels
 from foreshore.storage.external.access import Access
@@ -46,10 +47,30 @@ def _configuration(options: Mapping[str, str]) -> dict[str, Any]:
         "client.id": "foreshore",
     }
     if has_sasl:
-        found["sasl.mechanisms"] = options.get("sasl mechanisms", "plain").upper()
-        found["sasl.username"] = options["sasl username"]
-        found["sasl.password"] = options.get("sasl password", "")
+        found |= _sasl(options)
     found |= {name: options[each] for each, name in _PEM.items() if each in options}
+    return found
+
+
+def _sasl(options: Mapping[str, str]) -> dict[str, str]:
+    """Return how the brokers know us: by a password, or by tokens of an OAuth2 server."""
+    mechanism = options.get("sasl mechanisms", "plain")
+    user, password = options["sasl username"], options.get("sasl password", "")
+    found = {"sasl.mechanisms": mechanism.upper()}
+    if mechanism != OAUTHBEARER:
+        return {**found, "sasl.username": user, "sasl.password": password}
+    found |= {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": user,
+        "sasl.oauthbearer.client.secret": password,
+        "sasl.oauthbearer.token.endpoint.url": options["oauth2 server url"],
+    }
+    if "scope" in options:
+        found["sasl.oauthbearer.scope"] = options["scope"]
+    if "oauth2 extensions" in options:
+        found["sasl.oauthbearer.extensions"] = options["oauth2 extensions"]
+    if "ssl certificate authority" in options:
+        found["https.ca.pem"] = options["ssl certificate authority"]
     return found
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from foreshore.connection_spec import RULES, ConnectionKind
+from foreshore.connection_spec import RULES, TUNNEL, ConnectionKind
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
@@ -65,7 +65,11 @@ def _options(planning: Planning, options: Sequence[ast.ConnectionOption]) -> dic
         if each.name in found:
             raise SyntaxError_(f'option "{each.name}" is given twice', position=each.at + 1)
         if each.connection is not None:
-            found[each.name] = name_of(planning, "connection", each.connection)
+            if TUNNEL in found:
+                raise SyntaxError_(f'option "{TUNNEL}" is given twice', position=each.at + 1)
+            found[TUNNEL] = name_of(planning, "connection", each.connection)
+            if each.text is not None:
+                found[each.name] = each.text
         elif each.secret is not None:
             found[each.name] = name_of(planning, "secret", each.secret)
         else:

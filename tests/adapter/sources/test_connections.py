@@ -74,3 +74,33 @@ async def test_a_connection_needs_usage_of_its_secrets(opened: TestEnvironment) 
     await env.ran("a", "GRANT USAGE ON CONNECTION c TO s", "SET ROLE s")
     assert "ERROR 42501" in await env.query("a", "ALTER CONNECTION c DROP (PORT)")
     assert "ERROR 42501" in await env.query("a", "DROP CONNECTION c")
+
+
+async def test_options_that_tokens_need_are_asked_for(opened: TestEnvironment) -> None:
+    found = await opened.query(
+        "a", "CREATE CONNECTION k TO KAFKA (BROKER 'b:1', SASL MECHANISMS 'oauthbearer')"
+    )
+    assert 'ERROR 22023: connections to KAFKA need the option "oauth2 server url"' in found
+
+
+async def test_brokers_may_be_a_list_and_behind_a_tunnel(opened: TestEnvironment) -> None:
+    await opened.ran(
+        "a",
+        "CREATE CONNECTION b TO SSH TUNNEL (HOST 'h', USER 'u')",
+        "CREATE CONNECTION c TO SSH TUNNEL (HOST 'h', USER 'u')",
+        "CREATE CONNECTION k TO KAFKA (BROKERS ('x:1', 'y:2'))",
+        "CREATE CONNECTION l TO KAFKA (BROKER 'x:1' USING SSH TUNNEL b)",
+        "CREATE CONNECTION m TO KAFKA (BROKERS ('x:1' USING SSH TUNNEL b, 'y:2' USING SSH TUNNEL b))",
+    )
+    assert "(BROKER = 'x:1, y:2')" in await opened.query("a", "SHOW CREATE CONNECTION k")
+    through = "SSH TUNNEL = foreshore.public.b"
+    assert f"(BROKER = 'x:1', {through})" in await opened.query("a", "SHOW CREATE CONNECTION l")
+    assert f"'x:1, y:2', {through})" in await opened.query("a", "SHOW CREATE CONNECTION m")
+    two = "BROKERS ('x:1' USING SSH TUNNEL b, 'y:2' USING SSH TUNNEL c)"
+    assert "0A000: brokers behind diff" in await opened.query(
+        "a", f"CREATE CONNECTION n TO KAFKA ({two})"
+    )
+    twice = "BROKER 'x:1' USING SSH TUNNEL b, SSH TUNNEL c"
+    assert '42601: option "ssh tunnel"' in await opened.query(
+        "a", f"CREATE CONNECTION n TO KAFKA ({twice})"
+    )
