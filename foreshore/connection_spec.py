@@ -10,7 +10,13 @@ from typing import TypeAlias
 import msgspec
 
 ConnectionKind: TypeAlias = OneOf[
-    "postgres", "kafka", "confluent schema registry", "aws", "iceberg catalog", "ssh tunnel"
+    "postgres",
+    "kafka",
+    "confluent schema registry",
+    "aws glue schema registry",
+    "aws",
+    "iceberg catalog",
+    "ssh tunnel",
 ]
 PROGRESS_TOPIC = "_foreshore-progress"  # of sinks to Kafka, unless the option says another one
 OAUTHBEARER = "oauthbearer"  # a mechanism of SASL, by tokens of an OAuth2 server
@@ -101,6 +107,14 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
         "username": _MAY_HIDE,
         "password": _HIDDEN,
         **_TLS,
+    },
+    "aws glue schema registry": {
+        "registry": _TEXT,
+        "endpoint": _TEXT,
+        "region": _NEEDED,
+        "access key id": OptionRule(required=True, secret="may"),
+        "secret access key": OptionRule(required=True, secret="must"),
+        "session token": _HIDDEN,
     },
     "ssh tunnel": {
         "host": _NEEDED,

@@ -26,7 +26,7 @@ def messages_text(spec: Messages, called: Called) -> str:
     """Return how messages become rows: FORMAT and what follows."""
     value = _format(spec.value, called)
     if spec.key is not None:
-        parts = [f"KEY FORMAT {_format(spec.key, called)} VALUE FORMAT {value}"]
+        parts = [f"KEY FORMAT {_format(spec.key, called, 'KEY')} VALUE FORMAT {value}"]
     else:
         parts = [f"FORMAT {value}"]
     included = [_included(each) for each in spec.includes]
@@ -63,7 +63,7 @@ def _options(spec: KafkaSource) -> list[str]:
     return options
 
 
-def _format(format: Format, called: Called) -> str:
+def _format(format: Format, called: Called, of: str = "VALUE") -> str:
     match format:
         case CsvFormat():
             names = ", ".join(map(quote_identifier, format.columns))
@@ -71,12 +71,27 @@ def _format(format: Format, called: Called) -> str:
         case RegexFormat(pattern=pattern):
             return f"REGEX {quote_string(pattern)}"
         case AvroFormat(registry=registry, schema=schema):
+            if registry is not None and format.glue:
+                name = format.glue_name
+                named = "" if name is None else f" (SCHEMA NAME = {quote_string(name)})"
+                return f"AVRO USING AWS GLUE SCHEMA REGISTRY CONNECTION {called(registry)}{named}"
             framed = "" if format.framed else " (CONFLUENT WIRE FORMAT = false)"
-            return f"AVRO {_schema(registry, schema, called)}{framed}"
+            return f"AVRO {_schema(registry, schema, called)}{_strategy(format, of)}{framed}"
         case ProtobufFormat(registry=registry, schema=schema, message=message):
             named = "" if message is None else f"MESSAGE {quote_string(message)} "
             return f"PROTOBUF {named}{_schema(registry, schema, called)}"
     return type(format).__name__.removesuffix("Format").upper()
+
+
+def _strategy(format: AvroFormat, of: str) -> str:
+    """Return which schema of a registry the messages are read as, if not the newest."""
+    match format.pinned:
+        case None:
+            return ""
+        case int(id):
+            return f" {of} STRATEGY ID {id}"
+        case text:
+            return f" {of} STRATEGY INLINE {quote_string(text)}"
 
 
 def _schema(registry: str | None, schema: str | None, called: Called) -> str:

@@ -36,6 +36,10 @@ class AvroFormat(msgspec.Struct, frozen=True, tag="avro"):
     registry: str | None = None  # the id of its connection
     schema: str | None = None
     framed: bool = True  # whether the id of a schema is before each message
+    # Of a registry: the id or the text of the schema as which messages are read; None: the newest.
+    pinned: int | str | None = None
+    glue: bool = False  # whether the registry is one of AWS Glue
+    glue_name: str | None = None  # of the schema there; None: that of the topic
 
 
 class ProtobufFormat(msgspec.Struct, frozen=True, tag="protobuf"):

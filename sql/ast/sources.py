@@ -33,6 +33,14 @@ class PostgresSyntax(Syntax):
     at: int
 
 
+class StrategySyntax(Syntax):
+    """KEY STRATEGY or VALUE STRATEGY: the id or the text of a schema, None for the newest."""
+
+    of: str
+    pinned: int | str | None
+    at: int
+
+
 class FormatSyntax(Syntax):
     """FORMAT name with what it needs: a registry's connection, or a schema, or columns."""
 
@@ -43,6 +51,8 @@ class FormatSyntax(Syntax):
     message: str | None = None
     columns: int | tuple[str, ...] = 0  # of CSV: their number, or their names
     options: tuple[SourceOption, ...] = ()
+    strategies: tuple[StrategySyntax, ...] = ()
+    glue: bool = False  # whether the registry is one of AWS Glue
 
 
 class IncludeSyntax(Syntax):

@@ -1,5 +1,6 @@
 """Parse KAFKA CONNECTION: formats, what is included, and envelopes."""
 
+from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.source_options import SourceOptionParser
 
@@ -93,12 +94,38 @@ class KafkaSourceParser(SourceOptionParser):
         return ast.FormatSyntax("csv", at, columns=columns, options=options)
 
     def _with_schema(self, name: str, message: str | None, at: int) -> ast.FormatSyntax:
-        """Parse `USING CONFLUENT SCHEMA REGISTRY CONNECTION name` or `USING SCHEMA 'text'`."""
+        """Parse USING: a schema, or the connection to a registry that has it, and options."""
         self.expect("using")
-        registry, schema = None, None
         if self.accept("schema"):
             schema = self.string()
-        else:
-            self.expect("confluent", "schema", "registry", "connection")
-            registry = self.table_name()
-        return ast.FormatSyntax(name, at, registry, schema, message, options=self._source_options())
+            options = self._source_options()
+            return ast.FormatSyntax(name, at, schema=schema, message=message, options=options)
+        is_glue = self.accept("aws", "glue")
+        if is_glue and name != "avro":
+            self.unsupported(f"FORMAT {name.upper()} with a registry of AWS Glue", at)
+        if not is_glue:
+            self.expect("confluent")
+        self.expect("schema", "registry", "connection")
+        registry, strategies = self.table_name(), self._strategies() if name == "avro" else ()
+        options = self._source_options()
+        return ast.FormatSyntax(
+            name, at, registry, None, message, options=options, strategies=strategies, glue=is_glue
+        )
+
+    def _strategies(self) -> tuple[ast.StrategySyntax, ...]:
+        """Parse `KEY STRATEGY s` and `VALUE STRATEGY s`: LATEST, ID n or INLINE 'schema'."""
+        found: list[ast.StrategySyntax] = []
+        while self.at_words("key", "strategy") or self.at_words("value", "strategy"):
+            at, of = self.token.start, self.advance().value
+            self.advance()
+            pinned: int | str | None = None
+            if self.accept("id"):
+                pinned = self.integer()
+            elif self.accept("inline"):
+                pinned = self.string()
+            else:
+                self.expect("latest")
+            if any(each.of == of for each in found):
+                raise SyntaxError_(f"{of.upper()} STRATEGY is given twice", position=at + 1)
+            found.append(ast.StrategySyntax(of, pinned, at))
+        return tuple(found)

@@ -1,6 +1,5 @@
 """A Confluent schema registry over HTTP."""
 
-import asyncio
 import json
 import re
 import ssl
@@ -18,19 +17,14 @@ from foreshore.errors import (
 )
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.avro_references import inlined
+from foreshore.storage.external.bounded_http import FAILURES, MOST_BYTES, asked, client, reason
 from foreshore.storage.external.tls import certificates
 from foreshore.storage.external.tunnels import HOST, Port, opened_port
 
-SECONDS = 10.0  # without a byte of an answer
-LONGEST_SECONDS = 30.0  # for an answer as a whole
-MOST_BYTES = 16 * 2**20  # of an answer, and of a schema with those that it refers to
 MOST_REFERENCES = 1_000  # of a schema
 _NOT_FOUND = 404
 _PASSWORD = re.compile(r"//[^/]*@")  # in a URL, with the name of a user
 _REFUSED = (409, 422)  # not compatible, no valid schema
-_PART_BYTES = 65_536
-_KEPT = ("location", "content-type")  # headers of answers
-_FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError)
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -85,13 +79,7 @@ class Registry:
         auth = None
         if "username" in options:
             auth = (options["username"], options.get("password", ""))
-        self._client = httpx.AsyncClient(
-            auth=auth,
-            timeout=SECONDS,
-            verify=_context(access),
-            trust_env=False,
-            headers={"Accept-Encoding": "identity"},  # so that the bytes read are all there are
-        )
+        self._client = client(auth=auth, verify=_context(access))
 
     async def __aenter__(self) -> "Registry":
         if (tunnel := self._access.tunnel) is not None:
@@ -137,7 +125,7 @@ class Registry:
                 )
             response.raise_for_status()
             found = response.json()["id"]
-        except (*_FAILURES, KeyError, TypeError) as error:
+        except (*FAILURES, KeyError, TypeError) as error:
             raise self._unreachable(error) from error
         return int(found)
 
@@ -205,31 +193,11 @@ class Registry:
                 return None
             response.raise_for_status()
             return response.json()
-        except _FAILURES as error:
+        except FAILURES as error:
             raise self._unreachable(error) from error
 
     async def _ask(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Return an answer, which has been read.
-
-        Raises _FAILURES, also if it has more than MOST_BYTES or takes longer than LONGEST_SECONDS.
-        """
-        url = self._begins + path
-        async with (
-            asyncio.timeout(LONGEST_SECONDS),
-            self._client.stream(method, url, **request, **self._more) as response,
-        ):
-            parts, size = [], 0
-            async for part in response.aiter_bytes(_PART_BYTES):
-                size += len(part)
-                if size > MOST_BYTES:
-                    raise ValueError(f"the answer has more than {MOST_BYTES >> 20} MiB")
-                parts.append(part)
-        return httpx.Response(
-            response.status_code,
-            headers={name: response.headers[name] for name in _KEPT if name in response.headers},
-            content=b"".join(parts),
-            request=response.request,
-        )
+        return await asked(self._client, method, self._begins + path, **request, **self._more)
 
     def _unreachable(self, error: Exception) -> DatabaseError:
         begins = f"could not ask the schema registry at {self._url}"
@@ -237,9 +205,7 @@ class Registry:
             return _refused(begins, error.response)
         if self._port is not None and self._port.failure is not None:
             return ConnectionFailure(f"{begins}: {self._port.failure.message}")
-        why = str(error) or type(error).__name__
-        if isinstance(error, TimeoutError):
-            why = f"no whole answer within {LONGEST_SECONDS:.0f} seconds"
+        why = reason(error)
         if "certificate" in why.lower() or "ssl" in why.lower():
             hint = "Check URL, SSL CERTIFICATE AUTHORITY, SSL CERTIFICATE and SSL KEY."
             return DatabaseError(f"{begins}: {why}", sqlstate="08001", hint=hint)

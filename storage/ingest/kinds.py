@@ -32,6 +32,7 @@ _VALIDATIONS: dict[ConnectionKind, str] = {
     "postgres": "foreshore.storage.external.postgres",
     "kafka": "foreshore.storage.external.kafka",
     "confluent schema registry": "foreshore.storage.external.schema_registry",
+    "aws glue schema registry": "foreshore.storage.external.glue_registry",
     "iceberg catalog": "foreshore.storage.external.iceberg",
 }
 

@@ -18,6 +18,7 @@ from foreshore.expr.datum import to_array
 from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import Column
 from foreshore.storage.ingest.formats.decoder import Decoded, Values, told, without_wrong
+from foreshore.storage.ingest.formats.frames import Frame, SchemaId
 from foreshore.types import SqlType, arrow_type
 
 _PRIMITIVE = {
@@ -42,7 +43,6 @@ _LOGICAL = {
     "uuid": "uuid",
 }
 _MOST_DIGITS = 38
-_FRAME = 5  # bytes: a zero, and the id of the schema
 
 
 # --- columns -----------------------------------------------------------------------------------
@@ -131,7 +131,10 @@ def _type(schema: Any, known: Mapping[str, Any]) -> str:
 
 
 class AvroDecoder:
-    """Decodes by the schemas that wrote messages, which `writer` gives by their ids."""
+    """Decodes by the schemas that wrote messages, which `writer` gives by their ids.
+
+    `frame` separates the id from the message; None: messages have none.
+    """
 
     def __init__(
         self,
@@ -140,16 +143,16 @@ class AvroDecoder:
         types: Sequence[SqlType],
         *,
         is_single: bool,
-        framed: bool,
+        frame: Frame | None,
         is_change: bool,
-        writer: Callable[[int], Any] | None,
+        writer: Callable[[Any], Any] | None,
     ) -> None:
-        self._unknown: dict[int, str] = {}  # ids that the registry does not have, and why
+        self._unknown: dict[SchemaId, str] = {}  # ids that the registry does not have, and why
         self._reader: Any = fastavro.parse_schema(json.loads(schema))
         self._names, self._types = tuple(names), tuple(types)
-        self._is_single, self._framed, self._writer = is_single, framed, writer
+        self._is_single, self._frame, self._writer = is_single, frame, writer
         self._is_change = is_change
-        self._known: dict[int, Any] = {}
+        self._known: dict[SchemaId, Any] = {}
 
     def decode(self, values: Values) -> Decoded:
         """Return the fields of each message."""
@@ -172,9 +175,11 @@ class AvroDecoder:
         if value is None:
             return None
         try:
-            writer = self._schema_of(value) if self._framed else self._reader
+            writer = self._reader
+            if self._frame is not None:
+                id, value = self._frame(value)
+                writer = self._schema_of(id)
             data = BytesIO(value)
-            data.seek(_FRAME if self._framed else 0)
             found = fastavro.schemaless_reader(data, writer, self._reader)
             if data.tell() < len(value):
                 raise ValueError("there is more after the record")
@@ -185,11 +190,8 @@ class AvroDecoder:
             errors[row] = f"invalid Avro: {told(error)}"
             return None
 
-    def _schema_of(self, value: bytes) -> Any:
+    def _schema_of(self, id: SchemaId) -> Any:
         """Return the schema that wrote a message."""
-        if len(value) < _FRAME or value[0]:
-            raise ValueError("the message does not begin with a zero and the id of a schema")
-        id = int.from_bytes(value[1:_FRAME], "big")
         if self._writer is None:
             return self._reader
         if id in self._unknown:

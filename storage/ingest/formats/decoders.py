@@ -17,6 +17,7 @@ from foreshore.sources.formats import (
 from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.ingest.formats.changes import ChangeDecoder, PayloadDecoder
 from foreshore.storage.ingest.formats.decoder import Decoder
+from foreshore.storage.ingest.formats.frames import Frame, confluent, glue
 from foreshore.storage.ingest.formats.json_documents import JsonbDecoder, MembersDecoder
 from foreshore.storage.ingest.formats.plain import BytesDecoder, CsvDecoder, TextDecoder
 from foreshore.storage.ingest.formats.regex import RegexDecoder
@@ -58,9 +59,9 @@ def decoder_of(
                 [each.name for each in resolved.columns],
                 types,
                 is_single=resolved.is_single,
-                framed=format.framed,
+                frame=_frame(format),
                 is_change=is_change,
-                writer=None if registry is None else _writer(accesses[registry]),
+                writer=None if registry is None else _writer(format, accesses[registry]),
             )
         case ProtobufFormat(registry=registry):
             from foreshore.storage.ingest.formats.protobuf import ProtobufDecoder
@@ -68,8 +69,23 @@ def decoder_of(
             return ProtobufDecoder(resolved.schema, types, framed=registry is not None)
 
 
-def _writer(access: Access) -> Callable[[int], Any]:
+def _frame(format: AvroFormat) -> Frame | None:
+    """Return what is before each message."""
+    if format.glue:
+        return glue
+    return confluent if format.framed else None
+
+
+def _writer(format: AvroFormat, access: Access) -> Callable[[Any], Any]:
     """Return what asks a registry for the Avro schema of an id, in a thread without a loop."""
+    if format.glue:
+        from foreshore.storage.external.glue_registry import GlueRegistry
+
+        async def version(id: str) -> Any:
+            async with GlueRegistry(access) as registry:
+                return await registry.version(id)
+
+        return lambda id: asyncio.run(version(id))
     from foreshore.storage.external.schema_registry import Registry
 
     async def found(id: int) -> Any:

@@ -6,6 +6,7 @@ read as that one.
 
 import asyncio
 import json
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,7 +23,7 @@ from foreshore.sources.formats import (
 )
 from foreshore.sources.outputs import Column
 from foreshore.sources.regex import group_names
-from foreshore.storage.external.access import Accesses
+from foreshore.storage.external.access import Access, Accesses
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -37,14 +38,20 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a format is for: its subject in a registry, and the name of a single column.
+    """What a format is for: its topic and its part of messages, and the name of a single column.
 
     `is_change` says that messages are changes of a row, as Debezium writes them.
     """
 
-    subject: str
+    topic: str
+    part: Literal["key", "value"]
     name: str
     is_change: bool = False
+
+    @property
+    def subject(self) -> str:
+        """Return the subject of the schema in a Confluent registry."""
+        return f"{self.topic}-{self.part}"
 
 
 async def resolved(
@@ -77,18 +84,32 @@ async def resolved(
 async def _avro(format: AvroFormat, asked: Asked, accesses: Accesses) -> Resolved:
     from foreshore.storage.ingest.formats.avro import columns_of
 
-    if format.registry is not None:
-        from foreshore.storage.external.schema_registry import Registry
-
-        async with Registry(accesses[format.registry]) as registry:
-            document = (await registry.latest(asked.subject, "AVRO")).document()
-    else:
+    text = format.pinned if isinstance(format.pinned, str) else format.schema
+    if text is not None:
         try:
-            document = json.loads(format.schema or "")
+            document = json.loads(text)
         except ValueError as error:
             raise InvalidParameterValue(f"the Avro schema is no JSON: {error}") from None
+    else:
+        assert format.registry is not None, format
+        document = await _registered(format, accesses[format.registry], asked)
     columns, is_single = columns_of(document, asked.name, is_change=asked.is_change)
     return Resolved(columns, is_single, json.dumps(document))
+
+
+async def _registered(format: AvroFormat, access: Access, asked: Asked) -> Any:
+    """Return the Avro schema of a registry as which messages are read."""
+    if format.glue:
+        from foreshore.storage.external.glue_registry import GlueRegistry
+
+        async with GlueRegistry(access) as glue:
+            return await glue.latest(format.glue_name or asked.topic)
+    from foreshore.storage.external.schema_registry import Registry
+
+    async with Registry(access) as registry:
+        if isinstance(format.pinned, int):
+            return (await registry.schema(format.pinned, "AVRO")).document()
+        return (await registry.latest(asked.subject, "AVRO")).document()
 
 
 async def _protobuf(format: ProtobufFormat, asked: Asked, accesses: Accesses) -> Resolved:

@@ -22,11 +22,11 @@ async def outputs_of(spec: KafkaSource, accesses: Accesses) -> dict[str, Output]
         return {}
     is_text = isinstance(messages.value, TextFormat)
     is_change = messages.envelope == "debezium"
-    asked = Asked(f"{spec.topic}-value", "text" if is_text else "data", is_change=is_change)
+    asked = Asked(spec.topic, "value", "text" if is_text else "data", is_change=is_change)
     value = await resolved(messages.value, asked, accesses, messages.columns)
     key = None
     if messages.key is not None:
-        of_key = Asked(f"{spec.topic}-key", messages.key_name or "key")
+        of_key = Asked(spec.topic, "key", messages.key_name or "key")
         key = await resolved(messages.key, of_key, accesses)
     return {OWN_ROWS: laid_out(messages, value, key, topic_id)}
 

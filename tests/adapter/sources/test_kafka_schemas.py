@@ -284,3 +284,36 @@ async def test_a_registry_that_does_not_help_is_told(
         assert "401" in found
     wrong = f"{source} PROTOBUF USING SCHEMA 'message'"
     assert "22023: the Protobuf schema is wrong: schema.proto:" in await env.query("a", wrong)
+
+
+async def test_schema_of_a_source_may_be_an_earlier_one_or_written(
+    env: TestEnvironment, kafka: MockKafka, registry: FakeRegistry
+) -> None:
+    old = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    new = {**old, "fields": [*old["fields"], {"name": "m", "type": "int", "default": 0}]}
+    first = registry.register("pinned-value", json.dumps(old))
+    second = registry.register("pinned-value", json.dumps(new))
+    key = registry.register("pinned-key", json.dumps("string"))
+    written = [(1, first, old, {"n": 1}), (2, second, new, {"n": 2, "m": 9})]
+    kafka.write(
+        "pinned",
+        [(avro("string", f"k{n}", key), avro(s, value, id)) for n, id, s, value in written],
+        partition=0,
+    )
+    avro_of = "AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
+    source = f"FROM KAFKA CONNECTION k (TOPIC 'pinned') FORMAT {avro_of}"
+    await created(env, f"CREATE SOURCE earlier {source} VALUE STRATEGY ID {first}")
+    await until(env, "SELECT * FROM earlier ORDER BY n", "1\n2")
+    inline = json.dumps({**old, "fields": [{"name": "m", "type": "int", "default": 5}]})
+    both = f"KEY STRATEGY ID {key} VALUE STRATEGY INLINE '{inline}'"
+    await created(env, f"CREATE SOURCE s {source} {both} INCLUDE KEY AS k ENVELOPE UPSERT")
+    await until(env, "SELECT k, m FROM s ORDER BY k", "k1|5\nk2|9")
+    shown = (await env.query("a", "SHOW CREATE SOURCE s")).partition("|")[2].partition("\n")[0]
+    assert f"VALUE FORMAT {avro_of.removesuffix('r')}" in shown
+    assert f"KEY STRATEGY ID {key} VALUE FORMAT" in shown
+    await env.ran("a", "DROP SOURCE s", shown)
+    await until(env, "SELECT k, m FROM s ORDER BY k", "k1|5\nk2|9")
+    missing = await env.query("a", f"CREATE SOURCE x {source} VALUE STRATEGY ID 99")
+    assert "ERROR 42704: the schema registry at" in missing
+    twice = f"CREATE SOURCE x {source} VALUE STRATEGY LATEST VALUE STRATEGY LATEST"
+    assert "42601: VALUE STRATEGY is given twice" in await env.query("a", twice)

@@ -9,7 +9,8 @@ import pytest
 
 from foreshore.errors import ConnectionFailure
 from foreshore.storage.external.access import Access, Tunnel
-from foreshore.storage.external.schema_registry import MOST_BYTES, Registry
+from foreshore.storage.external.bounded_http import MOST_BYTES
+from foreshore.storage.external.schema_registry import Registry
 
 
 def error_of(url: str, tunnel: Tunnel | None = None) -> ConnectionFailure:

@@ -84,6 +84,11 @@ def _check_format(format: Format, envelope: Envelope | None) -> None:
     """Raise unless a sink can write a format; the envelope is that of values."""
     if not isinstance(format, WRITTEN_FORMATS):
         raise FeatureNotSupported("sinks write the formats JSON, AVRO, TEXT and BYTES only")
+    if isinstance(format, AvroFormat) and (format.glue or format.pinned is not None):
+        raise FeatureNotSupported(
+            "sinks with registries of AWS Glue, or with strategies of schemas, are not supported",
+            hint="Write AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
+        )
     if isinstance(format, AvroFormat) and (format.registry is None or not format.framed):
         raise FeatureNotSupported(
             "FORMAT AVRO of a sink needs a schema registry",

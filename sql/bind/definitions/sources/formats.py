@@ -1,6 +1,9 @@
 """Bind formats of messages."""
 
-from foreshore.errors import InvalidParameterValue
+from typing import Literal
+
+from foreshore.connection_spec import ConnectionKind
+from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.sources.formats import (
     AvroFormat,
     BytesFormat,
@@ -14,17 +17,22 @@ from foreshore.sources.formats import (
 from foreshore.sources.regex import compiled
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
-from foreshore.sql.bind.definitions.sources.options import OptionValue, parsed_options
+from foreshore.sql.bind.definitions.sources.options import OptionValue, parsed_options, text
 from foreshore.sql.planning import Planning, located
 
 MOST_CSV_COLUMNS = 1600
 
 
-def bind_format(planning: Planning, syntax: ast.FormatSyntax) -> Format:
-    """Return a format; a registry must be a connection to one."""
+def bind_format(
+    planning: Planning, syntax: ast.FormatSyntax, *, of: Literal["key", "value"] = "value"
+) -> Format:
+    """Return the format of keys or values; a registry must be a connection to one."""
     registry = None
     if syntax.registry is not None:
-        registry = bind_connection(planning, syntax.registry, "confluent schema registry")
+        kind: ConnectionKind = "confluent schema registry"
+        if syntax.glue:
+            kind = "aws glue schema registry"
+        registry = bind_connection(planning, syntax.registry, kind)
     match syntax.name:
         case "json":
             return JsonFormat()
@@ -39,12 +47,25 @@ def bind_format(planning: Planning, syntax: ast.FormatSyntax) -> Format:
                 compiled(syntax.schema or "")
             return RegexFormat(syntax.schema or "")
         case "avro":
-            known = {"confluent wire format": ("framed", _truth)}
-            return AvroFormat(
-                registry, syntax.schema, **parsed_options("AVRO", syntax.options, known)
-            )
+            return _avro(syntax, registry, of)
     parsed_options("PROTOBUF", syntax.options, {})
     return ProtobufFormat(registry, syntax.schema, syntax.message)
+
+
+def _avro(syntax: ast.FormatSyntax, registry: str | None, of: str) -> AvroFormat:
+    strategies = {each.of: each for each in syntax.strategies}
+    if syntax.glue:
+        if syntax.strategies:
+            raise FeatureNotSupported(
+                "strategies of schemas are for CONFLUENT SCHEMA REGISTRY",
+                hint="Write SCHEMA NAME, or USING SCHEMA.",
+                position=syntax.strategies[0].at + 1,
+            )
+        options = parsed_options("AVRO", syntax.options, {"schema name": ("glue_name", text)})
+        return AvroFormat(registry, glue=True, **options)
+    pinned = strategies[of].pinned if of in strategies else None
+    options = parsed_options("AVRO", syntax.options, {"confluent wire format": ("framed", _truth)})
+    return AvroFormat(registry, syntax.schema, pinned=pinned, **options)
 
 
 def _csv(syntax: ast.FormatSyntax) -> CsvFormat:

@@ -59,9 +59,9 @@ def bind_messages(
     is_keyed = reads.envelope != "none"
     key = None
     if reads.key_format is not None:
-        key = bind_format(planning, reads.key_format)
+        key = bind_format(planning, reads.key_format, of="key")
     elif is_keyed or shown is not None:
-        key = value
+        key = bind_format(planning, reads.value_format, of="key")
     return Messages(
         value,
         key=key if is_keyed or shown is not None else None,
