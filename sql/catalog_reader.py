@@ -71,10 +71,11 @@ class CatalogReader(Protocol):
         """Return the item bound to `id`."""
         ...
 
-    def definition_of(self, id: GlobalId) -> Relation:
+    def definition_of(self, id: GlobalId, *, with_errors: bool = False) -> Relation:
         """Return the relation that a materialized view holds the rows of at each time.
 
         Raises FeatureNotSupported if it has a refresh schedule: its rows are those of a refresh.
+        With `with_errors` it is the relation as it was defined, whatever the view leaves out.
         """
         ...
 

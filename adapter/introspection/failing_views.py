@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
     from foreshore.adapter.session.context import StatementContext
 
-_HINT = "mz_internal.mz_view_errors has the errors of views, and of how many rows they are."
+_HINT = (
+    "mz_internal.mz_view_errors has the errors of views; SELECT * FROM FAILING_ROWS({})"
+    " finds the rows."
+)
 _HINT_OF_PAST = "The view has no error now; mz_internal.mz_materialized_view_errors has past ones."
 
 
@@ -71,11 +74,12 @@ def explained(coordinator: "Coordinator", error: DatabaseError) -> DatabaseError
     fails = relation.type != "materialized view" or any(
         each.id == relation.id and not each.skipped for each in causes_of(coordinator, relation.id)
     )  # the errors of an index are a few seconds old
+    _, schema, name = coordinator.state.full_name(relation)
     told = DataError(
         error.message,
         sqlstate=error.sqlstate,
         detail=f"The error is in the data of {_named(coordinator, relation)}.",
-        hint=_HINT if fails else _HINT_OF_PAST,
+        hint=_HINT.format(dotted((schema, name))) if fails else _HINT_OF_PAST,
     )
     told.collection = error.collection
     return told

@@ -75,7 +75,7 @@ def may_fail(call: Call) -> bool:
 def split_errors(relation: Relation, fallible: Test = may_fail) -> tuple[Relation, Relation | None]:
     """Return the rows of a lowered `relation`, and its errors (one text column) if it may fail."""
     allow_depth()
-    rows, errors = _Splitter(fallible).split(relation)
+    rows, errors = Splitter(fallible).split(relation)
     return rows, share(_union(errors, ERROR_COLUMNS)) if errors else None
 
 
@@ -127,7 +127,9 @@ Split = tuple[Relation, list[Relation]]
 
 
 @dataclass
-class _Splitter:
+class Splitter:
+    """Splits plans; a subclass may look at each error and the rows that have it."""
+
     fallible: Test
     # Whether the value of the Let with this number may have rows of negative multiplicity.
     negative: dict[int, bool] = field(default_factory=dict)
@@ -136,9 +138,9 @@ class _Splitter:
         """Return the rows of `relation`, and the plans of its errors."""
         if isinstance(relation, Let):
             value, errors = self.split(relation.value)
-            if not _reads(relation.body, relation.number):
+            if not reads_local(relation.body, relation.number):
                 return self.split(relation.body)  # a value that is never read does not fail
-            self.negative[relation.number] = self._may_be_negative(value)
+            self.negative[relation.number] = self.may_be_negative(value)
             body, inner = self.split(relation.body)
             if inner:
                 errors.append(Let(relation.number, value, _union(inner, ERROR_COLUMNS)))
@@ -175,13 +177,13 @@ class _Splitter:
                 sound, errors = self._check(input, self._errors_of(keys))
                 bounds = [bound for bound in (offset, limit) if bound is not None]
                 for error in self._errors_of(bounds):
-                    errors.append(_failing(Join(()), error, 0))
+                    errors.append(self.failing(Join(()), error, 0))
                 return _over(node, [sound]), errors
             case Window(input=input, functions=functions):
                 sound, errors = self._check(input, self._window_errors(node))
                 offsets = dict.fromkeys(o for f in functions for o in frame_offsets(f))
                 for error in self._errors_of(list(offsets)):
-                    errors.append(_failing(Join(()), error, 0))
+                    errors.append(self.failing(Join(()), error, 0))
                 return _over(node, [sound]), errors
             case Constant() | Get() | LocalGet() | Project() | Negate() | Threshold() | Union():
                 return node, []
@@ -258,12 +260,17 @@ class _Splitter:
         """Return the rows of `input` with none of `errors`, and the errors of the others."""
         if not errors or _is_empty(input):
             return input, []
-        failing = _failing(input, _first(errors), len(columns_of(input)))
-        if self._may_be_negative(input):
+        failing = self.failing(input, _first(errors), len(columns_of(input)))
+        if self.may_be_negative(input):
             failing = Union((Threshold(failing), Threshold(Negate(failing))))
         return Filter(input, tuple(map(is_null, errors))), [failing]
 
-    def _may_be_negative(self, relation: Relation) -> bool:
+    def failing(self, input: Relation, error: Scalar, width: int) -> Relation:
+        """Return the errors of the rows of `input`, which has `width` columns."""
+        text = Column(width, TEXT)
+        return Project(Filter(Map(input, (error,)), (is_not_null(text),)), (width,))
+
+    def may_be_negative(self, relation: Relation) -> bool:
         """Whether multiplicities may be negative, judging by the plan."""
         match relation:
             case Negate():
@@ -275,16 +282,10 @@ class _Splitter:
             case LocalGet(number=number):
                 return self.negative.get(number, False)
             case Let(value=value, body=body, number=number):
-                self.negative[number] = self._may_be_negative(value)
-                return self._may_be_negative(body)
+                self.negative[number] = self.may_be_negative(value)
+                return self.may_be_negative(body)
             case _:
-                return any(map(self._may_be_negative, inputs_of(relation)))
-
-
-def _failing(input: Relation, error: Scalar, width: int) -> Relation:
-    """Return the errors of the rows of `input`, which has `width` columns."""
-    text = Column(width, TEXT)
-    return Project(Filter(Map(input, (error,)), (is_not_null(text),)), (width,))
+                return any(map(self.may_be_negative, inputs_of(relation)))
 
 
 def _first(errors: Sequence[Scalar]) -> Scalar:
@@ -297,7 +298,8 @@ def _belongs(scalar: Scalar, start: int, end: int, number: int) -> bool:
     return start <= min(used) < end if used else number == 0
 
 
-def _reads(relation: Relation, number: int) -> bool:
+def reads_local(relation: Relation, number: int) -> bool:
+    """Whether `relation` reads the value of the Let with this number."""
     return any(
         isinstance(node, LocalGet) and node.number == number for node in walk_relations(relation)
     )

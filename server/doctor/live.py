@@ -84,7 +84,7 @@ def _failing(metrics: str) -> Iterator[Finding]:
         shown = names[:MOST_NAMES]
         shown += [f"and {count - len(shown)} more"] * (count > len(shown))
         message = f"reads of {count} fail for their data: {', '.join(shown)}"
-        advice = "SELECT * FROM mz_internal.mz_view_errors says which errors, and of how many rows."
+        advice = "See mz_internal.mz_view_errors; SELECT * FROM FAILING_ROWS(view) finds the rows."
         yield warn("data of views", message, advice)
 
 

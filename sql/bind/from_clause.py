@@ -50,6 +50,8 @@ from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.failing_rows import NAME as FAILING_ROWS
+from foreshore.sql.bind.failing_rows import bind_failing_rows
 from foreshore.sql.bind.json_records import records_of, returns_records
 from foreshore.sql.bind.needs import Origin, Origins
 from foreshore.sql.bind.needs import moved as moved_origins
@@ -344,6 +346,9 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
     if isinstance(call, ast.FunctionCall) and call.name == (CHANGES,):
         read, columns = bind_changes(planning, call)
         return _named(read, list(columns_of(read)), columns, item, CHANGES, None)
+    if isinstance(call, ast.FunctionCall) and call.name == (FAILING_ROWS,):
+        read, columns = bind_failing_rows(planning, call)
+        return _named(read, list(columns_of(read)), columns, item, FAILING_ROWS, None)
     if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
         return _table_function(binder, item, call)
     name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)

@@ -4,9 +4,10 @@ from collections import Counter
 
 from hypothesis import given, settings
 
-from foreshore.expr.ir import Call, Column, Filter, Get, Join, Map, Relation
+from foreshore.expr.failing_rows import failing_rows
+from foreshore.expr.ir import Call, Column, Filter, Get, Join, Map, Project, Relation
 from foreshore.expr.lowered import check_lowered
-from foreshore.expr.split import split_errors
+from foreshore.expr.split import columns_used, split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4
 from tests.effort import examples
@@ -33,6 +34,34 @@ def test_rows_and_errors_are_those_of_the_plan(
         found, none = evaluate(errors, tables, total=True)
         assert not none
     assert found == {(text,): count for text, count in expected_errors.items()}
+
+
+@settings(max_examples=examples(200))
+@given(lowered_relations(size=5, failing=True), contents())
+def test_failing_rows_have_the_errors_of_the_plan_and_values_of_their_collections(
+    relation: Relation, tables: dict[GlobalId, Rows]
+) -> None:
+    found: Counter[str] = Counter()
+    for part in failing_rows(relation, fallible):
+        check_lowered(part.relation)
+        rows, none = evaluate(part.relation, tables, total=True)
+        assert not none
+        for row, count in rows.items():
+            *values, text = row
+            found[text] += count
+            for value, origin in zip(values, part.origins, strict=True):
+                if origin is not None:
+                    assert value in {each[origin[1]] for each in tables[origin[0]]}
+    assert found == evaluate(relation, tables)[1]
+
+
+def test_failing_rows_have_all_columns_of_their_collection() -> None:
+    kept = Project(Filter(TABLES[0], (Call("eq", (A, B), BOOL),)), (1,))
+    plan = Map(kept, (Call("divide(int4,int4)", (A, A), INT4),))
+    (part,) = failing_rows(plan, fallible)
+    width = len(TABLES[0].columns)
+    assert part.origins == tuple((TABLES[0].id, i) for i in range(width))
+    assert columns_used(part.relation.input.scalars[0]) == {1}  # type: ignore[attr-defined]
 
 
 def test_a_plan_that_cannot_fail_has_no_errors() -> None:
