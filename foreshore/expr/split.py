@@ -82,7 +82,7 @@ def split_errors(relation: Relation, fallible: Test = may_fail) -> tuple[Relatio
 def known_sound(relation: Relation) -> Relation:
     """Return the rows of a lowered relation of which is known that it has no errors."""
     allow_depth()
-    return _Splitter(lambda _: False).split(relation)[0]
+    return Splitter(lambda _: False).split(relation)[0]
 
 
 def can_fail(scalar: Scalar, fallible: Test = may_fail) -> bool:
