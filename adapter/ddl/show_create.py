@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from foreshore.adapter.ddl.definitions import definition_text
+from foreshore.adapter.dump.stored_options import options_of
 from foreshore.adapter.metrics.show import metric_text
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.catalog_reader import SessionCatalog
@@ -17,6 +18,7 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import ShowCreate
 from foreshore.sql.rewrite import statement_heads
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.sql.rewrite.object_options import with_clause
 
 
 def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
@@ -61,15 +63,9 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
     if mark is not None:
         names = reader.planned[item.id].desc.names
         sql = sql.replace(watermark_text(mark, names), watermark_text(mark, names, shown=True), 1)
-    append_only = item.type == "table" and reader.planned[item.id].desc.append_only
-    if append_only:
+    if item.type == "table":
         sql = sql.removesuffix(statement_heads.APPEND_ONLY)
-    options = statement_heads.maintained_options(
-        item.retain_ms or None,
-        item.memory_limit or None,
-        append_only=append_only,
-        hydrate=item.hydrate or None,
-    )
+    options = with_clause(options_of(item, reader.planned[item.id].desc))
     name = quote_identifier(item.name)
     cluster = "" if item.cluster is None else state.objects[item.cluster].name
     if item.type == "index":
@@ -79,13 +75,6 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
         return statement_heads.with_temporary_name(sql, name) + options + on_commit
     name = dotted(state.full_name(item))
     if item.type == "materialized view":
-        options = statement_heads.view_options(
-            item.retain_ms or None,
-            item.memory_limit or None,
-            item.refresh or None,
-            item.hydrate or None,
-            emits=reader.planned[item.id].desc.append_only,
-        )
         return statement_heads.materialized_view_in_cluster(sql, name, cluster, options)
     if item.foreign_keys:
         keys = [_foreign_key(reader, key) for key in item.foreign_keys]

@@ -45,9 +45,9 @@ from foreshore.refresh import Refresh
 from foreshore.sql.optimize.key_steps import RangeStep, Step, WholeStep
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain, ExplainMaintained
-from foreshore.sql.rewrite import statement_heads
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.sql.rewrite.object_options import view_options, with_clause
 
 
 async def explain(context: StatementContext, plan: Explain) -> Selected:
@@ -101,7 +101,7 @@ def _refreshed(context: StatementContext, id: GlobalId, refresh: Refresh) -> str
         ]
         how = f"{anew if cost.is_anew else changes}, as that costs less CPU"
         how += f" ({', '.join(known)})" if known else ""
-    return f"refreshed{statement_heads.view_options(None, None, refresh)}, {how}"
+    return f"refreshed{with_clause(view_options(None, None, refresh))}, {how}"
 
 
 def shown(text: str) -> Selected:

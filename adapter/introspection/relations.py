@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.ddl.definitions import definition_text
+from foreshore.adapter.dump.column_domains import column_domains
+from foreshore.adapter.dump.stored_options import stored_options
 from foreshore.adapter.introspection.live_relations import LIVE, frontiers
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
@@ -148,6 +150,8 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         search_path=reader.search_path,
         full_definition_of=full_definition_of,
         policy_texts_of=policy_texts_of,
+        options_of=partial(stored_options, state, planned),
+        column_domains_of=partial(column_domains, state),
         index_keys_of=lambda id: index_keys(state.item(id).create_sql),
         role=context.role,
     )
@@ -162,16 +166,19 @@ def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | 
         return generated_texts(reader.state.item(id).create_sql)[position]
     default = planned.defaults[position]
     if isinstance(default, Literal):
-        if default.value is None:
+        written = default_texts(reader.state.item(id).create_sql)[position]
+        if default.value is None or not written:  # the default of a domain
             return None
-        text = constant_text(default, default_texts(reader.state.item(id).create_sql)[position])
+        text = constant_text(default, written)
         type = reader.state.item_with(oid_of(default.type))
         if type is not None:  # of the catalog
-            written = written_type(without_modifiers(default.type))
-            return text.removesuffix(written) + dotted(_shortest_name(reader, type.id))
+            type_text = written_type(without_modifiers(default.type))
+            return text.removesuffix(type_text) + dotted(_shortest_name(reader, type.id))
         return text
     item = reader.state.item(id)
     text = expression_text(default_texts(item.create_sql)[position])
+    if not text:  # the default of a domain
+        return None
     for then, sequence in item.bound:
         text = text.replace(_regclass(*then), _regclass(*_shortest_name(reader, sequence)))
     return text

@@ -1,9 +1,12 @@
 """Definitions in PostgreSQL's format: the results of pg_get_indexdef and pg_get_constraintdef."""
 
+from collections.abc import Sequence
+
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot
 from foreshore.catalog.item import Item
 from foreshore.constraint import Constraint, Unique
 from foreshore.expr.functions.text import quote_ident as quoted
+from foreshore.expr.functions.text import quote_literal
 
 
 def index_definition(snapshot: IntrospectionSnapshot, index: Item) -> str:
@@ -17,8 +20,15 @@ def index_definition(snapshot: IntrospectionSnapshot, index: Item) -> str:
     schema = quoted(snapshot.name(relation.schema))
     return (
         f"CREATE INDEX {quoted(index.name)} ON {schema}.{quoted(relation.name)}"
-        f" USING btree ({columns})"
+        f" USING btree ({columns}){_with(snapshot.options_of(index.id))}"
     )
+
+
+def _with(options: Sequence[str]) -> str:
+    """Return ` WITH (name=value, ...)`, nothing without options."""
+    parts = (each.partition("=") for each in options)
+    listed = ", ".join(f"{quoted(name)}={quote_literal(value)}" for name, _, value in parts)
+    return f" WITH ({listed})" if listed else ""
 
 
 def constraint_definition(

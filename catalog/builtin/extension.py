@@ -1,6 +1,7 @@
 """The built-in extension to which the relations of the schemas `mz_...` belong.
 
-So do the relations of watermarks' marks. pg_dump leaves out the members of an extension, and an
+So do relations that are made with another one: of the marks of a watermark, and of the violations
+of expectations. pg_dump leaves out the members of an extension, and an
 extension with an oid of the system.
 """
 
@@ -39,5 +40,5 @@ def members(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         if relation.schema.startswith("mz_"):
             yield {"classid": _CLASS_OID, "objid": relation.oid, **of_extension}
     for item in snapshot.items:
-        if is_system(item.id) or item.is_marks:
+        if is_system(item.id) or (item.part_of and not item.feed):
             yield {"classid": _CLASS_OID, "objid": item.oid, **of_extension}

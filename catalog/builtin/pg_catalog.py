@@ -39,7 +39,6 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Column
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
-from foreshore.kept_definition import skips_errors
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, SqlType, oid_of, typmod_of
 from foreshore.zone_rows import abbreviations
 
@@ -132,7 +131,7 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "relispopulated": True,
             "relreplident": "n" if index else "d",
             "relacl": shown(snapshot, item),
-            "reloptions": _options(snapshot, item),
+            "reloptions": [*snapshot.options_of(item.id)] or None,
         }
     for item, type in snapshot.composites:
         yield {
@@ -180,14 +179,6 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
 
 
-def _options(snapshot: IntrospectionSnapshot, item: Item) -> list[str] | None:
-    """Return the options of a relation that pg_dump has to write into its CREATE."""
-    if item.type == "materialized view":
-        options = ["emit_on_window_close=true"] if snapshot.desc_of(item.id).append_only else []
-        return [*options, *(["on_error=skip"] if skips_errors(item.create_sql) else [])] or None
-    return ["security_invoker=true"] if item.security_invoker else None
-
-
 def _attribute(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.items:
         if item.type == "index":
@@ -223,9 +214,12 @@ def _attributes(
     snapshot: IntrospectionSnapshot | None,
 ) -> Iterator[Row]:
     """Yield the columns of a relation; `snapshot` is given for tables."""
+    domains = {} if snapshot is None else snapshot.column_domains_of(id)
     for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
+        of_domain = {"atttypid": domains[i], "atttypmod": -1} if i in domains else {}
         yield {
             **_attribute_of(oid, i + 1, name, column),
+            **of_domain,
             "atthasdef": snapshot is not None and snapshot.default_of(id, i) is not None,
             "attidentity": _IDENTITY[
                 snapshot.generated_of(id, i) if snapshot is not None else None

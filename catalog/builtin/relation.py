@@ -75,6 +75,10 @@ class IntrospectionSnapshot:
     # A view's query with the names of databases, which `definition_of` leaves out.
     full_definition_of: Callable[[GlobalId], str] = lambda id: ""
     index_keys_of: Callable[[GlobalId], Sequence[IndexKey]] = lambda id: ()  # as they were written
+    # The options of a relation or index, as `name=value`, that its CREATE statement needs.
+    options_of: Callable[[GlobalId], Sequence[str]] = lambda id: ()
+    # The oids of domains that a table's columns are declared with, by their positions from 0.
+    column_domains_of: Callable[[GlobalId], Mapping[int, int]] = lambda id: {}
     role: Role | None = None  # whose rights the information schema shows
     ids: frozenset[GlobalId] | None = None  # of the items that are shown; None: all
     is_rest: bool = True  # whether it shows what belongs to no item, such as types of the system

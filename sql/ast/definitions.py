@@ -395,6 +395,7 @@ class Expectation(Syntax):
     at: int
     start: int
     end: int
+    text: str = ""  # of a condition that is in a string
 
 
 class ViewChecks(Syntax):

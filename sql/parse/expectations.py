@@ -13,6 +13,8 @@ A kept statement has them after the query:
 
 from typing import Literal as OneOf
 
+from msgspec.structs import replace
+
 from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.parse.tables import TableParser
@@ -41,16 +43,14 @@ class ExpectationParser(TableParser):
     def _checks_after_query(
         self,
         expectations: list[ast.Expectation],
-        not_null: list[tuple[str, int]],
-        policies: list[str],
+        options: ast.ViewChecks,
         *,
         materialized: bool,
     ) -> ast.ViewChecks:
-        """Parse the checks that follow the query; return them and those given.
-
-        `policies` has what ON ERROR says, if it says anything.
-        """
-        assertion = False
+        """Parse the checks that follow the query; return them, and those of columns and options."""
+        expectations += options.expectations
+        not_null = [*options.not_null]
+        assertion, skips = options.assertion, options.skip_errors
         while self.at_word("constraint"):
             if self.at_words("constraint", "assertion") and self.peek(2).value != "expect":
                 self.accept("constraint", "assertion")
@@ -58,10 +58,9 @@ class ExpectationParser(TableParser):
             elif self.accept("constraint", "assert", "not", "null"):
                 not_null += self.in_parentheses(self.name_at)
             elif materialized and self.accept("constraint", "on", "error", "skip"):
-                policies.append("skip")
+                skips = True
             else:
                 expectations.append(self._expectation())
-        skips = "skip" in policies
         return ast.ViewChecks(tuple(expectations), tuple(not_null), assertion, skips)
 
     def _create_assertion(self) -> ast.CreateViewStatement:
@@ -108,6 +107,11 @@ class ExpectationParser(TableParser):
             else:
                 self.expect("warn")
         return ast.Expectation(name, condition, action, at, start, end)
+
+    def expectation_alone(self) -> ast.Expectation:
+        """Parse an expectation that is a text of its own."""
+        found = self._expectation()
+        return replace(found, text=self.text[found.start : found.end])
 
     def _error_policy(self) -> str:
         """Parse ON ERROR [=] FAIL | SKIP."""

@@ -2,7 +2,7 @@
 
 from typing import Literal as OneOf
 
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.connections import ConnectionParser
 from foreshore.sql.parse.grants import GrantParser
@@ -193,24 +193,15 @@ class ObjectParser(
         if_not_exists = self._if_not_exists()
         name = self.table_name()
         columns, expectations = self._view_columns()
-        not_null: list[tuple[str, int]] = []
-        emits: list[int] = []
-        errors: list[str] = []
         cluster = self._in_cluster()
-        retain = limit = refresh = hydrate = None
-        if materialized:
-            retain, limit, refresh, hydrate = self._view_options(not_null, emits, errors)
-        invoker = None
-        if self.at_word("with") and not materialized:
-            self.advance()
-            (invoker,) = self.in_parentheses(self._security_invoker)
-        elif self.accept("with"):
-            self.unsupported("options of a view")
+        options = self._view_options(materialized=materialized)
+        if cluster is not None and options.cluster is not None:
+            raise SyntaxError_("conflicting or redundant options", position=options.at + 1)
         self.expect("as")
         at = self.token.start
         query = self.query()
         end = self.last_end
-        checks = self._checks_after_query(expectations, not_null, errors, materialized=materialized)
+        checks = self._checks_after_query(expectations, options.checks, materialized=materialized)
         first = first_select(query)
         if first is not None and first.into is not None:
             raise FeatureNotSupported("views must not contain SELECT INTO")
@@ -225,27 +216,21 @@ class ObjectParser(
             columns,
             query,
             materialized,
-            cluster,
+            cluster or options.cluster,
             or_replace,
             if_not_exists,
             at,
             end,
-            retain,
+            options.retain,
             temporary,
             as_of,
-            limit,
-            refresh,
+            options.memory_limit,
+            options.refresh,
             checks,
-            invoker is True,
-            hydrate,
-            next(iter(emits), None),
+            options.security_invoker,
+            options.hydrate,
+            options.emit_at,
         )
-
-    def _security_invoker(self) -> bool:
-        """Parse `security_invoker [= boolean]`, the one option of a view."""
-        if not self.at_word("security_invoker"):
-            self.unsupported("options of a view")
-        return self._boolean_option("security_invoker")
 
     def _in_cluster(self) -> str | None:
         return self.name() if self.accept("in", "cluster") else None
@@ -275,12 +260,14 @@ class ObjectParser(
         included: tuple[tuple[str, int], ...] = ()
         if self.accept("include"):
             included = self.in_parentheses(self.name_at)
-        retain, limit, hydrate = self._maintained_options()
+        retain, limit, hydrate, named = self._index_options()
+        if cluster is not None and named is not None:
+            raise SyntaxError_("conflicting or redundant options", position=at + 1)
         if self.at_word("where", "with"):
             self.unsupported(f"CREATE INDEX ... {self.token.value.upper()}")
         return ast.CreateIndexStatement(
-            name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain, limit,
-            included, hydrate,
+            name, on, keys, default, cluster or named, if_not_exists, at, keys_at, keys_end, retain,
+            limit, included, hydrate,
         )  # fmt: skip
 
     def _create_unique_index(self, at: int) -> ast.StatementSyntax:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlglot import exp
 from sqlglot.tokens import Token as SqlglotToken
@@ -22,7 +22,7 @@ from foreshore.sql.parse.from_sqlglot import Converter
 from foreshore.sql.parse.grammar.base import OPERAND
 from foreshore.sql.parse.grammar.query import Parser
 from foreshore.sql.parse.keywords import NOT_COLUMN
-from foreshore.sql.parse.lexer import QUOTED, WORD, Token
+from foreshore.sql.parse.lexer import QUOTED, WORD, Token, tokenize
 from foreshore.sql.parse.long_lists import Lists
 
 T = TypeVar("T")
@@ -48,6 +48,20 @@ class QueryParser(Cursor):
         """Return the end of the previous token, and of the rest of a long list that it begins."""
         end = super().last_end
         return self._rests.get(end, end)
+
+    def within_string(self, parse: Callable[[Self], T]) -> T:
+        """Parse the text in the current string constant, all of it, and move behind the constant.
+
+        Positions are those of the characters of the constant, as long as none of them are doubled.
+        """
+        start = self.token.start + 1
+        text = " " * start + self.string()
+        inside = type(self)(text, *tokenize(text))
+        inside.depth = self.depth
+        found = parse(inside)
+        if not inside.at_end():
+            inside.fail()
+        return found
 
     def mark(self) -> tuple[int, Lists]:
         """Return the position, and the rests of lists that no node has yet."""

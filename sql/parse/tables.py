@@ -6,9 +6,9 @@ from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.collations import check_collation
 from foreshore.sql.parse.grammar.base import IS
-from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
+from foreshore.sql.parse.lexer import QUOTED, WORD
+from foreshore.sql.parse.relation_options import RelationOptionParser
 from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, add_option
-from foreshore.sql.parse.table_parts import TablePartParser
 from foreshore.sql.parse.tuning import column_tuning, table_tuning
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
@@ -31,7 +31,7 @@ _LOCK_MODES = (
 )
 
 
-class TableParser(TablePartParser):
+class TableParser(RelationOptionParser):
     """Parse CREATE TABLE and ALTER TABLE."""
 
     # --- CREATE TABLE
@@ -124,91 +124,6 @@ class TableParser(TablePartParser):
             self.expect("delete")
         self.expect("rows")
         return "preserve rows" if preserve else "delete rows"
-
-    def _table_options(self) -> tuple[ast.Retain | None, bool]:
-        """Parse `WITH (RETAIN HISTORY FOR 'interval', APPEND ONLY)` of a table, if present.
-
-        Also returns whether the table is append-only. `fillfactor` has no effect.
-        """
-        options = ("retain", "append", "fillfactor")
-        if not (self.at_word("with") and self.peek(2).value in options):
-            return None, False
-        self.advance()
-        said: dict[str, ast.Retain | None] = {}
-
-        def option() -> None:
-            token = self.token
-            if token.value in said:
-                raise SyntaxError_("conflicting or redundant options", position=token.start + 1)
-            found = None
-            if token.value == "fillfactor":
-                self._option()
-            elif token.value == "append":
-                self.expect("append", "only")
-            elif token.value == "retain":
-                found = self._retain()
-            else:
-                self.unsupported(f"WITH ({token.value})")
-            said[token.value] = found
-
-        self.in_parentheses(option)
-        return said.get("retain"), "append" in said
-
-    def _retain_options(self) -> ast.Retain:
-        """Parse `(RETAIN HISTORY [=] FOR 'interval')`."""
-        found: list[ast.Retain] = []
-
-        def option() -> None:
-            if found:
-                at = self.token.start + 1
-                raise SyntaxError_("conflicting or redundant options", position=at)
-            found.append(self._retain())
-
-        self.in_parentheses(option)
-        return found[0]
-
-    def _maintained_options(
-        self,
-    ) -> tuple[ast.Retain | None, ast.MemoryLimit | None, ast.Hydrate | None]:
-        """Parse `WITH (RETAIN HISTORY FOR ..., MEMORY LIMIT = ..., HYDRATE = ...)`, if present."""
-        retained: list[ast.Retain] = []
-        limits: list[ast.MemoryLimit] = []
-        modes: list[ast.Hydrate] = []
-
-        def option() -> None:
-            at = self.token.start
-            if self.at_word("memory"):
-                limits.append(self._memory_limit())
-            elif self.at_word("hydrate"):
-                modes.append(self._hydrate())
-            else:
-                retained.append(self._retain())
-            if len(retained) > 1 or len(limits) > 1 or len(modes) > 1:
-                raise SyntaxError_("conflicting or redundant options", position=at + 1)
-
-        if self.at_word("with") and self.peek(2).value in ("retain", "memory", "hydrate"):
-            self.advance()
-            self.in_parentheses(option)
-        return next(iter(retained), None), next(iter(limits), None), next(iter(modes), None)
-
-    def _hydrate(self) -> ast.Hydrate:
-        self.expect("hydrate")
-        self.accept_symbol("=")
-        at = self.token.start
-        return ast.Hydrate(self.string(), at)
-
-    def _memory_limit(self) -> ast.MemoryLimit:
-        self.expect("memory", "limit")
-        self.accept_symbol("=")
-        at = self.token.start
-        return ast.MemoryLimit(self.string(), at)
-
-    def _retain(self) -> ast.Retain:
-        self.expect("retain", "history")
-        self.accept_symbol("=")
-        self.expect("for")
-        at = self.token.start
-        return ast.Retain(self.string(), at)
 
     def _create_table_as(
         self, name: ast.TableRef, if_not_exists: bool, temporary: bool
@@ -556,30 +471,3 @@ class TableParser(TablePartParser):
         table = self.table_name()
         self.accept_symbol("*")
         return table
-
-    # --- options
-
-    def _options(self) -> dict[str, str]:
-        """Parse `NAME [=] value, ...`, in parentheses or not."""
-        if self.at_symbol("("):
-            return dict(self.in_parentheses(self._option))
-        if self.at_end():
-            return {}
-        return dict(self.list_of(self._option))
-
-    def _option(self) -> tuple[str, str]:
-        words = [self.label()]
-        while self.token.kind == WORD and not self.at_symbol("=") and self.peek(0).value not in (
-            "true", "false", "on", "off",
-        ):  # fmt: skip
-            words.append(self.label())
-        name = " ".join(words)
-        self.accept_symbol("=")
-        if self.at_symbol("("):
-            self.fail()
-        if self.token.kind not in (STRING, NUMBER, WORD, QUOTED):
-            if len(words) > 1 and not self.at_symbol("("):
-                # `SIZE embedded`: the value was read as a second word of the name.
-                return " ".join(words[:-1]), words[-1]
-            self.fail()
-        return name, self.advance().value

@@ -7,11 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from foreshore.burst import Burst
-from foreshore.refresh import Refresh
-from foreshore.sizes import shown
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
-from foreshore.text import format_text
-from foreshore.types import INTERVAL, TIMESTAMPTZ
 
 _NAME = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
@@ -56,66 +52,7 @@ def materialized_view_in_cluster(sql: str, name: str, cluster: str, options: str
     )
 
 
-EMIT = "EMIT ON WINDOW CLOSE"  # an option of a materialized view
 APPEND_ONLY = " WITH (APPEND ONLY)"  # at the end of a table's definition
-
-
-def maintained_options(
-    retain_ms: int | None,
-    memory_limit: int | None = None,
-    *,
-    append_only: bool = False,
-    hydrate: str | None = None,
-) -> str:
-    """Return the options of how long history is kept, and how many bytes may be taken."""
-    options = ["APPEND ONLY"] if append_only else []
-    if retain_ms:
-        kept = format_text((0, 0, retain_ms * 1000), INTERVAL)
-        options.append(f"RETAIN HISTORY FOR '{kept}'")
-    if memory_limit:
-        options.append(f"MEMORY LIMIT = '{shown(memory_limit)}'")
-    if hydrate:
-        options.append(f"HYDRATE = '{hydrate}'")
-    return f" WITH ({', '.join(options)})" if options else ""
-
-
-def view_options(
-    retain_ms: int | None,
-    memory_limit: int | None,
-    refresh: Refresh | None,
-    hydrate: str | None = None,
-    *,
-    emits: bool = False,
-) -> str:
-    """Return the options of a materialized view, nothing if all are the default ones."""
-    options = [EMIT] if emits else []
-    if retain_ms:
-        options.append(f"RETAIN HISTORY FOR '{_interval(retain_ms)}'")
-    if memory_limit:
-        options.append(f"MEMORY LIMIT = '{shown(memory_limit)}'")
-    if hydrate:
-        options.append(f"HYDRATE = '{hydrate}'")
-    if refresh is not None:
-        if refresh.is_downstream:
-            options.append("TARGET LAG = DOWNSTREAM")
-        elif refresh.is_lag and refresh.every_ms is not None:
-            options.append(f"TARGET LAG = '{_interval(refresh.every_ms)}'")
-        elif refresh.every_ms is not None:
-            aligned = _time(refresh.aligned_to)
-            options.append(f"REFRESH EVERY '{_interval(refresh.every_ms)}' ALIGNED TO {aligned}")
-        options += [f"REFRESH AT {_time(at)}" for at in refresh.at]
-        if refresh.every_ms is None and not refresh.at and not refresh.is_lag:
-            options.append("REFRESH AT CREATION")
-        options.append(f"REFRESH POLICY = {refresh.policy.upper()}")
-    return f" WITH ({', '.join(options)})" if options else ""
-
-
-def _interval(milliseconds: int) -> str:
-    return format_text((0, 0, milliseconds * 1000), INTERVAL)
-
-
-def _time(milliseconds: int) -> str:
-    return f"'{format_text(milliseconds * 1000, TIMESTAMPTZ)}'"
 
 
 def create_cluster(

@@ -55,7 +55,7 @@ PARSED_PAGES = {
     "metrics": "create-metric",
     "network": "create-network-policy",
     "policies": "create-policy alter-table drop comment",
-    "refresh": "create-materialized-view refresh-materialized-view verify-materialized-view",
+    "refresh": "create-view create-materialized-view refresh-materialized-view verify-materialized-view",
     "sequences": "create-sequence",
     "subscribe": "subscribe create-subscription select",
     "tuning": "alter-table",

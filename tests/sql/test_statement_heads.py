@@ -1,6 +1,7 @@
 """The beginnings of statements as SHOW CREATE writes them."""
 
 from foreshore.sql.rewrite import statement_heads as heads
+from foreshore.sql.rewrite.object_options import maintained_options, with_clause
 
 
 def test_definition_gets_another_name() -> None:
@@ -27,13 +28,13 @@ def test_index_gets_name_and_cluster() -> None:
 
 def test_materialized_view_gets_name_cluster_and_options() -> None:
     sql = "CREATE MATERIALIZED VIEW a.b.m (x, y) IN CLUSTER c AS SELECT 1, 2"
-    options = heads.maintained_options(3_600_000)
+    options = with_clause(maintained_options(3_600_000))
     assert heads.materialized_view_in_cluster(sql, "a.b.n", "d", options) == (
         "CREATE MATERIALIZED VIEW a.b.n (x, y) IN CLUSTER d"
         " WITH (RETAIN HISTORY FOR '01:00:00') AS SELECT 1, 2"
     )
     plain = heads.materialized_view_in_cluster(
-        "CREATE MATERIALIZED VIEW a.b.m AS SELECT 1", "a.b.m", "c", heads.maintained_options(None)
+        "CREATE MATERIALIZED VIEW a.b.m AS SELECT 1", "a.b.m", "c", with_clause([])
     )
     assert plain == "CREATE MATERIALIZED VIEW a.b.m IN CLUSTER c AS SELECT 1"
 

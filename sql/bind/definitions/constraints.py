@@ -22,6 +22,7 @@ from foreshore.sql.bind.type_names import qualified_types
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.column_names import without_qualifiers
+from foreshore.sql.rewrite.parentheses import without_enclosing
 from foreshore.types import ColumnType
 
 
@@ -70,7 +71,8 @@ def bound_constraints(
             used = sorted(columns_used(condition))
             middle = names[used[0]] if len(used) == 1 else ""
             types = qualified_types(planning, each.text, each.text_at)
-            text = without_qualifiers(each.text, each.text_at, each.condition, types).strip()
+            text = without_qualifiers(each.text, each.text_at, each.condition, types)
+            text = without_enclosing(text)
             found.append(Check(named(each, middle, "check"), condition, text))
             continue
         positions = _positions(names, each)

@@ -17,6 +17,7 @@ from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
 from foreshore.sql.rewrite.constant_text import constant_text, expression_text
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.sql.rewrite.parentheses import without_enclosing
 from foreshore.types import ColumnType, SqlType, written_type
 
 _VALUE = "value"
@@ -91,5 +92,5 @@ def _check(
     condition = binder.boolean(each.condition, "CHECK")
     check_no_subquery(condition, "check constraint", at_of(each.condition))
     types = qualified_types(planning, each.text, each.text_at)
-    text = without_qualifiers(each.text, each.text_at, each.condition, types).strip()
-    return DomainCheck(name, condition, text)
+    text = without_qualifiers(each.text, each.text_at, each.condition, types)
+    return DomainCheck(name, condition, without_enclosing(text))

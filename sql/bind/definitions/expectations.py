@@ -10,6 +10,7 @@ earlier one drops is not looked at by a later one. `violations` is the query of 
 view that counts the violations of each.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from foreshore.errors import DuplicateObject, UndefinedColumn
@@ -79,25 +80,38 @@ def _required(
     return Filter(relation, (Case(((condition, TRUE),), failed, BOOL),))
 
 
-def kept_checks(statement: ast.CreateViewStatement, text: str) -> str:
-    """Return the checks as they are kept after the query; conditions are parts of `text`."""
+def kept_checks(statement: ast.CreateViewStatement, text: Callable[[int, int], str]) -> str:
+    """Return the checks as they are kept after the query.
+
+    `text` returns a part of the statement with full names.
+    """
     kept = " CONSTRAINT ASSERTION" if statement.checks.assertion else ""
     if statement.checks.not_null:
         names = ", ".join(quote_identifier(name) for name, _ in statement.checks.not_null)
         kept += f" CONSTRAINT ASSERT NOT NULL ({names})"
     for each in statement.checks.expectations:
         kept += (
-            f" CONSTRAINT {quote_identifier(each.name)} EXPECT ({text[each.start : each.end]})"
+            f" CONSTRAINT {quote_identifier(each.name)} EXPECT ({_condition(each, text)})"
             f" ON VIOLATION {each.action.upper()}"
         )
     return kept + (SKIP_ERRORS if statement.checks.skip_errors else "")
 
 
-def violations(statement: ast.CreateViewStatement, query: str, text: str) -> str | None:
-    """Return the query that counts the violations of each expectation of a view over `query`."""
+def _condition(each: ast.Expectation, text: Callable[[int, int], str]) -> str:
+    """Return the text of a condition, which has full names if it is that of an option."""
+    return each.text or text(each.start, each.end)
+
+
+def violations(
+    statement: ast.CreateViewStatement, query: str, text: Callable[[int, int], str]
+) -> str | None:
+    """Return the query that counts the violations of each expectation of a view over `query`.
+
+    `text` is as in `kept_checks`.
+    """
     counts, rows, before = [], [], ""
     for place, each in enumerate(statement.checks.expectations):
-        condition = f"({text[each.start : each.end]})"
+        condition = f"({_condition(each, text)})"
         counts.append(f"count(*) FILTER (WHERE {before}{condition} IS NOT TRUE) AS n{place}")
         rows.append(f"({quote_string(each.name)}, {quote_string(each.action.upper())}, n{place})")
         if each.action == "drop row":

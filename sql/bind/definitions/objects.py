@@ -7,6 +7,7 @@ again, at any time and in any session, has the same result.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -71,7 +72,7 @@ from foreshore.sql.plan import (
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
 from foreshore.sql.rewrite.full_names import dotted
-from foreshore.sql.rewrite.statement_heads import EMIT
+from foreshore.sql.rewrite.object_options import EMIT
 from foreshore.sql.rewrite.text_edits import apply_edits
 from foreshore.types import TEXT, ColumnType, RelationDesc
 
@@ -157,9 +158,9 @@ def bind_create_view(
     if statement.emit_at is not None:
         sql += f" WITH ({EMIT})"
     body = kept_text(planning, statement.at, statement.end)
-    sql += f" AS {body}{kept_checks(statement, planning.text)}"
+    sql += f" AS {body}{kept_checks(statement, partial(kept_text, planning))}"
     if statement.materialized:
-        counted = violations(statement, body, planning.text)
+        counted = violations(statement, body, partial(kept_text, planning))
         return CreateMaterializedView(
             name,
             query,

@@ -1,0 +1,1 @@
+"""What a dump says of objects: their options and definitions."""
