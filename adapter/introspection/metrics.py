@@ -232,6 +232,11 @@ class EnvironmentMetrics:
             if status.offset_known is not None and status.offset_committed is not None:
                 samples.put("foreshore_source_offset_known", status.offset_known, labels)
                 samples.put("foreshore_source_offset_committed", status.offset_committed, labels)
+            if (slot := status.slot) is not None:
+                samples.put("foreshore_source_slot_behind_bytes", slot.behind, labels)
+                samples.put("foreshore_source_slot_retained_bytes", slot.retained, labels)
+                if slot.safe is not None:
+                    samples.put("foreshore_source_slot_safe_bytes", slot.safe, labels)
             known = [each.counts.snapshot_known for each in outputs]
             staged = [each.counts.snapshot_staged for each in outputs]
             for name, counts in (("known", known), ("staged", staged)):

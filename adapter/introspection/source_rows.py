@@ -50,7 +50,9 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
                 "last_status_change_at": shown.since * 1000,
                 "status": shown.state,
                 "error": shown.error,
-                "details": _details(left_out_of(spec, item.feed), shown),
+                "details": _details(
+                    left_out_of(spec, item.feed), shown, status if item.id == id else None
+                ),
                 "next_try_at": None if shown.next_try is None else shown.next_try * 1000,
             }
     for item, received in context.coordinator.webhooks.received():
@@ -64,10 +66,13 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
         }
 
 
-def _details(left_out: Sequence[str], status: Status) -> str | None:
-    """Return what is to be said of a table, as JSON.
+def _details(
+    left_out: Sequence[str], status: Status, source: SourceStatus | None = None
+) -> str | None:
+    """Return what is to be said of a table, or of a source, as JSON.
 
-    How many rows were read of one that joins the others later, and columns that were left out.
+    How many rows were read of a table that joins the others later, and columns that were left out.
+    The slot of a source, what threatens it, and why all rows were read again.
     """
     found: dict[str, object] = {}
     if isinstance(status, OutputStatus) and status.counts.waits is not None:
@@ -75,6 +80,18 @@ def _details(left_out: Sequence[str], status: Status) -> str | None:
         found = {"rows_read": counts.snapshot_staged or 0, "rows": counts.snapshot_known}
     if left_out:
         found["columns_left_out"] = left_out
+    if source is not None and source.again is not None:
+        found["rows_read_again_because"] = source.again
+    if source is not None and (slot := source.slot) is not None:
+        found["replication_slot"] = {
+            "name": slot.name,
+            "bytes_behind": slot.behind,
+            "bytes_retained": slot.retained,
+            "bytes_until_lost": slot.safe,
+            "wal_status": slot.status,
+        }
+        if slot.warning is not None:
+            found["warning"] = slot.warning
     return canonical_json(json.dumps(found)) if found else None
 
 

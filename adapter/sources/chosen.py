@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from foreshore.errors import (
     DuplicateTable,
@@ -65,15 +66,29 @@ def chosen(
         ]
     else:
         parts = [Part(_beside(name, each), each) for each in _wanted(references, asked)]
-    for part in parts:
-        if obstacle := outputs[part.reference].obstacle:
-            raise ObjectNotInPrerequisiteState(obstacle, hint=outputs[part.reference].hint or None)
+    check_obstacles({part.reference: outputs[part.reference] for part in parts})
     return _distinct(parts)
+
+
+def check_obstacles(outputs: Mapping[str, Output]) -> None:
+    """Raise ObjectNotInPrerequisiteState if an output cannot be read: the first one, and others."""
+    found = [each for each in outputs.values() if each.obstacle]
+    if found:
+        first, *others = [each.obstacle for each in found]
+        raise ObjectNotInPrerequisiteState(
+            first,
+            detail=f"So it is with others: {_listed(others)}." if others else None,
+            hint=found[0].hint or None,
+        )
 
 
 def _wanted(references: list[str], asked: AskedTables) -> list[str]:
     """Return the references of FOR ALL TABLES, or of FOR SCHEMAS."""
     if asked.every:
+        if not references:
+            raise UndefinedTable(
+                "the source has no tables", hint="Leave out FOR ALL TABLES, and add tables later."
+            )
         return references
     for schema in asked.schemas:
         if not any(each.startswith(f"{schema}.") for each in references):
@@ -96,9 +111,13 @@ def _found(references: list[str], asked: str) -> str:
             f'table "{asked}" is ambiguous in the source', hint=f"It has {', '.join(found)}."
         )
     if not found:
+        like = get_close_matches(asked, references, 1) or get_close_matches(
+            asked, [each.rpartition(".")[2] for each in references], 1
+        )
+        perhaps = f'Perhaps you mean "{like[0]}". ' if like else ""
         raise UndefinedTable(
             f'table "{asked}" does not exist in the source',
-            hint=f"It has {_listed(references)}.",
+            hint=f"{perhaps}It has {_listed(references)}.",
         )
     return found[0]
 

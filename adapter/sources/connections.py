@@ -8,6 +8,8 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists, schema_of, skip_existing
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.access import access, access_by
+from foreshore.adapter.sources.chosen import check_obstacles
+from foreshore.adapter.sources.create import check_types
 from foreshore.catalog.item import Connection, Schema, Secret
 from foreshore.catalog.rights import holds
 from foreshore.catalog.state import State
@@ -27,8 +29,10 @@ from foreshore.errors import (
     InsufficientPrivilege,
     InvalidParameterValue,
     UndefinedObject,
+    UndefinedTable,
     WrongObjectType,
 )
+from foreshore.sources.postgres import PostgresSource
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, ValidateConnection
 from foreshore.sql.rewrite.full_names import dotted
@@ -82,13 +86,31 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
     """Run VALIDATE CONNECTION."""
     found = context.planner.reader().object_called("connection", plan.name.parts)
     assert isinstance(found, Connection), found
-    await _reach(context, access(context.coordinator, context.planner.state, found))
+    if plan.publication is None:
+        await _reach(context, access(context.coordinator, context.planner.state, found))
+        return Completed("VALIDATE CONNECTION")
+    if found.spec.kind != "postgres":
+        raise WrongObjectType(f'connection "{found.name}" is not to POSTGRES')
+    with context.interrupts.running():
+        spec = PostgresSource(found.id, plan.publication)
+        outputs = (await context.coordinator.ingestion.discovered(spec)).outputs
+    check_obstacles(outputs)
+    for reference, output in outputs.items():
+        check_types(context, reference, output)
+    if not outputs:
+        raise UndefinedTable(
+            f'publication "{plan.publication}" has no tables',
+            hint="Run ALTER PUBLICATION ... ADD TABLE upstream.",
+        )
     return Completed("VALIDATE CONNECTION")
 
 
 async def _reach(context: StatementContext, access: Access) -> None:
+    """Reach an external system; what it lacks for some uses only is told."""
     with context.interrupts.running():
-        await context.coordinator.ingestion.validate(access)
+        lacks = await context.coordinator.ingestion.validate(access)
+    for message, hint in lacks:
+        context.notice(f"sources cannot use it, sinks can: {message}", hint=hint)
 
 
 def alter_connection(context: StatementContext, plan: AlterConnection) -> Completed:

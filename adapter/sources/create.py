@@ -21,7 +21,7 @@ from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sources.files import FilesSource
 from foreshore.sources.kafka import KafkaSource, Messages
-from foreshore.sources.outputs import LATE, OWN_ROWS, Column, Output, output_called
+from foreshore.sources.outputs import LATE, OWN_ROWS, Output, output_called
 from foreshore.sources.spec import Feed, SourceSpec
 from foreshore.sources.webhook import WebhookSource
 from foreshore.sql.parse.keywords import quote_identifier
@@ -170,27 +170,29 @@ def _planned(context: StatementContext, fed: _Fed) -> CreateTable:
         (syntax,) = parse(_table_text(fed))
         plan = plan_statement(syntax, reader)
     except DatabaseError:
-        for column in fed.output.columns if fed.output.details else ():
-            try:
-                (syntax,) = parse(f"SELECT NULL::{column.type}")
-                plan_statement(syntax, reader)
-            except DatabaseError as error:
-                raise _unsupported(fed, column) from error
+        if fed.output.details:
+            check_types(context, fed.feed.reference, fed.output)
         raise
     assert isinstance(plan, CreateTable), plan
     return plan
 
 
-def _unsupported(fed: _Fed, column: Column) -> DatabaseError:
-    """Return the error for a column whose type tables cannot have."""
-    table = fed.feed.reference
-    name = f"{table}.{column.name}"
-    return FeatureNotSupported(
-        f'column "{column.name}" of table "{table}" has the type {column.type},'
-        " which is not supported",
-        hint=f"Read it as text by TEXT COLUMNS ({name}), or leave it out by EXCLUDE COLUMNS"
-        f" ({name}).",
-    )
+def check_types(context: StatementContext, table: str, output: Output) -> None:
+    """Raise FeatureNotSupported if a column of an output has a type that tables cannot have."""
+    reader = context.planner.reader()
+    for column in output.columns:
+        try:
+            (syntax,) = parse(f"SELECT NULL::{column.type}")
+            plan_statement(syntax, reader)
+        except DatabaseError as error:
+            schema, _, rest = table.rpartition(".")
+            name = ".".join(quote_identifier(each) for each in (schema, rest, column.name) if each)
+            raise FeatureNotSupported(
+                f'column "{column.name}" of table "{table}" has the type {column.type},'
+                " which is not supported",
+                hint=f"Read it as text by TEXT COLUMNS ({name}), or leave it out by EXCLUDE COLUMNS"
+                f" ({name}).",
+            ) from error
 
 
 def _table_text(fed: _Fed) -> str:

@@ -53,6 +53,7 @@ from foreshore.storage.ingest.messages import (
     Dispose,
     OutputRelation,
     Validate,
+    Validated,
 )
 from foreshore.update import DIFF, DIFF_FIELD
 
@@ -142,9 +143,14 @@ class Ingestion:
         assert isinstance(found, Discovered), found
         return found
 
-    async def validate(self, access: Access) -> None:
-        """Reach an external system; raises DatabaseError if that fails."""
-        await answer_to(self._launcher, Validate(access), Answer)
+    async def validate(self, access: Access) -> Sequence[tuple[str, str | None]]:
+        """Reach an external system; raises DatabaseError if that fails.
+
+        Returns what it lacks for sources, as messages with hints.
+        """
+        found = await answer_to(self._launcher, Validate(access), Answer)
+        assert isinstance(found, Validated), found
+        return found.lacks
 
     async def equip(self) -> None:
         """Run anew the sources that get something else now, such as secrets or allowed places."""

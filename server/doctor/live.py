@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from foreshore.server.doctor.finding import Finding, fail, ok, warn
 
 SECONDS = 3.0
+SCARCE = 0.2  # of the log that a replication slot may retain
 MOST_BYTES = 1 << 20
 MOST_METRICS = 64 << 20
 MOST_NAMES = 5  # of views that fail
 _ERRORS = re.compile(r"foreshore_view_errors\{(.*)\} 1(?:\.0)?")
 _FAILING = re.compile(r'foreshore_views\{state="failing"\} (\d+)')
+_SLOT = re.compile(r"foreshore_source_slot_(safe|retained)_bytes\{(.*)\} (\S+)")
 _STATE = re.compile(r"foreshore_(source|sink)_state\{(.*)\} 1(?:\.0)?")
 
 
@@ -70,6 +72,7 @@ def server(address: tuple[str, int]) -> Iterator[Finding]:
     metrics = (_read(address, "/metrics", MOST_METRICS) or b"").decode()
     yield from _failing(metrics)
     yield from _outside(metrics)
+    yield from _slots(metrics)
 
 
 def _failing(metrics: str) -> Iterator[Finding]:
@@ -100,6 +103,22 @@ def _outside(metrics: str) -> Iterator[Finding]:
             yield warn(f"{kind}s", message, advice)
         elif each:
             yield ok(f"{kind}s", f"{len(each)}, none stalled")
+
+
+def _slots(metrics: str) -> Iterator[Finding]:
+    """Look for replication slots of sources that are about to be lost."""
+    found: dict[str, dict[str, float]] = {}
+    for kind, labels, value in _SLOT.findall(metrics):
+        found.setdefault(_labels(labels)["source"], {})[kind] = float(value)
+    scarce = sorted(
+        source
+        for source, each in found.items()
+        if "safe" in each and each["safe"] < SCARCE * (each["safe"] + each.get("retained", 0))
+    )
+    if scarce:
+        message = f"{len(scarce)} of {len(found)} are nearly lost: {', '.join(scarce[:3])}"
+        advice = "Raise max_slot_wal_keep_size upstream, and see why the sources are behind."
+        yield warn("replication slots", message, advice)
 
 
 def _states(metrics: str) -> Iterator[tuple[str, str, str]]:

@@ -240,9 +240,10 @@ class RefreshSourceTablesStatement(Syntax):
 
 
 class ValidateConnectionStatement(Syntax):
-    """VALIDATE CONNECTION name."""
+    """VALIDATE CONNECTION name [(PUBLICATION text)]."""
 
     name: TableRef
+    publication: str | None = None
 
 
 class AlterOptionsStatement(Syntax):

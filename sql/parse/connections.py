@@ -61,7 +61,15 @@ class ConnectionParser(TableParser):
     def validate_connection(self) -> ast.StatementSyntax:
         """Parse VALIDATE CONNECTION."""
         self.expect("validate", "connection")
-        return ast.ValidateConnectionStatement(self.table_name())
+        name, publication = self.table_name(), None
+        if self.accept_symbol("("):
+            self.expect("publication")
+            self.accept_symbol("=")
+            if not self.at_literal():
+                self.fail()
+            publication = self.advance().value
+            self.expect_symbol(")")
+        return ast.ValidateConnectionStatement(name, publication)
 
     def _connection_option(self) -> ast.ConnectionOption:
         """Parse `WORDS [=] text`, `WORDS [=] SECRET name` or `SSH TUNNEL [=] name`."""

@@ -35,6 +35,7 @@ class AlterConnection(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class ValidateConnection(WritePlan):
-    """VALIDATE CONNECTION: reach the external system."""
+    """VALIDATE CONNECTION: reach the external system, and look at a publication there."""
 
     name: Name
+    publication: str | None = None

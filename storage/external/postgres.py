@@ -1,6 +1,5 @@
-"""Connections to PostgreSQL servers of those who write there, and whether a server is reached."""
+"""Connections to PostgreSQL servers of those who write there."""
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -9,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from foreshore.storage.external.access import APPLICATION, Access
-from foreshore.storage.external.libpq import CONNECT_SECONDS, open_session, place_of
+from foreshore.storage.external.libpq import CONNECT_SECONDS, place_of
 from foreshore.storage.external.postgres_failures import unreachable
 from foreshore.storage.external.tls import certificates
 from foreshore.storage.external.tunnels import HOST, opened_port
@@ -98,8 +97,3 @@ def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | str:
     if "ssl certificate authority" not in options and mode not in ("verify-ca", "verify-full"):
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-async def validate(access: Access) -> None:
-    """Reach the server; raises DatabaseError."""
-    (await asyncio.to_thread(open_session, access)).close()

@@ -25,6 +25,12 @@ class _Reason(NamedTuple):
 
 _TLS = "Check SSL MODE, SSL CERTIFICATE AUTHORITY, SSL CERTIFICATE and SSL KEY of the connection."
 _REASONS = (  # the first of which a word is there
+    _Reason(
+        ("unsupported startup parameter", "bouncer"),
+        "0A000",
+        "A pooler such as PgBouncer is in between: let HOST and PORT of the connection lead to the"
+        " PostgreSQL server itself.",
+    ),
     _Reason(("certificate authentication failed", "client certificate"), "28000", _TLS),
     _Reason(
         ("authentication failed", "no password supplied"),

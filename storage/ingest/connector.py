@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import pyarrow as pa
 
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.ingest.messages import Discovered, OutputRelation
+from foreshore.storage.ingest.messages import Discovered, OutputRelation, SlotState
 
 Position: TypeAlias = Mapping[str, int]  # the next offset of each part that was read
 
@@ -110,11 +110,14 @@ class OutputReport:
 class Report:
     """What a connector knows of its outputs, by reference, and of the external system.
 
-    `known` is how far the external system is said to be, in some parts of the position.
+    `known` is how far the external system is said to be, in some parts of the position. `again`
+    says why all rows are, or were last, read again.
     """
 
     outputs: Mapping[str, OutputReport]
     known: Position
+    slot: SlotState | None = None
+    again: str | None = None
 
 
 @runtime_checkable

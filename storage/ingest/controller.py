@@ -362,12 +362,12 @@ class IngestController:
                 asked = self._send_contents(job, job.started_by, response)
                 job.reading = asyncio.get_running_loop().create_task(asked)
             case IngestedPart():
-                _count_received(job.status, response.outputs, tables)
+                job.status.count_received(response.outputs, tables)
                 job.parts.append((response, tables))
                 if job.keeping is None:
                     job.keeping = asyncio.get_running_loop().create_task(self._keep_parts(job))
             case Ingested():
-                _count_received(job.status, response.outputs, tables)
+                job.status.count_received(response.outputs, tables)
                 spool, job.spool = job.spool, None
                 whole = (response.batch, response.parts)
                 if response.parts and (spool is None or (spool.batch, spool.parts) != whole):
@@ -453,9 +453,10 @@ class IngestController:
 
     def _take_report(self, source: _Source, reported: Reported) -> None:
         """Note what a process knows; an output that has ceased has a state of its own."""
-        source.status.known = reported.known
+        if (warning := source.status.took(reported)) is not None:
+            logger.warning("%s", warning, extra={"source": source.description.id})
         for id, counts in reported.outputs.items():
-            output = _output(source.status, id)
+            output = source.status.output(id)
             state = (counts.waits or "running") if counts.ceased is None else "ceased"
             has_ceased = state == "ceased" != output.state
             if counts.ceased is None:
@@ -489,7 +490,7 @@ class IngestController:
                 source.pauses = waits()
                 source.status.batches += len(together)
                 source.status.committed_at = self._clock.now()
-                _count(source.status, progressed)
+                source.status.count(progressed.rows)
                 if reads is not None and reads is source.started_by:
                     for _ in together:
                         reads.send(Committed(id, run))
@@ -544,29 +545,6 @@ class IngestController:
 
 class _OutOfPlace(Exception):
     """A batch does not follow the durable position."""
-
-
-def _output(status: SourceStatus, id: GlobalId) -> OutputStatus:
-    return status.outputs.setdefault(id, OutputStatus("running", since=status.since))
-
-
-def _count_received(status: SourceStatus, outputs: Sequence[GlobalId], tables: Tables) -> None:
-    """Add what has come."""
-    for id, table in zip(outputs, tables, strict=True):
-        output = _output(status, id)
-        output.received += table.num_rows
-        output.received_bytes += table.nbytes
-
-
-def _count(status: SourceStatus, progressed: Progressed) -> None:
-    """Add what was committed."""
-    for id, parts in progressed.rows.items():
-        output = _output(status, id)
-        rows, size = sum(part.num_rows for part in parts), sum(part.nbytes for part in parts)
-        output.updates += rows
-        output.bytes += size
-        status.updates += rows
-        status.bytes += size
 
 
 async def _together(progress: GlobalId, batches: Sequence[tuple[Ingested, _Rows]]) -> Progressed:

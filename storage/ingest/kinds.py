@@ -29,7 +29,7 @@ _KINDS = {
     KafkaSource: "foreshore.storage.ingest.kafka.kind",
 }
 _VALIDATIONS: dict[ConnectionKind, str] = {
-    "postgres": "foreshore.storage.external.postgres",
+    "postgres": "foreshore.storage.ingest.postgres.ready",
     "kafka": "foreshore.storage.external.kafka",
     "confluent schema registry": "foreshore.storage.external.schema_registry",
     "aws glue schema registry": "foreshore.storage.external.glue_registry",
@@ -43,14 +43,18 @@ def kind_of(spec: SourceSpec) -> Kind:
     return kind
 
 
-async def validate(access: Access) -> None:
-    """Reach an external system; raises OSError or DatabaseError if that fails."""
+async def validate(access: Access) -> tuple[tuple[str, str | None], ...]:
+    """Reach an external system; raises OSError or DatabaseError if that fails.
+
+    Returns what it lacks for sources, as messages with hints.
+    """
     if access.tunnel is not None and access.kind == TUNNEL:
         await tunnels.validate(access.tunnel)
-        return
+        return ()
     if access.kind == "files" or access.kind not in _VALIDATIONS:
         raise FeatureNotSupported(f"connections to {access.kind.upper()} cannot be validated")
-    await _imported(_VALIDATIONS[access.kind]).validate(access)
+    lacks = await _imported(_VALIDATIONS[access.kind]).validate(access) or ()
+    return tuple((each.message, each.hint) for each in lacks)
 
 
 def _imported(module: str) -> Any:

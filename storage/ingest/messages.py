@@ -20,6 +20,7 @@ WINDOW = 4  # batches of a source that are on their way before one is committed
 PART_WINDOW = 4  # parts of a batch that are on their way before one is kept
 CONTENTS_WINDOW = 4  # tables of contents on their way before one is taken
 PART_BYTES = 8 << 20  # of rows
+SCARCE = 0.2  # of the log that a slot may retain: with less left, it is about to be lost
 WHOLE_BYTES = 32 << 20  # of the rows of a batch, beyond which it is sent in parts
 
 
@@ -179,13 +180,45 @@ class OutputCounts(msgspec.Struct, frozen=True):
     waits: str | None = None
 
 
+class SlotState(msgspec.Struct, frozen=True):
+    """A replication slot of a source, as its server tells: amounts of its log in bytes.
+
+    `behind` is what was written after that which is durable here, `retained` what is kept for the
+    slot, and `safe` what may still be written until the slot is lost; None: there is no limit.
+    `status` is PostgreSQL's `wal_status`.
+    """
+
+    name: str
+    behind: int
+    retained: int
+    status: str | None = None
+    safe: int | None = None
+
+    @property
+    def warning(self) -> str | None:
+        """Return what threatens the slot; None if nothing is known to."""
+        if self.status in ("unreserved", "lost"):
+            return f'the replication slot "{self.name}" is {self.status}: rows are read again soon'
+        if self.safe is not None and self.safe < SCARCE * (self.safe + self.retained):
+            return (
+                f'the replication slot "{self.name}" is lost after {max(self.safe, 0)} further'
+                " bytes of log: raise max_slot_wal_keep_size upstream"
+            )
+        return None
+
+
 class Reported(Message, frozen=True):
-    """What is known of a source beside its batches, by outputs; sent when it has changed."""
+    """What is known of a source beside its batches, by outputs; sent when it has changed.
+
+    `again` says why all rows are, or were last, read again.
+    """
 
     id: GlobalId
     run: int
     outputs: dict[GlobalId, OutputCounts]
     known: dict[str, int]
+    slot: SlotState | None = None
+    again: str | None = None
 
 
 class AskContents(Message, frozen=True):
@@ -239,8 +272,14 @@ class Discovered(Message, frozen=True):
     outputs: dict[str, Output]
 
 
+class Validated(Message, frozen=True):
+    """An external system was reached; what it lacks for sources only, as messages with hints."""
+
+    lacks: tuple[tuple[str, str | None], ...] = ()
+
+
 Request: TypeAlias = Discover | Dispose | Validate
-Answer: TypeAlias = Discovered | Done | Refused
+Answer: TypeAlias = Discovered | Validated | Done | Refused
 Command: TypeAlias = (
     Hello
     | StartSource

@@ -242,7 +242,16 @@ class Source:
                 for reference, each in found.outputs.items()
                 if reference in self._outputs
             }
-            self._send(Reported(self._id, self._run_number, outputs, dict(found.known)))
+            self._send(
+                Reported(
+                    self._id,
+                    self._run_number,
+                    outputs,
+                    dict(found.known),
+                    found.slot,
+                    found.again,
+                )
+            )
 
     def _known(self) -> Report:
         """Return what the connector tells; of one that does not, each row is a message."""

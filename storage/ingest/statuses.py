@@ -1,11 +1,14 @@
 """What is known of sources and their outputs since the start of the server."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from foreshore.ids import GlobalId
+from foreshore.processes.transport import Tables
 from foreshore.storage.external.states import Status
-from foreshore.storage.ingest.messages import OutputCounts
+from foreshore.storage.ingest.messages import OutputCounts, Reported, SlotState
 
 
 @dataclass(slots=True)
@@ -40,6 +43,14 @@ class SourceStatus(Status):
     outputs: dict[GlobalId, OutputStatus] = field(default_factory=dict)
     position: Mapping[str, int] = field(default_factory=dict)  # what is durable
     known: dict[str, int] = field(default_factory=dict)  # how far the external system is
+    slot: SlotState | None = None
+    again: str | None = None  # why all rows are, or were last, read again
+
+    def took(self, reported: Reported) -> str | None:
+        """Note what a process knows of the source; returns a new warning about its slot."""
+        told = None if self.slot is None else self.slot.warning
+        self.known, self.slot, self.again = reported.known, reported.slot, reported.again
+        return self.slot.warning if self.slot is not None and told is None else None
 
     @property
     def offset_known(self) -> int | None:
@@ -50,3 +61,24 @@ class SourceStatus(Status):
     def offset_committed(self) -> int | None:
         """Return how far that is durable here."""
         return sum(self.position.get(part, 0) for part in self.known) if self.known else None
+
+    def output(self, id: GlobalId) -> OutputStatus:
+        """Return what is known of an output."""
+        return self.outputs.setdefault(id, OutputStatus("running", since=self.since))
+
+    def count_received(self, outputs: Sequence[GlobalId], tables: Tables) -> None:
+        """Add what has come."""
+        for id, table in zip(outputs, tables, strict=True):
+            output = self.output(id)
+            output.received += table.num_rows
+            output.received_bytes += table.nbytes
+
+    def count(self, written: Mapping[GlobalId, Sequence[pa.Table]]) -> None:
+        """Add what was committed."""
+        for id, parts in written.items():
+            output = self.output(id)
+            rows, size = sum(part.num_rows for part in parts), sum(part.nbytes for part in parts)
+            output.updates += rows
+            output.bytes += size
+            self.updates += rows
+            self.bytes += size

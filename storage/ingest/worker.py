@@ -25,6 +25,7 @@ from foreshore.storage.ingest.messages import (
     StopSource,
     TryNow,
     Validate,
+    Validated,
 )
 from foreshore.storage.ingest.source import Source
 
@@ -83,5 +84,5 @@ class Worker:
             case Dispose(spec=spec, position=position, accesses=accesses):
                 await self._kind(spec).dispose(spec, position, accesses)
             case Validate(access=access):
-                await validate(access)
+                return Validated(await validate(access))
         return Done()

@@ -39,7 +39,8 @@ def bind_validate_connection(
     planning: Planning, statement: ast.ValidateConnectionStatement
 ) -> ValidateConnection:
     """Return the plan of VALIDATE CONNECTION."""
-    return ValidateConnection(name_of(planning, "connection", statement.name))
+    name = name_of(planning, "connection", statement.name)
+    return ValidateConnection(name, statement.publication)
 
 
 def _kind(statement: ast.CreateConnectionStatement) -> ConnectionKind:

@@ -17,6 +17,7 @@ from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import Position
 from foreshore.storage.ingest.postgres.layout import TableLayout
+from foreshore.storage.ingest.postgres.ready import check_recovery
 from foreshore.storage.ingest.postgres.shapes import stamp_of
 from foreshore.storage.ingest.postgres.slot import (
     LSN,
@@ -24,10 +25,13 @@ from foreshore.storage.ingest.postgres.slot import (
     SYSTEM,
     TIMELINE,
     NewSlot,
-    can_go_on,
+    System,
+    check_history,
     create_slot,
     drop_slot,
+    lsn_text,
     release,
+    slot_break,
     system_of,
 )
 
@@ -49,6 +53,7 @@ class Begun:
     identity: Position  # the parts of the position that must stay as they are
     new: NewSlot | None  # None: the rows that are here are right
     joining: Joining | None = None
+    why: str | None = None  # all rows are read again, if there are some
 
 
 def begin(
@@ -61,30 +66,50 @@ def begin(
     """Return how the source begins, with all rows if `anew`; raises DatabaseError."""
     session = ReplicationSession(access)
     try:
-        system, timeline, end = system_of(session)
+        server = system_of(session)
         with closing(open_session(access)) as connection:
+            check_recovery(connection)
             stamp = stamp_of(connection, spec.publication)
-            identity = {SYSTEM: system, TIMELINE: timeline, PUBLICATION: stamp}
-            if (
-                not anew
-                and all(position.get(part, now) == now for part, now in identity.items())
-                and SYSTEM in position
-                and LSN in position
-                and position[LSN] <= end
-                and can_go_on(connection, spec.slot, position)
-            ):
-                release(connection, spec.slot)
-                added = {r: each for r, each in tables.items() if each.part not in position}
-                joining = _joining(spec, added, access, connection) if added else None
-                return Begun(session, identity, None, joining)
+            identity = {SYSTEM: server.system, TIMELINE: server.timeline, PUBLICATION: stamp}
+            why = "its slot or a snapshot was of no use any more" if anew else None
+            if LSN in position:
+                check_history(server, position)
+                why = why or _break(connection, spec, position, server, stamp)
+                if why is None:
+                    release(connection, spec.slot)
+                    added = {r: each for r, each in tables.items() if each.part not in position}
+                    joining = _joining(spec, added, access, connection) if added else None
+                    return Begun(session, identity, None, joining)
             drop_slot(connection, spec.slot)
-        return Begun(session, identity, create_slot(session, spec.slot))
+        return Begun(session, identity, create_slot(session, spec.slot), why=why)
     except psycopg.Error as error:
         session.close()
         raise failure(error) from error
     except BaseException:
         session.close()
         raise
+
+
+def _break(
+    connection: psycopg.Connection[tuple[object, ...]],
+    spec: PostgresSource,
+    position: Position,
+    server: System,
+    stamp: int,
+) -> str | None:
+    """Return why what follows a position cannot be had; None if it can."""
+    if (system := position.get(SYSTEM)) != server.system:
+        return f"it is another server (system identifier {server.system} instead of {system})"
+    if (timeline := position.get(TIMELINE, server.timeline)) != server.timeline:
+        return f"a standby was promoted (timeline {server.timeline} after {timeline})"
+    if position[LSN] > server.end:
+        return (
+            f"the server was restored to an earlier time (its log ends at {lsn_text(server.end)},"
+            f" and was read up to {lsn_text(position[LSN])})"
+        )
+    if position.get(PUBLICATION, stamp) != stamp:
+        return f'publication "{spec.publication}" was altered'
+    return slot_break(connection, spec.slot, position)
 
 
 def _joining(

@@ -5,6 +5,7 @@ for each table where it began, or minus the place where it stopped as it fits no
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -30,12 +31,12 @@ from foreshore.storage.ingest.connector import (
 )
 from foreshore.storage.ingest.difference import negated
 from foreshore.storage.ingest.errors import error_rows
-from foreshore.storage.ingest.messages import OutputRelation
+from foreshore.storage.ingest.messages import OutputRelation, SlotState
 from foreshore.storage.ingest.postgres.begin import Joining, begin
 from foreshore.storage.ingest.postgres.changes import Changes, Gathered, Gatherer
 from foreshore.storage.ingest.postgres.layout import layouts
 from foreshore.storage.ingest.postgres.shapes import PublicationChanged, Watch
-from foreshore.storage.ingest.postgres.slot import LSN, PUBLICATION, lsn_of
+from foreshore.storage.ingest.postgres.slot import LSN, PUBLICATION, SlotWatch, lsn_of
 from foreshore.storage.ingest.postgres.snapshot import RowsMoved
 from foreshore.storage.ingest.postgres.stream import Held, Stream
 from foreshore.storage.ingest.postgres.whole import (
@@ -44,6 +45,9 @@ from foreshore.storage.ingest.postgres.whole import (
     all_rows,
 )
 
+logger = logging.getLogger(__name__)
+
+SLOT_SECONDS = 10.0  # between two looks at the slot
 START_SECONDS = 10.0  # for which a question about the end waits for the stream
 
 
@@ -62,6 +66,8 @@ class PostgresConnector:
         self._waits: dict[str, str] = {}  # the states of tables that join later
         self._counts: dict[str, SnapshotCounts] = {}  # of tables whose snapshot was read
         self._messages: dict[str, int] = {}  # of tables, in the stream
+        self._slot: SlotState | None = None
+        self._again: str | None = None  # why all rows were read again
 
     async def run(self, durable: Durable) -> AsyncIterator[Batch | Part]:
         """Yield all rows if that is needed, and then what follows, for ever."""
@@ -71,12 +77,16 @@ class PostgresConnector:
         spec, access, tables = self._spec, self._access, self._tables
         position, anew = dict(durable.position), self._is_lost
         unused: list[ReplicationSession] = []  # that have to be closed
+        looking = loop.create_task(self._look_at_slot())
         try:
             begun = await loop.run_in_executor(
                 thread, lambda: begin(spec, tables, access, position, anew)
             )
             unused.append(begun.session)
             self._is_lost, self._ceased, self._waits = False, {}, {}
+            if begun.why is not None:
+                self._again = begun.why
+                logger.warning("all rows of a source are read again: %s", begun.why)
             reading = Reading(access, spec.publication, thread, stopping, self._counts)
             joining = begun.joining
             if begun.new is None:
@@ -140,6 +150,7 @@ class PostgresConnector:
             raise
         finally:
             self._stream = None
+            looking.cancel()
             stopping.set()
             for session in unused:
                 loop.run_in_executor(thread, session.close)
@@ -157,7 +168,24 @@ class PostgresConnector:
                 self._ceased.get(each),
                 self._waits.get(each),
             )
-        return Report(outputs, {LSN: stream.received} if stream is not None else {})
+        known = {LSN: stream.received} if stream is not None else {}
+        return Report(outputs, known, self._slot, self._again)
+
+    async def _look_at_slot(self) -> None:
+        """Keep what the slot is, until cancelled. While the server is away that is not known."""
+        watch, loop = SlotWatch(self._access, self._spec.slot), asyncio.get_running_loop()
+        thread = ThreadPoolExecutor(1, thread_name_prefix="postgres-slot")
+        try:
+            while True:
+                try:
+                    self._slot = await loop.run_in_executor(thread, watch.state)
+                except DatabaseError as error:
+                    self._slot = None
+                    logger.debug("the slot of a source is not known: %s", error)
+                await asyncio.sleep(SLOT_SECONDS)
+        finally:
+            thread.submit(watch.close)
+            thread.shutdown(wait=False)
 
     def _note_ceased(self, batch: Batch) -> None:
         """Keep why tables have stopped, as the batch tells it."""

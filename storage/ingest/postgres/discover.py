@@ -7,19 +7,15 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import psycopg
 
-from foreshore.errors import (
-    FeatureNotSupported,
-    ObjectNotInPrerequisiteState,
-    UndefinedColumn,
-    UndefinedObject,
-)
+from foreshore.errors import UndefinedColumn, UndefinedObject
 from foreshore.sources.outputs import Column, Output
 from foreshore.sources.postgres import PostgresSource, TableOptions, options_of
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.postgres.details import Details
-from foreshore.storage.ingest.postgres.layout import split_reference
+from foreshore.storage.ingest.postgres.names import closest, quoted
+from foreshore.storage.ingest.postgres.ready import lacks
 from foreshore.storage.ingest.postgres.shapes import Shape, shapes, stamp_of
 
 _COLUMNS = """
@@ -52,18 +48,6 @@ SELECT conrelid::pg_catalog.int8, conname::text, contype::text,
 FROM pg_catalog.pg_constraint WHERE conrelid = ANY (%s::pg_catalog.oid[])
     AND contype IN ('p', 'u', 'n')
 """
-_FILTERED = """
-SELECT tablename FROM pg_catalog.pg_publication_tables
-WHERE pubname = %s AND rowfilter IS NOT NULL LIMIT 1
-"""
-WITH_FILTERS = 150_000  # the version since which publications may have conditions
-
-
-_SLOTS = """
-SELECT count(*), pg_catalog.current_setting('max_replication_slots')::int8
-FROM pg_catalog.pg_replication_slots
-"""
-
 Session: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 
@@ -102,9 +86,9 @@ def discovered(spec: PostgresSource, access: Access) -> dict[str, Output]:
     """
     try:
         with closing(open_session(access)) as connection:
-            _check_log(connection)
+            for lack in lacks(connection):
+                raise lack
             outputs = _outputs_of(connection, spec)
-            _check_slots(connection)
         ReplicationSession(access).close()
     except psycopg.Error as error:
         raise failure(error) from error
@@ -116,41 +100,12 @@ def _first(connection: Session, query: str, *values: object) -> tuple[Any, ...]:
     return connection.execute(query.encode(), values).fetchone() or (None,)
 
 
-def _check_log(connection: Session) -> None:
-    """Raise ObjectNotInPrerequisiteState unless the server's log has what replication needs."""
-    (level,) = _first(connection, "SELECT pg_catalog.current_setting('wal_level')")
-    if level != "logical":
-        raise ObjectNotInPrerequisiteState(
-            f'the PostgreSQL server has wal_level "{level}" instead of "logical"',
-            hint="Run ALTER SYSTEM SET wal_level = 'logical' upstream and restart that server.",
-        )
-
-
-def _check_slots(connection: Session) -> None:
-    """Raise ObjectNotInPrerequisiteState unless the server has room for one more slot."""
-    taken, most = _first(connection, _SLOTS)
-    if taken >= most:
-        raise ObjectNotInPrerequisiteState(
-            f"all {most} replication slots of the PostgreSQL server are taken",
-            hint="Raise max_replication_slots upstream, or drop slots there that nobody uses.",
-        )
-
-
 def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
     """Return the tables of the source's publication by their references.
 
-    Raises UndefinedObject if there is no such publication, FeatureNotSupported if it has
-    conditions, and as `_check_names`.
+    Raises UndefinedObject if there is no such publication, and as `_check_names`.
     """
     stamp_of(connection, spec.publication)
-    (version,) = _first(connection, "SELECT pg_catalog.current_setting('server_version_num')")
-    if int(version) >= WITH_FILTERS:
-        (table,) = _first(connection, _FILTERED, spec.publication)
-        if table is not None:
-            raise FeatureNotSupported(
-                f'publication "{spec.publication}" has a condition for table "{table}"',
-                hint="Publish all rows, and write the condition in a view here.",
-            )
     tables: dict[str, list[_Found]] = {}
     for row in connection.execute(_COLUMNS.encode(), (spec.publication,)):
         found = _Found(*row)
@@ -208,7 +163,9 @@ def _check_names(
         if named not in columns:
             raise UndefinedColumn(
                 f'column "{named}" does not exist in the publication "{spec.publication}"',
-                hint="Columns are named as schema.table.column.",
+                hint=f"Perhaps you mean {like}."
+                if (like := closest(named, columns))
+                else "Columns are named as schema.table.column.",
             )
     known = {f"{each}.{found.name}" for each, all in constraints.items() for found in all}
     for named in spec.exclude_constraints:
@@ -258,7 +215,7 @@ def _output(
     )
     if read:
         obstacle, hint = _forbidden(reference, read, role) or _obstacle(
-            reference, rows, [row for row in read if row.name not in as_text]
+            reference, rows, [row for row in read if row.name not in as_text], shape
         )
     else:
         obstacle = f'no column of table "{reference}" is left'
@@ -274,35 +231,53 @@ def _output(
 
 def _forbidden(reference: str, read: Sequence[_Found], role: str) -> tuple[str, str] | None:
     """Return which right is missing to read a table, and what helps; None if none is."""
+    schema, name = read[0].schema, read[0].table
     if not all(row.may_be_read for row in read):
-        schema, _ = split_reference(reference)
         return (
             f'permission denied for table "{reference}"',
-            f"Run GRANT USAGE ON SCHEMA {schema} TO {role} and GRANT SELECT ON {reference} TO"
-            f" {role} upstream.",
+            f"Run GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)} and GRANT SELECT ON"
+            f" {quoted(schema, name)} TO {quoted(role)} upstream.",
         )
     if any(row.hides_rows for row in read):
         return (
             f'row-level security of table "{reference}" hides rows from role "{role}"',
-            f"Run ALTER ROLE {role} BYPASSRLS upstream.",
+            f"Run ALTER ROLE {quoted(role)} BYPASSRLS upstream.",
         )
     return None
 
 
-def _obstacle(reference: str, rows: Sequence[_Found], typed: Sequence[_Found]) -> tuple[str, str]:
+def _obstacle(
+    reference: str, rows: Sequence[_Found], typed: Sequence[_Found], shape: Shape
+) -> tuple[str, str]:
     """Return why a table cannot be followed, and what helps; empty if it can."""
+    schema, name = rows[0].schema, rows[0].table
+    table = quoted(schema, name)
+    if "." in schema:
+        return (
+            f'schema "{schema}" of table "{name}" has a dot in its name, which is not supported',
+            "Publish a table of another schema.",
+        )
+    if shape.limit:
+        wanted = "rows, and write the condition in a view here"
+        if shape.limit != "condition":
+            wanted = "columns, and leave some out by EXCLUDE COLUMNS here"
+        return (
+            f'the publication has a {shape.limit} for table "{reference}"',
+            f"Publish all {wanted}: ALTER PUBLICATION ... SET TABLE {table} upstream.",
+        )
     if not rows[0].has_old_rows:
         return (
             f'table "{reference}" does not replicate the old rows of updates and deletes',
-            f"Run ALTER TABLE {reference} REPLICA IDENTITY FULL upstream, also for its partitions"
-            " if it has some.",
+            f"Run ALTER TABLE {table} REPLICA IDENTITY FULL upstream, also for its partitions if"
+            " it has some.",
         )
     for each in typed:
         if not each.is_built_in:
+            column = f"{table}.{quoted(each.name)}"
             return (
                 f'column "{each.name}" of table "{reference}" has the type {each.type},'
                 " which is not built in",
-                f"Read it as text by TEXT COLUMNS ({reference}.{each.name}), or leave it out by"
-                f" EXCLUDE COLUMNS ({reference}.{each.name}).",
+                f"Read it as text by TEXT COLUMNS ({column}), or leave it out by EXCLUDE COLUMNS"
+                f" ({column}).",
             )
     return "", ""

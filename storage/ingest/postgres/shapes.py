@@ -18,10 +18,12 @@ from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.postgres.layout import Misfit, TableLayout
+from foreshore.storage.ingest.postgres.names import closest, quoted
 
 Session: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
-WITH_SCHEMAS = 150_000  # the version since which publications may have schemas
+MOST_NAMES = 10  # that a hint has
+WITH_SCHEMAS = 150_000  # the version since which publications may have schemas and limits
 _SHAPES = """
 SELECT c.oid::pg_catalog.int8, n.nspname::text || '.' || c.relname::text,
     coalesce((SELECT k.oid::pg_catalog.int8 FROM pg_catalog.pg_constraint k
@@ -30,7 +32,8 @@ SELECT c.oid::pg_catalog.int8, n.nspname::text || '.' || c.relname::text,
         WHERE r.prpubid = p.oid AND (r.prrelid = c.oid
             OR r.prrelid IN (SELECT a.relid FROM pg_catalog.pg_partition_ancestors(c.oid) a))),
         {schemas}
-        CASE WHEN p.puballtables THEN p.oid::pg_catalog.int8 END, 0)
+        CASE WHEN p.puballtables THEN p.oid::pg_catalog.int8 END, 0),
+    {limits}
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN pg_catalog.pg_publication p
 WHERE p.pubname = %s AND c.oid = ANY (%s::pg_catalog.oid[])
@@ -41,6 +44,13 @@ _OF_SCHEMAS = """
             SELECT l.relnamespace FROM pg_catalog.pg_partition_ancestors(c.oid) a
             JOIN pg_catalog.pg_class l ON l.oid = a.relid))),
 """
+_LIMITS = """
+    coalesce((SELECT max(CASE WHEN r.prqual IS NOT NULL THEN 'condition' ELSE 'column list' END)
+        FROM pg_catalog.pg_publication_rel r
+        WHERE r.prpubid = p.oid AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL)
+        AND (r.prrelid = c.oid
+            OR r.prrelid IN (SELECT a.relid FROM pg_catalog.pg_partition_ancestors(c.oid) a))), '')
+"""
 _STAMP = """
 SELECT oid::pg_catalog.int8, xmin::text::pg_catalog.int8,
     pubinsert AND pubupdate AND pubdelete AND pubtruncate
@@ -49,17 +59,22 @@ FROM pg_catalog.pg_publication WHERE pubname = %s
 
 
 class Shape(NamedTuple):
-    """A table: its present name, its primary key (0: none), and what publishes it (0: nothing)."""
+    """A table: its present name, its primary key (0: none), and what publishes it (0: nothing).
+
+    `limit` is what lets the publication leave out some of it: "condition" (of rows), "column list".
+    """
 
     reference: str
     key: int
     published: int
+    limit: str = ""
 
 
 def shapes(connection: Session, publication: str, oids: Iterable[int]) -> dict[int, Shape]:
     """Return what tables are at present, by their oids; those that were dropped are not there."""
-    schemas = _OF_SCHEMAS if connection.info.server_version >= WITH_SCHEMAS else ""
-    query = _SHAPES.format(schemas=schemas).encode()
+    has_schemas = connection.info.server_version >= WITH_SCHEMAS
+    schemas, limits = (_OF_SCHEMAS, _LIMITS) if has_schemas else ("", "''::text")
+    query = _SHAPES.format(schemas=schemas, limits=limits).encode()
     rows = connection.execute(query, (publication, list(oids)))
     return {oid: Shape(*shape) for oid, *shape in rows}
 
@@ -72,18 +87,30 @@ def stamp_of(connection: Session, publication: str) -> int:
     """
     row = connection.execute(_STAMP.encode(), (publication,)).fetchone()
     if row is None:
-        raise UndefinedObject(
-            f'publication "{publication}" does not exist',
-            hint="Create it upstream: CREATE PUBLICATION name FOR ALL TABLES.",
-        )
+        raise _no_publication(connection, publication)
     oid, changed_by, is_whole = row
     if not is_whole:
         raise ObjectNotInPrerequisiteState(
             f'publication "{publication}" does not publish all changes',
-            hint=f"Run ALTER PUBLICATION {publication} SET"
+            hint=f"Run ALTER PUBLICATION {quoted(publication)} SET"
             " (publish = 'insert, update, delete, truncate') upstream.",
         )
     return int(oid) << 31 ^ int(changed_by)
+
+
+def _no_publication(connection: Session, publication: str) -> UndefinedObject:
+    """Return the error for a publication that does not exist; the hint has one like it."""
+    names = connection.execute("SELECT pubname::text FROM pg_catalog.pg_publication").fetchall()
+    known = sorted(str(each) for each, *_ in names)
+    hint = f"Create it upstream: CREATE PUBLICATION {quoted(publication)} FOR ALL TABLES."
+    if like := closest(publication, known):
+        hint = f'Perhaps you mean "{like}".'
+    elif known:
+        hint = f"{hint} There are {', '.join(known[:MOST_NAMES])}."
+    (database,) = connection.execute("SELECT current_database()::text").fetchone() or ("",)
+    return UndefinedObject(
+        f'publication "{publication}" does not exist in database "{database}"', hint=hint
+    )
 
 
 def checked(table: TableLayout, found: Mapping[int, Shape]) -> Shape:
@@ -98,6 +125,8 @@ def checked(table: TableLayout, found: Mapping[int, Shape]) -> Shape:
         raise Misfit(f'the primary key of "{reference}" was dropped or changed')
     if not shape.published:
         raise Misfit(f'table "{reference}" was taken out of the publication')
+    if shape.limit:
+        raise Misfit(f'table "{reference}" has a {shape.limit} in the publication')
     return shape
 
 

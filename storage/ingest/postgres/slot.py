@@ -5,14 +5,17 @@ position is therefore not the one that the position is of, or somebody else has 
 """
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import pq
 
-from foreshore.errors import ObjectInUse
-from foreshore.storage.external.libpq import ReplicationSession
+from foreshore.errors import ObjectInUse, ObjectNotInPrerequisiteState
+from foreshore.storage.external.access import Access
+from foreshore.storage.external.libpq import ReplicationSession, open_session
+from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import Position
+from foreshore.storage.ingest.messages import SlotState
 
 LSN = "lsn"  # the part of the position that says up to where the log was read
 SYSTEM = "system"  # that which identifies the server
@@ -26,6 +29,14 @@ FROM pg_replication_slots s
 LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = %s AND s.active_pid IS NOT NULL
 """
+
+
+_STATE = """
+SELECT greatest(pg_current_wal_lsn() - confirmed_flush_lsn, 0)::int8,
+    greatest(pg_current_wal_lsn() - restart_lsn, 0)::int8, {limits}
+FROM pg_replication_slots WHERE slot_name = %s
+"""
+WITH_LIMITS = 130_000  # the version since which slots may be lost
 
 
 class NewSlot(NamedTuple):
@@ -46,10 +57,32 @@ def lsn_text(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
-def system_of(session: ReplicationSession) -> tuple[int, int, int]:
-    """Return what identifies the server, its timeline, and up to where its log is."""
+class System(NamedTuple):
+    """What identifies a server, its timeline, and up to where its log is."""
+
+    system: int
+    timeline: int
+    end: int
+
+
+def system_of(session: ReplicationSession) -> System:
+    """Return what a server says of itself."""
     system, timeline, end, *_ = session.command("IDENTIFY_SYSTEM", pq.ExecStatus.TUPLES_OK)
-    return int(system) & (2**63 - 1), int(timeline), lsn_of(end)
+    return System(int(system) & (2**63 - 1), int(timeline), lsn_of(end))
+
+
+def check_history(server: System, position: Position) -> None:
+    """Raise ObjectNotInPrerequisiteState if a server is behind the history that was read.
+
+    So is a former primary: its rows are older than ours.
+    """
+    read = position.get(TIMELINE, server.timeline)
+    if position.get(SYSTEM) == server.system and server.timeline < read:
+        raise ObjectNotInPrerequisiteState(
+            f"the PostgreSQL server is on timeline {server.timeline}, and timeline {read} was read",
+            hint="It is a former primary: let HOST and PORT of the connection lead to the present"
+            " one. If an old backup was restored, drop the source and create it anew.",
+        )
 
 
 def create_slot(session: ReplicationSession, name: str, *, temporary: bool = False) -> NewSlot:
@@ -63,18 +96,50 @@ def create_slot(session: ReplicationSession, name: str, *, temporary: bool = Fal
     return NewSlot(lsn_of(start), snapshot)
 
 
-def can_go_on(
+def slot_break(
     connection: psycopg.Connection[tuple[object, ...]], name: str, position: Position
-) -> bool:
-    """Return whether the slot still has all that follows the position."""
+) -> str | None:
+    """Return why the slot has not all that follows the position; None if it has."""
     row = connection.execute(
         "SELECT confirmed_flush_lsn::text, wal_status FROM pg_replication_slots"
         " WHERE slot_name = %s AND database = current_database()",
         (name,),
     ).fetchone()
-    if row is None or row[0] is None or row[1] == "lost":
-        return False
-    return lsn_of(str(row[0])) <= position[LSN]
+    if row is None or row[0] is None:
+        return f'the replication slot "{name}" was dropped'
+    if row[1] == "lost":
+        return f'the replication slot "{name}" was lost, as max_slot_wal_keep_size was exceeded'
+    if lsn_of(str(row[0])) > position[LSN]:
+        return f'the replication slot "{name}" was read by somebody else'
+    return None
+
+
+class SlotWatch:
+    """Asks a server about a slot, over a session of its own; for one thread at a time."""
+
+    def __init__(self, access: Access, name: str) -> None:
+        self._access, self._name = access, name
+        self._session: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def state(self) -> SlotState | None:
+        """Return what the slot is; None if it is not there. Raises DatabaseError."""
+        try:
+            if self._session is None or self._session.closed:
+                self._session = open_session(self._access)
+            has_limits = self._session.info.server_version >= WITH_LIMITS
+            limits = "wal_status, safe_wal_size" if has_limits else "NULL, NULL"
+            query = _STATE.format(limits=limits).encode()
+            row = self._session.execute(query, (self._name,)).fetchone()
+        except psycopg.Error as error:
+            self.close()
+            raise failure(error) from error
+        return None if row is None else SlotState(self._name, *row)
+
+    def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
 
 def release(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:

@@ -163,7 +163,10 @@ async def test_state_of_a_table_that_is_refreshed_shows_the_rows_read(
     monkeypatch.setattr(Snapshot, "rows", slow)
     monkeypatch.setattr("foreshore.storage.ingest.source.REPORT_SECONDS", 0.05)
     upstream.execute("ANALYZE up.b")
-    states = "SELECT name, status, details FROM mz_internal.mz_source_statuses ORDER BY name"
+    states = (
+        "SELECT name, status, CASE WHEN name <> 's' THEN details END"
+        " FROM mz_internal.mz_source_statuses ORDER BY name"
+    )
     running = "a|running|NULL\n{}\ns|running|NULL"
     try:
         upstream.execute("ALTER TABLE up.b ADD c int DEFAULT 7")

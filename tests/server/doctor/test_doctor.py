@@ -140,6 +140,18 @@ def test_stalled_sinks_are_a_warning() -> None:
     assert state(findings, "sources") == ("ok", "1, none stalled")
 
 
+def test_a_replication_slot_that_is_nearly_lost_is_a_warning() -> None:
+    slot = 'foreshore_source_slot_{}_bytes{{id="u1",source="d.s.{}",type="postgres"}} {}'
+    lines = (
+        *(slot.format("retained", "a", 9e8), slot.format("safe", "a", 1e8)),
+        *(slot.format("retained", "b", 9e8), slot.format("safe", "b", 1e9)),
+        slot.format("retained", "c", 9e12),
+    )
+    findings = list(live._slots("\n".join(lines)))
+    assert state(findings, "replication slots") == ("warn", "1 of 3 are nearly lost: d.s.a")
+    assert list(live._slots("\n".join(lines[2:]))) == []
+
+
 def test_views_that_cannot_be_read_for_their_data_are_a_warning() -> None:
     lines = (
         'foreshore_view_errors{id="u1",view="d.s.good",type="index",cluster="q"} 0.0',
