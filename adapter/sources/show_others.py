@@ -76,6 +76,15 @@ def files_text(spec: FilesSource, connection: str | None) -> str:
     if spec.format == "csv":
         options.append(f"HEADER = {'true' if spec.header else 'false'}")
         options.append(f"DELIMITER = {quote_string(spec.delimiter)}")
+        options.append(f"QUOTE = {quote_string(spec.quote)}")
+        options.append(f"ESCAPE = {quote_string(spec.escape or spec.quote)}")
+        options.append(f"NULL = {quote_string(spec.null)}")
+    if spec.order != "name":
+        options.append(f"ORDER = {spec.order}")
+    if spec.age_ms:
+        options.append(f"MINIMUM AGE = '{spec.age_ms} ms'")
+    if spec.hive:
+        options.append("HIVE PARTITIONING = true")
     options.append(f"FOLLOW = {'true' if spec.follow else 'false'}")
     options.append(f"POLL INTERVAL = '{spec.poll_ms} ms'")
     if spec.filter is not None:

@@ -40,23 +40,30 @@ class Location:
         assert self.root is not None, self.url
         return self.root / self.key
 
-    def files(self) -> list[str]:
+    def files(self, *, is_deep: bool = False) -> list[str]:
         """Return the keys of the files that the URL stands for, sorted.
 
         That is a file, the files that match a pattern, or those of a directory, whose names do not
-        begin with a dot or an underscore.
+        begin with a dot or an underscore. In a pattern, ** is any number of directories. With
+        `is_deep` the files in directories below count, too.
         """
         if PATTERN & set(self.key):
             fixed = self.key[: min(self.key.index(c) for c in PATTERN & set(self.key))]
+            hidden = _is_deep_data if "**" in self.key.split("/") else _is_data
+            wanted = self.key.split("/")
             return sorted(
-                key for key in self._below(fixed) if _matches(key, self.key) and _is_data(key)
+                key
+                for key in self._below(fixed)
+                if _matches(key.split("/"), wanted) and hidden(key[fixed.rfind("/") + 1 :])
             )
         if self.root is not None and self.path.is_file():
             return [self.key]
         inside = f"{self.key}/" if self.key else ""
-        found = sorted(
-            key for key in self._below(inside) if _is_data(key) and "/" not in key[len(inside) :]
-        )
+        below = ((key, key[len(inside) :]) for key in self._below(inside))
+        if is_deep:
+            found = sorted(key for key, rest in below if _is_deep_data(rest))
+        else:
+            found = sorted(key for key, rest in below if _is_data(rest) and "/" not in rest)
         return found or sorted(key for key in self._below(self.key) if key == self.key)
 
     def local(self, key: str, scratch: Path) -> Path | None:
@@ -82,8 +89,10 @@ class Location:
             return
         start = self.root / (prefix if prefix.endswith("/") else os.path.dirname(prefix))
         for directory, _, names in os.walk(start):
+            below = Path(directory).relative_to(self.root).as_posix()
+            inside = "" if below == "." else f"{below}/"
             for name in names:
-                key = (Path(directory) / name).relative_to(self.root).as_posix()
+                key = inside + name
                 if key.startswith(prefix):
                     yield key
 
@@ -176,13 +185,26 @@ def _without_pattern(path: str) -> tuple[str, str]:
     return path or "/", ""
 
 
-def _matches(key: str, pattern: str) -> bool:
-    parts, wanted = key.split("/"), pattern.split("/")
-    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether the parts of a path match those of a pattern, of which ** is any number."""
+    if "**" not in wanted:
+        return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+    at = wanted.index("**")
+    rest = wanted[at + 1 :]
+    if not _matches(parts[:at], wanted[:at]):
+        return False
+    return any(_matches(parts[start:], rest) for start in range(at, len(parts) + 1))
 
 
 def _is_data(key: str) -> bool:
     return not key.rpartition("/")[2].startswith((".", "_"))
+
+
+def _is_deep_data(rest: str) -> bool:
+    """Whether no part of a path is hidden; a directory `_column=value` is a partition."""
+    *directories, name = rest.split("/")
+    hidden = (each.startswith((".", "_")) and "=" not in each for each in directories)
+    return _is_data(name) and not any(hidden)
 
 
 def _refused(url: str) -> InsufficientPrivilege:

@@ -1,35 +1,33 @@
 """Rows of files, in batches: Parquet as it is, CSV and JSON as text.
 
-A wrong line is an error that tells the file and the row; nothing is skipped.
+A wrong line is an error that tells the file and the row, unless the caller takes bad lines.
 """
 
+import csv as text_csv
+import io
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from foreshore.errors import BadCopyFileFormat, FeatureNotSupported, UndefinedFile
-from foreshore.expr.evaluate import evaluate
-from foreshore.expr.functions.registry import resolve
-from foreshore.expr.ir import Call, Column
-from foreshore.expr.ir import Literal as Constant
-from foreshore.storage.lake.columns import cast
-from foreshore.storage.lake.places import PATTERN, Location
+from foreshore.storage.lake.bad_lines import BLOCK_BYTES, BadLines
+from foreshore.storage.lake.json_files import good_json_rows, json_rows
+from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.tables import TABLES, TableFormat
-from foreshore.types import JSONB, TEXT, SqlType
+from foreshore.types import SqlType
 
 Format = Literal["csv", "parquet", "json", "delta", "iceberg"]
 ROWS_AT_ONCE = 1 << 16
-BLOCK_BYTES = 8 << 20
-JSON_MEMORY = "256MB"
+PACKED = (".gz", ".bz2", ".zst", ".lz4")
+HEADER_BYTES = 1 << 20  # of the first line of a CSV file
 
 
 class WrongColumns(BadCopyFileFormat):
@@ -66,8 +64,11 @@ def rows_of(
     names: Sequence[str],
     types: Sequence[SqlType],
     version: int | None = None,
+    bad: BadLines | None = None,
 ) -> Iterator[FileRows]:
     """Yield the rows of files with columns `names` for values of `types`, in the files' order.
+
+    `bad` gets the lines that are no rows; without it the first is an error.
 
     Raises UndefinedFile for a missing file, BadCopyFileFormat for one that is not readable.
     """
@@ -77,13 +78,17 @@ def rows_of(
             raise FeatureNotSupported(f"{format.capitalize()} tables in buckets")
         yield from _table(table, location, names, version)
         return
-    with tempfile.TemporaryDirectory(prefix="foreshore-copy-") as scratch:
+    with ExitStack() as stack:
+        scratch = Path()  # of local files nothing is fetched
+        if location.root is None:
+            directory = tempfile.TemporaryDirectory(prefix="foreshore-copy-")
+            scratch = Path(stack.enter_context(directory))
         for key in files:
-            path = location.local(key, Path(scratch))
+            path = location.local(key, scratch)
             if path is None:
                 raise UndefinedFile(f'could not open file "{key}": it does not exist')
             first = 1
-            for rows in _read(path, key, format, form, names, types):
+            for rows in _read(path, key, format, form, names, types, bad):
                 yield FileRows(key, first, rows)
                 first += rows.num_rows
             yield FileRows(key, first, pa.RecordBatch.from_pylist([]), path.stat().st_size)
@@ -98,16 +103,21 @@ def _read(
     form: CsvForm,
     names: Sequence[str],
     types: Sequence[SqlType],
+    bad: BadLines | None,
 ) -> Iterator[pa.RecordBatch]:
     try:
         match format:
             case "parquet":
                 yield from _parquet(path, key, names)
             case "csv":
-                yield from _csv(path, form, names)
+                yield from _csv(path, key, form, names, bad)
+            case "json" if bad is None:
+                yield from json_rows(path, names, types)
             case "json":
-                yield from _json(path, names, types)
-    except (pa.ArrowInvalid, duckdb.Error) as error:
+                yield from good_json_rows(path, names, types, bad)
+    except (pa.ArrowInvalid, duckdb.Error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's; those of compressed files have no number
         said = str(error).partition("\n")[0]
         raise BadCopyFileFormat(f'file "{key}": {said}'.replace(str(path), key)) from None
 
@@ -136,16 +146,23 @@ def _parquet(path: Path, key: str, names: Sequence[str]) -> Iterator[pa.RecordBa
             yield batch.select(list(names))
 
 
-def _csv(path: Path, form: CsvForm, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    if path.stat().st_size == 0:
+def _csv(
+    path: Path, key: str, form: CsvForm, names: Sequence[str], bad: BadLines | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows as text. With `bad`, which gets lines with other columns, headers tell columns."""
+    there, is_first = list(names), form.header
+    if bad is not None and form.header:
+        there = _columns_in_header(path, key, form, names)
+    size = path.stat().st_size
+    if not there or size == 0:
         return
+    is_packed = path.suffix in PACKED
     reader = csv.open_csv(
-        path,
+        pa.input_stream(path, compression="detect"),
         csv.ReadOptions(
             use_threads=False,
-            block_size=BLOCK_BYTES,
-            column_names=list(names),
-            skip_rows=0,
+            block_size=BLOCK_BYTES if is_packed else min(BLOCK_BYTES, size + 1),
+            column_names=there,
         ),
         csv.ParseOptions(
             delimiter=form.delimiter,
@@ -153,74 +170,60 @@ def _csv(path: Path, form: CsvForm, names: Sequence[str]) -> Iterator[pa.RecordB
             double_quote=form.escape == form.quote,
             escape_char=False if form.escape == form.quote else form.escape,
             newlines_in_values=True,
-            ignore_empty_lines=len(names) > 1,
+            ignore_empty_lines=len(there) > 1,
+            invalid_row_handler=None if bad is None else bad.handler,
         ),
         csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
+            column_types=dict.fromkeys(there, pa.string()),
             null_values=[form.null],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
+            include_columns=list(names),
         ),
     )
     with closing(reader):
-        is_first = True
         for batch in reader:
-            if is_first and form.header and batch.num_rows:
+            if is_first and batch.num_rows:
                 found = [column[0].as_py() for column in batch.columns]
                 if form.match_header and found != list(names):
                     raise pa.ArrowInvalid(f"its header names columns {', '.join(map(str, found))}")
                 batch = batch.slice(1)
-            is_first = is_first and not batch.num_rows
+                is_first = False
+            if bad is not None:
+                bad.check()
             yield batch
 
 
-def _json(path: Path, names: Sequence[str], types: Sequence[SqlType]) -> Iterator[pa.RecordBatch]:
-    """Yield members of objects, one object a line, as text; null and what is missing is NULL.
+def _columns_in_header(path: Path, key: str, form: CsvForm, names: Sequence[str]) -> list[str]:
+    """Return the names of the columns of a file, as far as its header knows those of the relation.
 
-    DuckDB reads a number as a double, so what must be exact is taken from the text of the object.
+    A header that has as many columns and knows none of them has other names for all. Raises
+    WrongColumns if it lacks some.
     """
-    for name, type in zip(names, types, strict=True):
-        if type.element is not None:
-            raise FeatureNotSupported(f'column "{name}": arrays from JSON')
-    exact = [type.name in ("numeric", "number", "money", "json", "jsonb") for type in types]
-    members = [
-        "NULL" if is_exact else f"json_extract_string(json, {_quoted(_pointer(name))})"
-        for name, is_exact in zip(names, exact, strict=True)
-    ]
-    with closing(duckdb.connect(":memory:", config={"threads": "1"})) as connection:
-        connection.execute(f"SET memory_limit = '{JSON_MEMORY}'")
-        connection.execute("SET autoload_known_extensions = false")
-        query = (
-            f"SELECT CAST(json AS VARCHAR), {', '.join(members)}"
-            f" FROM read_json_objects({_quoted(_literal(path))}, format = 'newline_delimited')"
-        )
-        for batch in connection.query(query).to_arrow_reader(ROWS_AT_ONCE):
-            arrays = batch.columns[1:]
-            if any(exact):
-                objects = cast(batch.column(0), TEXT, JSONB)
-                for place, type in enumerate(types):
-                    if exact[place]:
-                        arrays[place] = _member(objects, names[place], type)
-            yield pa.RecordBatch.from_arrays(arrays, list(names))
+    found = header_of(path, form)
+    known = set(found) & set(names)
+    if not known and len(found) == len(names):
+        return list(names)
+    for name in names if found else ():
+        if found.count(name) != 1:
+            how = "several columns" if name in found else "no column"
+            raise WrongColumns(
+                f'file "{key}": it has {how} "{name}"', hint=f"It has {', '.join(found)[:300]}."
+            )
+    apart = {name: place for place, name in enumerate(found)}
+    return [name if apart[name] == place else f"{name}:{place}" for place, name in enumerate(found)]
 
 
-def _member(objects: pa.Array, name: str, type: SqlType) -> pa.Array:
-    is_json = type.name in ("json", "jsonb")
-    key = Constant(name, TEXT)
-    resolved = resolve("->" if is_json else "->>", (JSONB, TEXT))
-    call = Call(resolved.key, (Column(0, JSONB, True), key), resolved.result)
-    found = evaluate(call, [objects], len(objects))
-    return pc.if_else(pc.equal(found, "null"), None, found) if is_json else found
-
-
-def _pointer(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")
-
-
-def _literal(path: Path) -> str:
-    """Return a pattern of DuckDB that only this file matches."""
-    return "".join(f"[{c}]" if c in PATTERN else c for c in str(path))
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def header_of(path: Path, form: CsvForm) -> list[str]:
+    """Return the values of the first line of a CSV file."""
+    with pa.input_stream(path, compression="detect") as stream:
+        text = stream.read(HEADER_BYTES).decode(errors="replace")
+    is_doubled = form.escape == form.quote
+    reader = text_csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=form.delimiter,
+        quotechar=form.quote,
+        doublequote=is_doubled,
+        escapechar=None if is_doubled else form.escape,
+    )
+    return next(reader, [])

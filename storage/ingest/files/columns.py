@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,21 +14,27 @@ from foreshore.sources.outputs import Column
 from foreshore.storage.ingest.errors import Unreadable
 from foreshore.storage.lake.columns import WrongValue, from_file, type_of_file
 from foreshore.storage.lake.places import Location
+from foreshore.storage.lake.reading import CsvForm, header_of
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF
 
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 MOST_WRONG = 100  # rows of a file with wrong values, after which the rest is not read
 
 
 def columns_of(spec: FilesSource, location: Location) -> tuple[Column, ...]:
-    """Return the columns of the first file; none if there is no file. Blocks."""
+    """Return those declared, or those of the first file; none if there is no file. Blocks."""
+    if spec.columns:
+        return spec.columns
     with tempfile.TemporaryDirectory(prefix="foreshore-files-") as scratch:
-        for key in location.files():
+        for key in location.files(is_deep=spec.hive):
             path = location.local(key, Path(scratch))
             if path is not None and path.stat().st_size:
                 try:
-                    return _in_file(spec, path)
-                except pa.ArrowInvalid as error:
+                    parted = partitions_in(key) if spec.hive else {}
+                    own = (each for each in _in_file(spec, path) if each.name not in parted)
+                    return (*own, *(Column(name, "text") for name in parted))
+                except (pa.ArrowInvalid, OSError) as error:
                     raise BadCopyFileFormat(f'file "{key}": {error}') from None
     return ()
 
@@ -35,12 +42,33 @@ def columns_of(spec: FilesSource, location: Location) -> tuple[Column, ...]:
 def _in_file(spec: FilesSource, path: Path) -> tuple[Column, ...]:
     if spec.format == "parquet":
         return columns_of_schema(pq.read_schema(path))
-    with path.open(encoding="utf-8", newline="") as file:
-        import csv
-
-        first = next(csv.reader(file, delimiter=spec.delimiter), [])
+    first = header_of(path, csv_form(spec))
     names = first if spec.header else [f"column{i + 1}" for i in range(len(first))]
     return tuple(Column(name, "text") for name in names)
+
+
+def csv_form(spec: FilesSource) -> CsvForm:
+    """Return the form of CSV files."""
+    return CsvForm(spec.delimiter, spec.null, spec.header, spec.quote, spec.escape or spec.quote)
+
+
+def partitions_in(key: str) -> dict[str, str | None]:
+    """Return the columns that the directories of a file are, called column=value."""
+    found: dict[str, str | None] = {}
+    for each in key.split("/")[:-1]:
+        name, equals, value = each.partition("=")
+        if name and equals:
+            found[unquote(name)] = None if value == NO_VALUE else unquote(value)
+    return found
+
+
+def with_partitions(rows: pa.RecordBatch, key: str, names: Sequence[str]) -> pa.RecordBatch:
+    """Return rows with the columns of their partitions that are among some names."""
+    for name, value in partitions_in(key).items():
+        if name in names:
+            values = pa.repeat(pa.scalar(value, pa.string()), rows.num_rows)
+            rows = rows.append_column(pa.field(name, pa.string()), values)
+    return rows
 
 
 def columns_of_schema(schema: pa.Schema) -> tuple[Column, ...]:

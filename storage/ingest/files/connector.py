@@ -1,11 +1,14 @@
-"""The connector of files: each file once, in the order of their names.
+"""The connector of files: each file once, in the order of their names, or of their times.
 
 The position of a file is its time of change in nanoseconds, or its size in a bucket; 0 if it was
 read and is gone; minus the number of rows that were read of it if these are not all.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -14,12 +17,20 @@ from foreshore.sources.files import FilesSource
 from foreshore.sources.outputs import ERRORS, OWN_ROWS
 from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
 from foreshore.storage.ingest.errors import Unreadable, error_rows
-from foreshore.storage.ingest.files.columns import as_relation, with_diffs
+from foreshore.storage.ingest.files.columns import (
+    as_relation,
+    csv_form,
+    partitions_in,
+    with_diffs,
+    with_partitions,
+)
+from foreshore.storage.lake.bad_lines import BadLines
 from foreshore.storage.lake.places import Location
-from foreshore.storage.lake.reading import CsvForm, WrongColumns, rows_of
+from foreshore.storage.lake.reading import WrongColumns, rows_of
 from foreshore.types import RelationDesc
 
 BATCH_BYTES = 32 << 20  # a larger file becomes visible in parts
+BATCH_FILES = 500  # smaller files that become visible at one time
 GONE = 0
 
 
@@ -43,7 +54,7 @@ class FilesConnector:
         position = dict(durable.position)
         while True:
             location = await asyncio.to_thread(self._location)
-            found = await asyncio.to_thread(_stamps, location)
+            found, young = await asyncio.to_thread(_stamps, location, self._spec)
             self._unfit = None
             batches = self._batches(location, found, dict(position))
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
@@ -52,13 +63,14 @@ class FilesConnector:
             if self._unfit is not None:
                 raise self._unfit
             yield REACHED
-            if not self._spec.follow:
+            if not self._spec.follow and not young:
                 return
             await asyncio.sleep(self._spec.poll_ms / 1000)
 
     async def furthest(self) -> Position:
         """Return the position after the files that are there."""
-        return await asyncio.to_thread(lambda: _stamps(self._location()))
+        found, _ = await asyncio.to_thread(lambda: _stamps(self._location(), self._spec))
+        return found
 
     def committed(self, position: Position) -> None:
         """Do nothing: files stay where they are."""
@@ -76,25 +88,38 @@ class FilesConnector:
                 moved[key] = now
         if errors:
             yield Batch({ERRORS: error_rows(errors)}, moved)
-        for key, stamp in found.items():
-            if position.get(key, -1) < GONE:
-                yield from self._file(location, key, stamp, -position.get(key, 0))
+        yield from _gathered(
+            batch
+            for key, stamp in found.items()
+            if position.get(key, -1) < GONE
+            for batch in self._file(location, key, stamp, -position.get(key, 0))
+        )
 
     def _file(self, location: Location, key: str, stamp: int, done: int) -> Iterator[Batch]:
         """Yield the rows of a file after the first `done`."""
         names = self._desc.names
-        form = CsvForm(delimiter=self._spec.delimiter, header=self._spec.header)
-        types = [each.type for each in self._desc.columns]
+        parted = partitions_in(key) if self._spec.hive else {}
+        columns = zip(names, self._desc.columns, strict=True)
+        own = {name: each.type for name, each in columns if name not in parted}
+        bad = BadLines(key)
         tables: list[pa.Table] = []
         wrong: list[Unreadable] = []
         size = read = 0
         try:
-            for each in rows_of(location, [key], self._spec.format, form, names, types):
+            for each in rows_of(
+                location, [key], self._spec.format, csv_form(self._spec), list(own),
+                list(own.values()), bad=bad,
+            ):  # fmt: skip
                 skipped = min(max(done - read, 0), each.rows.num_rows)
                 rows = each.rows.slice(skipped)
                 first, read = read + skipped + 1, read + each.rows.num_rows
+                lines = bad.taken()
+                if read >= done:  # others were told before the last start
+                    wrong += (Unreadable(key, line.number, line.error, line.data) for line in lines)
                 if not rows.num_rows:
                     continue
+                if parted:
+                    rows = with_partitions(rows, key, names)
                 tables.append(as_relation(rows, self._desc, key, first, wrong))
                 size += tables[-1].nbytes
                 if size >= BATCH_BYTES:
@@ -110,6 +135,8 @@ class FilesConnector:
         except Unavailable:
             raise  # the store is away: the file is read again from what was committed of it
         except DatabaseError as error:
+            lines = bad.taken()
+            wrong += (Unreadable(key, line.number, line.error, line.data) for line in lines)
             wrong.append(Unreadable(key, read, error.message))
         yield _batch(tables, wrong, {key: stamp})
 
@@ -123,15 +150,46 @@ def _batch(tables: list[pa.Table], wrong: list[Unreadable], moved: Position) -> 
     return Batch(rows, moved)
 
 
-def _stamps(location: Location) -> dict[str, int]:
-    """Return what tells whether a file has changed, by keys in order."""
+def _gathered(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield batches, those of small files together."""
+    kept: list[Batch] = []
+    size = 0
+    for batch in batches:
+        bytes = sum(table.nbytes for table in batch.rows.values())
+        if kept and (size + bytes > BATCH_BYTES or len(kept) >= BATCH_FILES):
+            yield _together(kept)
+            kept, size = [], 0
+        kept.append(batch)
+        size += bytes
+    if kept:
+        yield _together(kept)
+
+
+def _together(batches: Sequence[Batch]) -> Batch:
+    """Return several batches as one."""
+    rows: dict[str, pa.Table] = {}
+    for reference in {each for batch in batches for each in batch.rows}:
+        found = [batch.rows[reference] for batch in batches if reference in batch.rows]
+        rows[reference] = pa.concat_tables(found)
+    moved = {key: stamp for batch in batches for key, stamp in batch.moved.items()}
+    return Batch(rows, moved)
+
+
+def _stamps(location: Location, spec: FilesSource) -> tuple[dict[str, int], bool]:
+    """Return what tells whether a file has changed, by keys in the order in which they are read.
+
+    Local files that were changed a short time ago are left out; also returns whether there are any.
+    """
+    keys = location.files(is_deep=spec.hive)
     if location.root is None:
         sizes = dict(location.blob.list(location.key.partition("*")[0]))
-        return {key: max(sizes.get(key, 1), 1) for key in location.files()}
+        return {key: max(sizes.get(key, 1), 1) for key in keys}, False
     found = {}
-    for key in location.files():
-        try:
-            found[key] = max((location.root / key).stat().st_mtime_ns, 1)
-        except FileNotFoundError:
-            continue  # it went meanwhile
-    return found
+    for key in keys:
+        with suppress(FileNotFoundError):  # it went meanwhile
+            found[key] = max(os.stat(f"{location.root}/{key}").st_mtime_ns, 1)
+    newest = time.time_ns() - spec.age_ms * 1_000_000
+    old = {key: stamp for key, stamp in found.items() if not spec.age_ms or stamp <= newest}
+    if spec.order == "time":
+        old = dict(sorted(old.items(), key=lambda each: (each[1], each[0])))
+    return old, len(old) < len(found)

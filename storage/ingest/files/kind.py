@@ -63,7 +63,7 @@ class FilesKind:
         def find() -> Output:
             if spec.format in TABLES:
                 return output_of(_table(spec, accesses), spec.columns)
-            columns = spec.columns or columns_of(spec, location_of(spec, accesses))
+            columns = columns_of(spec, location_of(spec, accesses))
             if not columns:
                 raise UndefinedFile(
                     f'there are no files in "{spec.url}" to take the columns from',

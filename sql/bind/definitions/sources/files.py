@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from foreshore.errors import InvalidParameterValue
-from foreshore.sources.files import FileFormat, FilesSource
+from foreshore.sources.files import TABLES, FileFormat, FilesSource
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
@@ -16,7 +16,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     text,
     truth,
 )
-from foreshore.sql.planning import Planning
+from foreshore.sql.planning import Planning, located
 
 FORMATS = ("parquet", "csv", "json", "delta", "iceberg")
 
@@ -36,10 +36,31 @@ def character(name: str, value: OptionValue) -> str:
     return value
 
 
+def null_text(name: str, value: OptionValue) -> str:
+    """Return how NULL is written, which may be empty."""
+    if not isinstance(value, str) or "\n" in value or "\r" in value:
+        raise InvalidParameterValue(f'option "{name}" must be a text of one line')
+    return value
+
+
+def _order(name: str, value: OptionValue) -> str:
+    if value not in ("name", "time"):
+        raise InvalidParameterValue(f'option "{name}" must be name or time')
+    return str(value)
+
+
+_CSV = ("header", "delimiter", "quote", "escape", "null")
+_LOCAL = ("order", "minimum age")  # files have times of change
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "format": ("format", _format),
     "header": ("header", truth),
     "delimiter": ("delimiter", character),
+    "quote": ("quote", character),
+    "escape": ("escape", character),
+    "null": ("null", null_text),
+    "order": ("order", _order),
+    "minimum age": ("age_ms", milliseconds),
+    "hive partitioning": ("hive", truth),
     "follow": ("follow", truth),
     "poll interval": ("poll_ms", milliseconds),
     "filter": ("filter", text),
@@ -57,6 +78,7 @@ def bind_files(
             hint=f"There are {', '.join(FORMATS)}.",
             position=reads.at + 1,
         )
+    _check_options(reads, str(options["format"]))
     columns = declared_columns(planning, declared)
     if options["format"] == "json" and not columns:
         raise InvalidParameterValue(
@@ -75,6 +97,18 @@ def bind_files(
     if reads.connection is not None:
         connection = bind_connection(planning, reads.connection, "aws")
     return FilesSource(reads.url, format, columns, connection=connection, **options)
+
+
+def _check_options(reads: ast.FilesSyntax, format: str) -> None:
+    """Raise InvalidParameterValue for an option that the format or the place does not have."""
+    for option in reads.options:
+        with located(option.at):
+            if option.name in _CSV and format != "csv":
+                raise InvalidParameterValue(f'the option "{option.name}" is for CSV files')
+            if option.name in (*_LOCAL, "hive partitioning") and format in TABLES:
+                raise InvalidParameterValue(f'the option "{option.name}" is for files')
+            if option.name in _LOCAL and reads.url.startswith("s3:"):
+                raise InvalidParameterValue(f'the option "{option.name}" is for local files')
 
 
 def with_format(option: ast.SourceOption) -> ast.SourceOption:
