@@ -95,8 +95,8 @@ def _alter_source(check: Checker, plan: plans.DropSourceTables | plans.RefreshSo
 
 
 def _alter_options(check: Checker, plan: plans.AlterSource | plans.AlterSink) -> None:
-    kind = "source" if isinstance(plan, plans.AlterSource) else "sink"
-    check.own(check.found(kind, plan.name))
+    is_source = isinstance(plan, plans.AlterSource)
+    check.own(check.found("source" if is_source else "sink", plan.name))
 
 
 def _validate(check: Checker, plan: plans.ValidateConnection) -> None:

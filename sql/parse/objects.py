@@ -439,8 +439,8 @@ class ObjectParser(
             return self._alter_table(name, if_exists)
         if kind == "network policy" and not if_exists and self.accept("set"):
             return ast.NetworkPolicyStatement(name.name[-1], self.policy_rules(), False)
-        if kind == "connection" and (set := self._alter_connection(name, if_exists)) is not None:
-            return set
+        if kind == "connection" and (to := self._alter_connection(name, if_exists)) is not None:
+            return to
         if kind == "source" and (tables := self._alter_source(name, if_exists)) is not None:
             return tables
         if kind == "sink" and (set := self._alter_options("sink", name, if_exists)) is not None:

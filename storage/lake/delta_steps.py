@@ -68,13 +68,13 @@ class DeltaTable:
                 before = _version(location, version - 1, id) if before is None else before
                 now = _version(location, version, id)
             except BadCopyFileFormat:  # the log is shorter
-                found = None
+                next = None
             else:
-                found = step(before, now, after)
-            if found is None or not _are_there(location, found):
+                next = step(before, now, after)
+            if next is None or not _are_there(location, next):
                 yield replace(step({}, _files(location, dataset), moved), anew=True)
                 return
-            yield found
+            yield next
             before = now
 
 

@@ -12,6 +12,7 @@ from foreshore.compute.engine import Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.linear import linear_dataflow
 from foreshore.expr.ir import Call, Get, Map
+from foreshore.ids import GlobalId
 from foreshore.python_functions.answers import Answers
 from foreshore.python_functions.definition import PythonFunction, key_of
 from foreshore.python_functions.limits import ALLOWED
@@ -21,7 +22,7 @@ from tests.compute.plans import column
 
 SOURCE = "def double(a): return 2 * a if a != 13 else 1 // 0"
 ROWS = 1000
-T = Get("u1", (ColumnType(INT4),))
+T = Get(GlobalId("u1"), (ColumnType(INT4),))
 DOUBLED = Map(
     T, (Call(key_of(PythonFunction("double", SOURCE, ("int4",), "int4")), (column(0),), INT4),)
 )
@@ -59,10 +60,10 @@ def test_hydration_calls_for_present_rows_only_and_not_again_without_errors(
 
     monkeypatch.setattr(Answers, "outcome", counted)
     engine = DuckDbEngine(threads=1, directories=[str(tmp_path)])
-    description = DataflowDescription("u2", DOUBLED, ("u1",), (), 5)
+    description = DataflowDescription(GlobalId("u2"), DOUBLED, (T.id,), (), 5)
     dataflow = linear_dataflow(description, engine)
     assert dataflow is not None
-    output = dataflow.hydrate({"u1": _changed_often(tmp_path / "t.parquet", first)})
+    output = dataflow.hydrate({T.id: _changed_often(tmp_path / "t.parquet", first)})
     engine.close()
     fails = int(passes == 3)
     assert (output.rows.num_rows, output.errors.num_rows) == (ROWS - fails, fails)

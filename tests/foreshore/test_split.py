@@ -61,7 +61,9 @@ def test_failing_rows_have_all_columns_of_their_collection() -> None:
     (part,) = failing_rows(plan, fallible)
     width = len(TABLES[0].columns)
     assert part.origins == tuple((TABLES[0].id, i) for i in range(width))
-    assert columns_used(part.relation.input.scalars[0]) == {1}  # type: ignore[attr-defined]
+    assert isinstance(part.relation, Filter)
+    assert isinstance(part.relation.input, Map)
+    assert columns_used(part.relation.input.scalars[0]) == {1}
 
 
 def test_a_plan_that_cannot_fail_has_no_errors() -> None:

@@ -113,8 +113,8 @@ class TestCatalog:
         """Return the item of that id."""
         return next(item for item in self.items.values() if item.id == id)
 
-    def definition_of(self, id: GlobalId) -> Relation:
-        """Return the definition of a materialized view."""
+    def definition_of(self, id: GlobalId, *, with_errors: bool = False) -> Relation:
+        """Return the definition of a materialized view, none of which leaves out errors."""
         definition = self.item(id).definition
         assert definition is not None, id
         return definition

@@ -42,7 +42,7 @@ def set_policy_times(
     transaction: "Transaction", changed: Iterable[Object | None], time: Timestamp
 ) -> None:
     """Let the policies that a transaction changes do so at `time`, its commit's."""
-    views = {
+    views: dict[str, Object | None] = {
         item.id: msgspec.structs.replace(
             item,
             error_policy_changes=tuple(

@@ -172,7 +172,7 @@ class DeltaExporter:
             found: set[int | None] = set()
             for batch in pq.ParquetFile(file).iter_batches(ROWS_AT_ONCE, columns=[field.column]):
                 found.update(with_buckets(batch, [field]).column(field.name).unique().to_pylist())
-            name, numbers = quoted(field.name), sorted(found - {None}, key=int)
+            name, numbers = quoted(field.name), sorted(each for each in found if each is not None)
             yield f"(t.{name} IS NOT DISTINCT FROM s.{name})"
             if len(numbers) < field.number:
                 known = f"t.{name} IN ({', '.join(map(str, numbers or [-1]))})"
