@@ -276,15 +276,40 @@ class SinkExports:
         position = coordinator.subscriptions.position(sink)
         if position is None or frontier <= position.began:
             await coordinator.wait_readable(relation, frontier)
-            through = frontier
-        else:
-            idle = partial(self._note_idle, sink)
-            through = await changed(coordinator, relation, frontier, idle)
-        try:
-            await coordinator.compute.maintained.check_errors([relation], through)
-        except DataError as error:
-            raise with_view(coordinator, error) from None
+            return await self._first_through(sink, relation, frontier)
+        idle = partial(self._note_idle, sink)
+        through = await changed(coordinator, relation, frontier, idle)
+        await self._check_errors(relation, through)
         return through
+
+    async def _first_through(
+        self, sink: GlobalId, relation: GlobalId, began: Timestamp
+    ) -> Timestamp:
+        """Return the time of the contents with which a sink begins.
+
+        That is its beginning, or the newest time if the relation's data had an error then: this
+        would never pass.
+        """
+        coordinator = self._coordinator
+        spec = coordinator.state.item(sink).sink
+        if spec and not spec.with_snapshot:
+            return began  # no row is read
+        try:
+            await self._check_errors(relation, began)
+        except DataError:
+            newest = min(coordinator.upper(relation) - 1, coordinator.oracle.read_ts())
+            if newest <= began:
+                raise
+            await self._check_errors(relation, newest)
+            return newest
+        return began
+
+    async def _check_errors(self, relation: GlobalId, time: Timestamp) -> None:
+        """Raise the error in the relation's data at a time, with the view that has it."""
+        try:
+            await self._coordinator.compute.maintained.check_errors([relation], time)
+        except DataError as error:
+            raise with_view(self._coordinator, error) from None
 
     async def changes(
         self, sink: GlobalId, frontier: Timestamp, through: Timestamp

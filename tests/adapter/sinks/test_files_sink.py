@@ -18,10 +18,12 @@ from foreshore.storage.export.files import exporter as exporters
 from foreshore.storage.export.files.exporter import FilesExporter
 from foreshore.storage.export.files.kind import KIND
 from foreshore.storage.export.messages import Export
+from foreshore.storage.external import retries
 from foreshore.storage.external.access import Access
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.types import INT4, ColumnType, RelationDesc
 from tests.adapter.harness import TestEnvironment
+from tests.adapter.sinks.waiting import until_state
 from tests.harness import object_store
 
 
@@ -196,3 +198,28 @@ async def test_what_cannot_be_done_is_refused(
     create = f"CREATE SINK s FROM t {statement.format(place)}"
     assert f"ERROR {error}" in await env.query("a", create)
     assert await env.query("a", "SHOW SINKS") == "SELECT 0"
+
+
+@pytest.mark.parametrize("mends", ["UPDATE t SET a = 4 WHERE k = 1", "skip"])
+async def test_sink_of_a_view_that_failed_begins_once_the_view_can_be_read(
+    own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch, mends: str
+) -> None:
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(retries, "LONGEST_WAIT_SECONDS", 0.02)
+    env = own_env
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k int, a int)",
+        "INSERT INTO t VALUES (1, 0), (2, 5)",
+        "CREATE MATERIALIZED VIEW m AS SELECT k, 20 / a AS q FROM t",
+        f"CREATE SINK s FROM m INTO FILES (URL '{place}/t', FORMAT parquet)",
+    )
+    stalled = "stalled|division by zero, in materialized view public.m"
+    assert (await until_state(env, "stalled")).startswith(stalled)
+    alters = "ALTER MATERIALIZED VIEW m SET (ON ERROR = SKIP)"
+    await env.ran("a", alters if mends == "skip" else mends)
+    await until_state(env, "running")
+    await env.ran("a", "INSERT INTO t VALUES (3, 2)", "WAIT FOR SINKS s")
+    query = f"SELECT k, q, mz_diff FROM '{place}/t/*.parquet' ORDER BY k"
+    expected = [(1, 5, 1), (2, 4, 1), (3, 10, 1)]
+    assert duckdb.sql(query).fetchall() == expected[mends == "skip" :]
