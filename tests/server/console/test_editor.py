@@ -133,6 +133,7 @@ def test_view_that_fails_is_called_so_and_says_why(shown: Console, server: Serve
     shown.page.get_by_role("tab", name="Errors", selected=True).wait_for()
     errors = shown.page.get_by_role("table", name="Errors in the data")
     errors.get_by_role("row").filter(has_text="22012").wait_for()
+    shown.page.get_by_text("SELECT * FROM FAILING_ROWS(public.shares)").wait_for()
     expected = shown.page.get_by_role("table", name="Expectations").get_by_role("row")
     expected.filter(has_text="small").filter(has_text="x < 50").wait_for()
     with server.connect() as connection:

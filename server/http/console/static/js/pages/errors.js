@@ -79,8 +79,10 @@ function Now({ found, object, data }) {
   const skips = found.some((e) => e.skipped) && html`<p class="hint-line">The view's own rows with errors are left out, as it has <code>ON ERROR = SKIP</code>. When they are mended, they are in the view by themselves.</p>`;
   const fails = found.some((e) => !e.skipped) && html`<p class="hint-line">Reads fail while a row has an error. When the rows are changed or deleted, reads work again by themselves: there is no need to create the view anew.
         A definition without the error for such rows has, for example, <code>a / nullif(b, 0)</code>, or <code>CASE WHEN … THEN … END</code>.</p>`;
+  const causes = [...new Set(found.map((e) => e.cause_id))].map((id) => data.objects.get(id)).filter(Boolean);
+  const finds = causes.length > 0 && html`<p class="hint-line">The rows are found by ${causes.map((cause) => html`<code>SELECT * FROM FAILING_ROWS(${quoteNames(cause.schema_name, cause.name)})</code> `)}</p>`;
   return html`<${Card} title="Errors in the data" aside=${html`<code class="dim">mz_internal.mz_view_errors</code>`} flush>
-    <${Table} columns=${columns} rows=${found} rowKey=${(e) => e.cause_id + e.sqlstate + e.error} label="Errors in the data" empty=${`No row of ${object.name}, or of what it is made of, has an error: it can be read.`} />${skips}${fails}
+    <${Table} columns=${columns} rows=${found} rowKey=${(e) => e.cause_id + e.sqlstate + e.error} label="Errors in the data" empty=${`No row of ${object.name}, or of what it is made of, has an error: it can be read.`} />${finds}${skips}${fails}
   </${Card}>`;
 }
 
