@@ -63,6 +63,10 @@ _SHOWN = (
     ("metrics",),
     ("connections",),
     ("types",),
+    ("functions",),
+    ("sequences",),
+    ("assertions",),
+    ("tokens",),
 )
 
 
@@ -467,6 +471,8 @@ class ObjectParser(
         """Parse SHOW."""
         at = self.expect("show").start
         if self.accept("create"):
+            if self.accept("function") or self.accept("aggregate"):
+                return self._show_create_function()
             kind = self._kind()
             return ast.ShowCreateStatement(kind, self.table_name())
         for words in _SHOWN:
@@ -486,6 +492,17 @@ class ObjectParser(
         while self.accept_symbol("."):
             parts.append(self.label())
         return ast.ShowVariableStatement(".".join(parts).lower())
+
+    def _show_create_function(self) -> ast.ShowStatement:
+        """Parse the name of a function, perhaps with the types of its arguments."""
+        at = self.token.start
+        self.any_name()
+        if self.at_symbol("("):
+            while not self.at_end() and not self.at_symbol(")"):
+                self.advance()
+            self.expect_symbol(")")
+        signature = self.text[at : self.last_end]
+        return ast.ShowStatement("create function", (signature,), None, None, at)
 
     def _show_objects(self, what: str, at: int) -> ast.StatementSyntax:
         statement = ast.ShowStatement(what, (), None, None, at)

@@ -124,6 +124,29 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
             return "SELECT o.name, o.type" + _IN_SCHEMA.format(
                 relation="mz_connections", where=_schema(planning, within)
             )
+        case "functions":
+            return (
+                "SELECT o.name, pg_get_function_arguments(o.oid) AS arguments, "
+                "pg_get_function_result(o.oid) AS result, l.lanname AS language"
+            ) + _IN_SCHEMA.format(
+                relation="mz_functions o JOIN pg_catalog.pg_proc p ON p.oid = o.oid "
+                "JOIN pg_catalog.pg_language l ON l.oid = p.prolang",
+                where=_schema(planning, within),
+            ).replace(" o\n", "\n", 1)
+        case "create function":
+            return _function(*within)
+        case "sequences":
+            return "SELECT o.name" + _IN_SCHEMA.format(
+                relation="mz_objects", where=f"o.type = 'sequence' AND {_schema(planning, within)}"
+            )
+        case "assertions":
+            return "SELECT o.name, a.condition" + _IN_SCHEMA.format(
+                relation="mz_materialized_views o "
+                "JOIN mz_internal.mz_assertions a ON a.object_id = o.id",
+                where=_schema(planning, within),
+            ).replace(" o\n", "\n", 1)
+        case "tokens":
+            return "SELECT role, name, created_at, valid_until FROM mz_catalog.mz_tokens"
         case "types":
             return "SELECT o.name" + _IN_SCHEMA.format(
                 relation="mz_types", where=_schema(planning, within)
@@ -184,6 +207,17 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
                 f"WHERE c.id = {quote_string(item.id)}"
             )
     raise AssertionError(statement.what)
+
+
+def _function(signature: str) -> str:
+    """Return the query of SHOW CREATE FUNCTION; with types of arguments it names one of several."""
+    kind = "regprocedure" if signature.endswith(")") else "regproc"
+    oid = f"{quote_string(signature)}::{kind}::oid"
+    return (
+        "SELECT quote_ident(n.nspname) || '.' || quote_ident(p.proname) AS name, "
+        "pg_get_functiondef(p.oid) AS create_sql FROM pg_catalog.pg_proc p "
+        f"JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = {oid}"
+    )
 
 
 def _indexes(planning: Planning, statement: ast.ShowStatement) -> str:

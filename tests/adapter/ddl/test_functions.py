@@ -135,3 +135,24 @@ def test_modes_of_parameters_are_kept(tmp_path: Path) -> None:
             await env.reopen()
 
     in_environment(tmp_path, scenario)
+
+
+async def test_functions_are_shown_with_their_statements(env: TestEnvironment) -> None:
+    await env.ran(
+        "a",
+        "CREATE SCHEMA shown",
+        "SET search_path = shown",
+        "CREATE FUNCTION f(a int, b text DEFAULT 'x') RETURNS int LANGUAGE sql AS 'SELECT a + 1'",
+        "CREATE FUNCTION f(a text) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE FUNCTION g() RETURNS int LANGUAGE sql AS 'SELECT 2'",
+        "CREATE SEQUENCE s",
+    )
+    assert await env.query("a", "SHOW FUNCTIONS LIKE 'f'") == (
+        "f|a integer, b text DEFAULT 'x'|integer|sql\nf|a text|integer|sql\nSELECT 2"
+    )
+    assert await env.query("a", "SHOW SEQUENCES") == "s\nSELECT 1"
+    shown = await env.query("a", "SHOW CREATE FUNCTION shown.g")
+    assert shown.startswith("shown.g|CREATE OR REPLACE FUNCTION shown.g()")
+    assert "f(a text)" in await env.query("a", "SHOW CREATE FUNCTION f(text)")
+    assert (await env.query("a", "SHOW CREATE FUNCTION f")).startswith("ERROR 42725")
+    await env.ran("a", "DROP SCHEMA shown CASCADE", "RESET search_path")
