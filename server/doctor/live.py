@@ -6,6 +6,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from foreshore.server.doctor.finding import Finding, fail, ok, warn
 
@@ -18,6 +19,46 @@ _ERRORS = re.compile(r"foreshore_view_errors\{(.*)\} 1(?:\.0)?")
 _FAILING = re.compile(r'foreshore_views\{state="failing"\} (\d+)')
 _SLOT = re.compile(r"foreshore_source_slot_(safe|retained)_bytes\{(.*)\} (\S+)")
 _STATE = re.compile(r"foreshore_(source|sink)_state\{(.*)\} 1(?:\.0)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A metric that tells by its `value` that what its `label` names fails."""
+
+    name: str
+    metric: str
+    value: int
+    label: str
+    message: str  # with a place for how many
+    advice: str
+
+
+_DOWN = (
+    _Failure(
+        "upkeep of views",
+        "foreshore_view_failed",
+        1,
+        "view",
+        "{} not kept up to date",
+        "SELECT * FROM mz_internal.mz_dataflow_statuses has the error, such as a memory limit.",
+    ),
+    _Failure(
+        "replicas",
+        "foreshore_replica_up",
+        0,
+        "replica",
+        "{} away",
+        "SELECT * FROM mz_internal.mz_cluster_replica_status_history has the reason.",
+    ),
+    _Failure(
+        "metrics of views",
+        "foreshore_metric_up",
+        0,
+        "metric",
+        "{} not shown at /metrics",
+        "SELECT * FROM mz_internal.mz_metric_statuses has the error.",
+    ),
+)
 
 
 def port(option: str, address: tuple[str, int], *, is_served: bool) -> Iterator[Finding]:
@@ -71,6 +112,7 @@ def server(address: tuple[str, int]) -> Iterator[Finding]:
             yield warn("state of the server", "could not be checked", "Try again.")
     metrics = (_read(address, "/metrics", MOST_METRICS) or b"").decode()
     yield from _failing(metrics)
+    yield from _down(metrics)
     yield from _outside(metrics)
     yield from _slots(metrics)
 
@@ -89,6 +131,17 @@ def _failing(metrics: str) -> Iterator[Finding]:
         message = f"reads of {count} fail for their data: {', '.join(shown)}"
         advice = "See mz_internal.mz_view_errors; SELECT * FROM FAILING_ROWS(view) finds the rows."
         yield warn("data of views", message, advice)
+
+
+def _down(metrics: str) -> Iterator[Finding]:
+    """Look for views that stand still, and replicas and metrics that are not there."""
+    for each in _DOWN:
+        pattern = rf"^{each.metric}\{{(.*)\}} {each.value}(?:\.0)?$"
+        found = re.findall(pattern, metrics, re.MULTILINE)
+        names = sorted({_labels(labels)[each.label] for labels in found})
+        if names:
+            message = f"{each.message.format(len(names))}: {', '.join(names[:3])}"
+            yield warn(each.name, message, each.advice)
 
 
 def _outside(metrics: str) -> Iterator[Finding]:

@@ -3,7 +3,8 @@
     /livez               200 while the event loop answers
     /readyz              200 if SQL connections are accepted, else 503
     /readyz?hydrated=1   200 if also each maintained view can be read
-    /health              the same as /readyz, with fewer words
+    /health, /healthz    the same as /readyz, without the views
+    /api/livez, /api/readyz   /livez and /readyz, as Materialize calls them
     /metrics             for Prometheus (docs/metrics.md)
 
 All but the views' part answer before the data is opened.
@@ -68,6 +69,9 @@ class Probes:
             "/livez": self._livez,
             "/readyz": self._readyz,
             "/health": self._health,
+            "/healthz": self._health,
+            "/api/livez": self._livez,
+            "/api/readyz": self._readyz,
             "/metrics": self._metrics,
         }
         return [Route(path, handler) for path, handler in handlers.items()]

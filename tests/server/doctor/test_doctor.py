@@ -168,6 +168,19 @@ def test_views_that_cannot_be_read_for_their_data_are_a_warning() -> None:
     assert list(live._failing(lines[0])) == []
 
 
+def test_what_is_not_kept_up_to_date_or_away_is_a_warning() -> None:
+    lines = (
+        'foreshore_view_failed{id="u1",view="d.s.large",type="index",cluster="q"} 1.0',
+        'foreshore_replica_up{cluster="q",replica="r1",size="embedded"} 0.0',
+        'foreshore_replica_up{cluster="q",replica="r2",size="embedded"} 1.0',
+        'foreshore_metric_up{metric="d.s.m"} 0.0',
+    )
+    findings = list(live._down("\n".join(lines)))
+    assert state(findings, "upkeep of views") == ("warn", "1 not kept up to date: d.s.large")
+    assert state(findings, "replicas") == ("warn", "1 away: r1")
+    assert state(findings, "metrics of views") == ("warn", "1 not shown at /metrics: d.s.m")
+
+
 @pytest.mark.full
 def test_running_server_and_damaged_data(tmp_path: Path) -> None:
     server = Server(tmp_path / "data").start()

@@ -52,7 +52,8 @@ def test_before_the_data_is_opened_only_the_loop_lives() -> None:
     starting = Probes(lambda: False, lambda: None)
     assert get(starting, "/livez") == (200, '{"status":"alive"}')
     assert get(starting, "/readyz")[0] == 503
-    assert get(starting, "/health")[0] == 503
+    assert {get(starting, path)[0] for path in ("/health", "/healthz", "/api/readyz")} == {503}
+    assert get(starting, "/api/livez")[0] == 200
     status, text = get(starting, "/metrics")
     assert status == 200
     assert "python_info" in text
