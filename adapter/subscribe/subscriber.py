@@ -1,6 +1,7 @@
 """A running subscription: carries out what its state decides, and gives the rows."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ from foreshore.storage.controller import ListenEvent
 from foreshore.storage.selection import ALL, Selection
 from foreshore.update import EMPTY, Timestamp, insertions_at
 
+PROGRESS_S = 1.0  # between progress rows while nothing changes
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -70,6 +73,7 @@ class Subscriber:
         self._coordinator = coordinator
         self._request = request
         self._progress = request.form.progress
+        self._next_report = 0.0  # when the next progress row without a change is due, as loop time
         self._log: Changelog | None = None
         self._end = None if request.until is None else End(request.until)
         changelogs = coordinator.changelogs
@@ -225,12 +229,25 @@ class Subscriber:
             case Wait():
                 await log.changed(frontier=step.frontier)
             case ReportProgress():
-                self._ready.extend(self._rendering.progress(step.then.upper))
-                self._state = step.then
+                await self._report_progress(step, log)
             case Reading():
                 self._read_again(step, log)
             case Ended():
                 self._become(step)
+
+    async def _report_progress(self, step: ReportProgress, log: Changelog) -> None:
+        """Report progress if it is due; else wait until it is, or an event or the end comes."""
+        loop = asyncio.get_running_loop()
+        wait_s = self._next_report - loop.time()
+        is_last = self._end is not None and step.then.upper >= self._end.time
+        if wait_s > 0 and self._progress and not is_last and log.end is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await log.changed(frontier=False)
+            return
+        self._next_report = loop.time() + PROGRESS_S
+        self._ready.extend(self._rendering.progress(step.then.upper))
+        self._state = step.then
 
     def _end_as_constant(self, upper: Timestamp) -> None:
         """End now: the collection will never change again."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.adapter.subscribe import subscriber
 from foreshore.compute import changelog
 from tests.adapter.harness import TestEnvironment, in_environment, until
 from tests.adapter.subscribe.replay import Replay, Row
@@ -224,6 +225,33 @@ async def test_as_of_and_up_to_bound_the_stream(env: TestEnvironment) -> None:
         ["t", "NULL", "NULL"], ["f", "1", "1"], ["t", "NULL", "NULL"], []
     ]  # fmt: skip
     assert not list(env.environment.coordinator.changelogs)
+
+
+async def test_progress_without_a_change_waits_and_after_one_does_not(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The frontier of a table moves several times a second; the rows about it come seldom."""
+    monkeypatch.setattr(subscriber, "PROGRESS_S", 3600.0)
+    coordinator = env.environment.coordinator
+    await env.query("w", "CREATE TABLE still (a int)")
+    end = coordinator.oracle.read_ts() + 3_000
+    await declare(env, "idle", f"still WITH (PROGRESS) UP TO {end}")
+    await declare(env, "told", "still WITH (PROGRESS)")
+    begun = coordinator.oracle.read_ts()
+    told = await fetch(env, "told")
+    while coordinator.oracle.read_ts() < begun + 1_500:  # several moves of the frontier
+        told += await fetch(env, "told")
+    assert len(told) <= 3, told  # AS OF, that the contents are whole, one about time
+    await env.query("w", "INSERT INTO still VALUES (7)")
+    rows: list[Row] = []
+    while len(rows) < 2:
+        rows += await fetch(env, "told")
+    assert [row[1:] for row in rows] == [(False, 1, 7), (True, None, None)]
+    # The last row of progress comes at the end.
+    rows = []
+    while not rows or rows[-1][0] != end:
+        rows += await fetch(env, "idle")
+    assert sum(row[1] for row in rows) <= 5, rows
 
 
 async def test_constant_source_ends_after_its_contents(env: TestEnvironment) -> None:
