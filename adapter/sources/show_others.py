@@ -42,6 +42,10 @@ def generator_text(spec: LoadGenerator) -> str:
     options = [f"TICK INTERVAL = '{spec.tick_ms} ms'"]
     if spec.up_to is not None:
         options.append(f"UP TO = {spec.up_to}")
+    if spec.as_of:
+        options.append(f"AS OF = {spec.as_of}")
+    if spec.max_cardinality is not None:
+        options.append(f"MAX CARDINALITY = {spec.max_cardinality}")
     if spec.generator == "tpch":
         options.append(f"SCALE FACTOR = {spec.scale_percent / 100:g}")
     if spec.generator == "key value":
@@ -52,6 +56,8 @@ def generator_text(spec: LoadGenerator) -> str:
             f"VALUE SIZE = {spec.value_size}",
             f"BATCH SIZE = {spec.batch_size}",
         ]
+    if spec.seed:
+        options.append(f"SEED = {spec.seed}")
     return f"LOAD GENERATOR {spec.generator.upper()} ({', '.join(options)})"
 
 

@@ -17,12 +17,15 @@ class LoadGenerator(msgspec.Struct, frozen=True, tag="load generator"):
     generator: OneOf["counter", "auction", "clock", "key value", "marketing", "tpch"]
     tick_ms: int = 1000
     up_to: int | None = None  # the number of ticks, after which it rests
+    as_of: int = 0  # the number of first ticks that are due at once
+    max_cardinality: int | None = None  # of COUNTER: how many numbers stay
     scale_percent: int = 1  # of TPCH: hundredths of its scale factor
     keys: int = 1000  # of KEY VALUE, and the following
     partitions: int = 1
     snapshot_rounds: int = 1  # how often each key is written at once
     value_size: int = 64  # bytes
     batch_size: int = 100  # keys that are written in a tick
+    seed: int = 0  # of the values
 
 
 OUTPUTS: Mapping[str, Mapping[str, Output]] = {

@@ -39,15 +39,16 @@ class SourceOptionParser(ClusterParser):
         return ast.SourceOption(" ".join(words), value, at)
 
     def _at_value(self) -> bool:
-        return self.at_literal() or any(map(self.at_symbol, "=(-"))
+        return self.at_literal() or any(map(self.at_symbol, "=(-."))
 
     def _at_option_end(self) -> bool:
         return self.at_symbol(",") or self.at_symbol(")")
 
     def _option_value(self) -> str:
-        """Parse a value, which may be a negative number."""
+        """Parse a value, which may be a negative number, or one that begins with a point."""
         sign = "-" if self.accept_symbol("-") else ""
-        return f"{sign}{self.advance().value}"
+        begins = "0." if self.accept_symbol(".") else ""  # as in .5
+        return f"{sign}{begins}{self.advance().value}"
 
     def _listed(self) -> str:
         """Parse a number or a reference."""

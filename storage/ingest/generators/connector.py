@@ -22,7 +22,7 @@ def ticks_of(spec: LoadGenerator) -> Ticks:
     """Return what makes the ticks of a generator that is no clock."""
     match spec.generator:
         case "counter":
-            return counter.counted
+            return partial(counter.counted, spec)
         case "auction":
             return auction.ticks
         case "marketing":
@@ -96,9 +96,11 @@ class GeneratorConnector:
         spec, make, following = self._spec, ticks_of(self._spec), first
         eager = snapshot_ticks(spec)
         up_to = None if spec.up_to is None else spec.up_to + eager
-        for _ in range(first, eager):
-            rows = await asyncio.to_thread(make, following, following + 1)
-            following += 1
+        at_once = eager + spec.as_of if up_to is None else min(eager + spec.as_of, up_to)
+        while following < at_once:
+            until = self._end(following, at_once)
+            rows = await asyncio.to_thread(make, following, until)
+            following = until
             yield Batch(rows, dict.fromkeys((TICKS, *self._parts.values()), following))
         first = following
         interval = spec.tick_ms / 1000

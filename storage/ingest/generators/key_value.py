@@ -42,7 +42,7 @@ def _changes(spec: LoadGenerator, keys: Numbers, versions: Numbers) -> pa.Table:
         key=both,
         partition=both % spec.partitions,
         offset=offsets,
-        value=_values(both, offsets, spec.value_size),
+        value=_values(both + spec.seed * 7_368_787, offsets, spec.value_size),
     )
 
 

@@ -71,3 +71,25 @@ async def test_other_generators_have_their_rows(own_env: TestEnvironment) -> Non
 async def test_wrong_options_are_refused(env: TestEnvironment, options: str) -> None:
     answer = await env.query("a", f"CREATE SOURCE x FROM LOAD GENERATOR {options}")
     assert "ERROR 22023" in answer
+
+
+async def test_ticks_at_once_numbers_that_go_and_seeds(own_env: TestEnvironment) -> None:
+    env = own_env
+    at_once = "TICK INTERVAL '1 h', AS OF 2500"
+    values = "KEYS 3, SNAPSHOT ROUNDS 1, VALUE SIZE 8, UP TO 0"
+    await env.ran(
+        "a",
+        f"CREATE SOURCE c FROM LOAD GENERATOR COUNTER ({at_once}, MAX CARDINALITY 3)",
+        f"CREATE SOURCE h FROM LOAD GENERATOR AUCTION ({at_once}, UP TO 20) FOR TABLES (bids)",
+        f"CREATE SOURCE k FROM LOAD GENERATOR KEY VALUE ({values})",
+        f"CREATE SOURCE l FROM LOAD GENERATOR KEY VALUE ({values}, SEED 5)",
+        "CREATE SOURCE t FROM LOAD GENERATOR TPCH (SCALE FACTOR .01, UP TO 0) FOR TABLES (region)",
+    )
+    await reaches(env, "SELECT count(*), min(counter), max(counter) FROM c", "3|2499|2501")
+    await reaches(env, "SELECT count(*) FROM bids", "190")
+    await reaches(env, "SELECT count(*), count(DISTINCT value) FROM (TABLE k UNION TABLE l)", "6|6")
+    await reaches(env, "SELECT count(*) FROM region", "5")
+    (shown,) = (await env.query("a", "SHOW CREATE SOURCE c")).splitlines()[:-1]
+    assert "AS OF = 2500, MAX CARDINALITY = 3)" in shown
+    await env.ran("a", "DROP SOURCE c", shown.split("|")[1])
+    await reaches(env, "SELECT count(*), min(counter), max(counter) FROM c", "3|2499|2501")

@@ -15,6 +15,7 @@ from foreshore.sql.bind.definitions.sources.options import (
 )
 
 LARGEST_SCALE = 10
+MOST_AT_ONCE = 1_000_000  # ticks
 
 
 def _at_least_1(most: int) -> Parse:
@@ -44,8 +45,10 @@ def _scale(name: str, value: OptionValue) -> int:
 _TICKS: Mapping[str, tuple[str, Parse]] = {
     "tick interval": ("tick_ms", milliseconds),
     "up to": ("up_to", count),
+    "as of": ("as_of", _at_least_1(MOST_AT_ONCE)),
 }
 _OPTIONS: Mapping[str, Mapping[str, tuple[str, Parse]]] = {
+    "counter": {**_TICKS, "max cardinality": ("max_cardinality", _at_least_1(1 << 40))},
     "clock": {"tick interval": ("tick_ms", milliseconds)},
     "tpch": {**_TICKS, "scale factor": ("scale_percent", _scale)},
     "key value": {
@@ -55,6 +58,7 @@ _OPTIONS: Mapping[str, Mapping[str, tuple[str, Parse]]] = {
         "snapshot rounds": ("snapshot_rounds", _at_least_1(1_000)),
         "value size": ("value_size", _at_least_1(1 << 20)),
         "batch size": ("batch_size", _at_least_1(1_000_000)),
+        "seed": ("seed", _at_least_1((1 << 31) - 1)),
     },
 }
 LARGEST_BATCH = 1 << 30  # bytes of the values of a round
