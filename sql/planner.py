@@ -316,7 +316,7 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
         if tree.url is None:
             return copy.bind_copy_from(planning, tree)
         plain = copy.bind_copy_from(planning, with_fields(tree, options=()))
-        return copy_files.with_files(plain, tree)
+        return copy_files.with_files(planning, plain, tree)
     if tree.url is not None:
         return _copy_to_files(planning, tree)
     source = tree.source
@@ -355,7 +355,7 @@ def _whole(
 def _copy_to_files(planning: Planning, tree: ast.CopyStatement) -> Plan:
     """Return the plan of COPY TO files, of a relation or of a query."""
     source, relation = tree.source, None
-    files = copy_files.file_options(tree)
+    files = copy_files.file_options(planning, tree)
     if isinstance(source, ast.TableRef):
         if tree.columns is None:
             relation = planning.catalog.resolve_item(source.name).id

@@ -22,11 +22,13 @@ from foreshore.adapter.files.publish import may_publish, publish
 from foreshore.adapter.read.result import taken
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.write.copy import GivenRows
 from foreshore.adapter.write.target import target_of
 from foreshore.errors import DatabaseError, UndefinedFile
 from foreshore.result_limits import is_unlimited, result_limits
 from foreshore.sql.plan import CopyFromFiles, CopyToFiles, FileOptions
+from foreshore.storage.external.aws import bucket_of
 from foreshore.storage.lake.columns import WrongValue, from_file
 from foreshore.storage.lake.detect import format_in
 from foreshore.storage.lake.places import Location
@@ -52,7 +54,7 @@ async def copy_from_files(
     table = context.planner.reader().state.item(plan.table).name
     copies, url = context.coordinator.copies, plan.files.url
     is_table = plan.files.format in TABLES
-    location = await blocking.run(None, partial(copies.places.find, url, is_pattern=not is_table))
+    location = await _found(context, plan.files, is_pattern=not is_table)
     options = plan.files
     if options.format == "found":
         options = replace(options, format=await blocking.run(None, format_in, location))
@@ -79,6 +81,16 @@ async def copy_from_files(
             await blocking.run(None, batches.close)  # type: ignore[attr-defined]
         await rows.stage(context, plan.table, plan.defaults, places.tell, plan.where)
     return Completed(f"COPY {rows.count}")
+
+
+async def _found(context: StatementContext, options: FileOptions, *, is_pattern: bool) -> Location:
+    """Return the place of a COPY: an allowed one, or a bucket that a connection has keys for."""
+    coordinator = context.coordinator
+    if options.aws is not None:
+        keys = accesses(coordinator, context.planner.state, (options.aws,))[options.aws]
+        return await blocking.run(None, bucket_of, options.url, keys)
+    find = partial(coordinator.copies.places.find, options.url, is_pattern=is_pattern)
+    return await blocking.run(None, find)
 
 
 def _converted(
@@ -143,8 +155,7 @@ async def copy_to_files(
     """Run COPY query TO files."""
     copies, options, format = context.coordinator.copies, plan.files, plan.files.format
     assert format != "found"  # which is for COPY FROM
-    find = partial(copies.places.find, options.url, is_pattern=False)
-    location = await blocking.run(None, find)
+    location = await _found(context, options, is_pattern=False)
     types = [column.type for column in plan.source.desc.columns]
     progress = Progress("COPY TO", session.database, plan.relation)
     with copies.shown(context.pid, progress), tempfile.TemporaryDirectory() as scratch:

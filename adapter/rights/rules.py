@@ -453,10 +453,16 @@ _BY_CLIENT = "Anyone can COPY to stdout or from stdin. psql's \\copy command als
 
 def _write_files(check: Checker, plan: plans.CopyToFiles) -> None:
     _query(check, plan)
+    if plan.files.aws is not None:
+        _use(check, (plan.files.aws,))
+        return
     _need_files(check, "pg_write_server_files", "COPY to a file", hint=_BY_CLIENT)
 
 
 def _read_files(check: Checker, plan: plans.CopyFromFiles) -> None:
+    if plan.files.aws is not None:
+        _use(check, (plan.files.aws,))
+        return
     _need_files(check, "pg_read_server_files", "COPY from a file", hint=_BY_CLIENT)
 
 

@@ -214,11 +214,12 @@ class DeleteStatement(Syntax):
 
 
 class CopyOption(NamedTuple):
-    """An option of COPY: a text, a list of names or `*`; and its offset."""
+    """An option of COPY: a text, a list of names or `*`; its offset; or a connection."""
 
     name: str
     value: str | tuple[str, ...]
     at: int
+    connection: TableRef | None = None
 
 
 CopySource: TypeAlias = (

@@ -55,7 +55,10 @@ class CopyingParser(CursorParser):
         if name == "max" and self.accept("file"):
             self.expect("size")
             name = "max_file_size"
+        if name == "aws" and self.accept("connection"):
             self.accept_symbol("=")
+            return CopyOption("aws_connection", "", at, self.table_name())
+        self.accept_symbol("=")
         if self.accept_symbol("*"):
             return CopyOption(name, "*", at)
         if self.at_symbol("("):

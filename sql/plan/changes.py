@@ -190,6 +190,7 @@ class FileOptions:
     options: CopyOptions
     max_file_bytes: int = 256 << 20
     version: int | None = None  # of a table to be read; None: the last one
+    aws: str | None = None  # the connection by whose keys a bucket is reached
 
 
 @dataclass(frozen=True, slots=True)

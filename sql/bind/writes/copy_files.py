@@ -9,8 +9,10 @@ from foreshore.client_encodings import CODECS
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
 from foreshore.sizes import bytes_of
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.writes.copy_options import copy_options
 from foreshore.sql.plan import CopyFrom, CopyFromFiles, CopyOptions, FileOptions
+from foreshore.sql.planning import Planning
 
 _BY_SUFFIX = {
     ".csv": "csv",
@@ -21,11 +23,11 @@ _BY_SUFFIX = {
 }
 _TABLES = ("delta", "iceberg")
 _FORMATS = ("csv", "parquet", "json", *_TABLES)
-_OWN = ("max_file_size", "version")
+_OWN = ("max_file_size", "version", "aws_connection")
 LEAST_BYTES = 1 << 20
 
 
-def file_options(tree: ast.CopyStatement) -> FileOptions:
+def file_options(planning: Planning, tree: ast.CopyStatement) -> FileOptions:
     """Return the options of a COPY with files; raises those errors that COPY's options have."""
     assert tree.url is not None
     given = {option.name: option for option in tree.options}
@@ -60,12 +62,21 @@ def file_options(tree: ast.CopyStatement) -> FileOptions:
         options,
         256 << 20 if size is None else _size(size),
         None if version is None else _version(version),
+        _connection(planning, given.get("aws_connection")),
     )
 
 
-def with_files(plan: CopyFrom, tree: ast.CopyStatement) -> CopyFromFiles:
+def _connection(planning: Planning, option: ast.CopyOption | None) -> str | None:
+    """Return the id of the connection by whose keys a bucket is reached."""
+    if option is None or option.connection is None:
+        return None
+    return bind_connection(planning, option.connection, "aws")
+
+
+def with_files(planning: Planning, plan: CopyFrom, tree: ast.CopyStatement) -> CopyFromFiles:
     """Return a COPY FROM as one from files."""
-    return CopyFromFiles(plan.table, plan.columns, plan.defaults, file_options(tree), plan.where)
+    files = file_options(planning, tree)
+    return CopyFromFiles(plan.table, plan.columns, plan.defaults, files, plan.where)
 
 
 def _format(tree: ast.CopyStatement, given: Mapping[str, ast.CopyOption]) -> str:
@@ -73,7 +84,7 @@ def _format(tree: ast.CopyStatement, given: Mapping[str, ast.CopyOption]) -> str
     if option is None:
         assert tree.url is not None
         found = _BY_SUFFIX.get(os.path.splitext(tree.url.rstrip("/"))[1].lower())
-        if found is None and tree.is_from and given.keys() <= {"version"}:
+        if found is None and tree.is_from and given.keys() <= {"version", "aws_connection"}:
             return "found"
         if found is None:
             raise SyntaxError_(

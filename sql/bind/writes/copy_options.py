@@ -93,7 +93,7 @@ _FORCES = ("force_quote", "force_not_null", "force_null")
 def _known(options: Sequence[ast.CopyOption]) -> Mapping[str, tuple[object, int]]:
     """Return the options by name, each with its value and position."""
     found: dict[str, tuple[object, int]] = {}
-    for name, value, at in options:
+    for name, value, at, _ in options:
         if name not in _NAMES:
             raise SyntaxError_(f'option "{name}" not recognized', position=at + 1)
         if name in found:

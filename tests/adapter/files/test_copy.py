@@ -256,6 +256,43 @@ async def test_a_bucket_takes_and_gives_files(own_env: TestEnvironment) -> None:
         assert "58P01" in await env.query("a", f"COPY s FROM '{url}/broken' (FORMAT csv)")
 
 
+@pytest.mark.full
+async def test_a_bucket_is_reached_by_the_keys_of_a_connection(own_env: TestEnvironment) -> None:
+    env = own_env
+    env.environment.unlock_secrets(bytes(32))
+    with object_store() as store:
+        options = (
+            f"ENDPOINT '{store.endpoint}', REGION 'us-east-1', ACCESS KEY ID 'test',"
+            " SECRET ACCESS KEY SECRET pw"
+        )
+        await env.ran(
+            "a",
+            "CREATE SECRET pw AS 'test'",
+            f"CREATE CONNECTION c TO AWS ({options})",
+            "CREATE CONNECTION k TO KAFKA (BROKER 'b:1')",
+            "CREATE TABLE s (x int, y text)",
+            "INSERT INTO s VALUES (1, 'a'), (2, NULL)",
+            "CREATE ROLE r",
+            "GRANT ALL ON s TO r",
+        )
+        place = f"s3://{store.bucket}/sent"
+        with_keys = "WITH (AWS CONNECTION = c, FORMAT = 'csv', HEADER = true)"
+        assert await env.query("a", f"COPY s TO '{place}/csv' {with_keys}") == "COPY 2"
+        assert await env.query("a", f"COPY s FROM '{place}/csv/*.csv' {with_keys}") == "COPY 2"
+        whole = f"COPY (SELECT x FROM s) TO '{place}/p' (FORMAT parquet, AWS CONNECTION public.c)"
+        assert await env.query("a", whole) == "COPY 4"
+        kafka = f"COPY s TO '{place}/k' (FORMAT csv, AWS CONNECTION k)"
+        assert 'ERROR 42809: connection "k" is to KAFKA' in await env.query("a", kafka)
+        local = "COPY s TO '/tmp/x' (FORMAT csv, AWS CONNECTION c)"
+        assert "HINT: An AWS CONNECTION reads s3://BUCKET/KEY." in await env.query("a", local)
+        await env.ran("a", "SET ROLE r")
+        assert "ERROR 42501: permission denied for connection c" in await env.query(
+            "a", f"COPY s TO '{place}/r' {with_keys}"
+        )
+        await env.ran("a", "RESET ROLE", "GRANT USAGE ON CONNECTION c TO r", "SET ROLE r")
+        assert await env.query("a", f"COPY s TO '{place}/r' {with_keys}") == "COPY 4"
+
+
 async def test_a_delta_table_has_versions_that_come_in_again(
     own_env: TestEnvironment, outside: Path, tmp_path: Path
 ) -> None:
