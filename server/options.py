@@ -9,6 +9,7 @@ import click
 
 from foreshore.logs import FORMATS
 from foreshore.python_functions.limits import DEFAULT_KEPT, DEFAULT_MEGABYTES, DEFAULT_SECONDS
+from foreshore.server.config_file import config_option
 from foreshore.server.tls import TlsFiles
 
 FC = TypeVar("FC", bound=Callable[..., Any])
@@ -311,7 +312,7 @@ def serve_options(command: FC) -> FC:
 
 
 def flags(command: FC) -> FC:
-    """Add the flags of `serve` to a command, which other commands do not have."""
-    for each in reversed(_FLAGS):
+    """Add the flags of `serve` and its file to a command, which other commands do not have."""
+    for each in reversed((config_option, *_FLAGS)):
         command = each(command)
     return command

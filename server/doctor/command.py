@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from foreshore.server.config_file import config_option
 from foreshore.server.doctor import data, live, machine
 from foreshore.server.doctor.below import Below
 from foreshore.server.doctor.finding import Check, Finding, as_json, as_text, found
@@ -66,6 +67,7 @@ def doctor_command(below: Below) -> click.Command:
     """Return the command `doctor`."""
 
     @click.command("doctor")
+    @config_option
     @option(
         "data-dir",
         type=click.Path(path_type=Path, resolve_path=True),
