@@ -1,25 +1,79 @@
 """The vocabulary that all layers share: times, updates, ids, types, expressions, errors.
 
-For programs that use the database, `foreshore.open`, `foreshore.connect` and `foreshore.replica`
-are here as well, with their asynchronous forms. They are loaded when they are first asked for, so
-that a process of the database does not load a client.
+For programs that use the database:
+
+    open, open_async          a database of this process, in a directory
+    connect, connect_async    a server that runs already
+    replica, replica_async    a live local copy of a query's result
+    DatabaseError             what statements raise; `sqlstate`, `detail` and `hint` say more
+    Database, AsyncDatabase, Result, Changes, Progress
+                              the types of what these give
+
+They are loaded when they are first asked for, so that a process of the database does not load a
+client.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foreshore.embedded.copy import replica
-    from foreshore.embedded.copy_async import replica_async
-    from foreshore.embedded.opening import connect, connect_async, open, open_async
+    from foreshore.embedded.copy import replica as replica
+    from foreshore.embedded.copy_async import replica_async as replica_async
+    from foreshore.embedded.database import Database as Database
+    from foreshore.embedded.database_async import AsyncDatabase as AsyncDatabase
+    from foreshore.embedded.opening import connect as connect
+    from foreshore.embedded.opening import connect_async as connect_async
+    from foreshore.embedded.opening import open as open
+    from foreshore.embedded.opening import open_async as open_async
+    from foreshore.embedded.result import Result as Result
+    from foreshore.embedded.subscription import Changes as Changes
+    from foreshore.embedded.subscription import Progress as Progress
+    from foreshore.errors import DatabaseError as DatabaseError
 
-__all__ = ["connect", "connect_async", "open", "open_async", "replica", "replica_async"]
+    __version__: str
+
+_PLACES = {
+    "AsyncDatabase": "embedded.database_async",
+    "Changes": "embedded.subscription",
+    "Database": "embedded.database",
+    "DatabaseError": "errors",
+    "Progress": "embedded.subscription",
+    "Result": "embedded.result",
+    "connect": "embedded.opening",
+    "connect_async": "embedded.opening",
+    "open": "embedded.opening",
+    "open_async": "embedded.opening",
+    "replica": "embedded.copy",
+    "replica_async": "embedded.copy_async",
+}
+__all__ = [
+    "AsyncDatabase",
+    "Changes",
+    "Database",
+    "DatabaseError",
+    "Progress",
+    "Result",
+    "connect",
+    "connect_async",
+    "open",
+    "open_async",
+    "replica",
+    "replica_async",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Return what is loaded on demand."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from foreshore.embedded import copy, copy_async, opening
+    if name == "__version__":
+        from importlib.metadata import version
 
-    modules = {"replica": copy, "replica_async": copy_async}
-    return getattr(modules.get(name, opening), name)
+        return version("foreshore")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"foreshore.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return also the names that are loaded on demand, for completion."""
+    return sorted({*globals(), *__all__, "__version__"})

@@ -81,17 +81,27 @@ def from_stream(name: str, column: pa.Array, target: SqlType) -> pa.Array:
     """Return a column of a stream as values of `target`; raises WrongValue."""
     type = column.type
     if pa.types.is_duration(type):
-        micros = column.cast(pa.duration("us")).cast(pa.int64())
+        try:
+            micros = column.cast(pa.duration("us")).cast(pa.int64())
+        except pa.ArrowInvalid as error:  # parts of a microsecond
+            raise WrongValue(0, DataError(f'column "{name}": {error}', sqlstate="22008")) from None
         column = _interval_structs(pc.multiply(micros, 0), pc.multiply(micros, 0), micros)
     elif type == pa.month_day_nano_interval():
         column = _from_intervals(column)
     else:
         if pa.types.is_dictionary(type):
-            column = column.cast(type.value_type)
-        return from_file(name, column, target)
+            column = _without_views(column.dictionary).take(column.indices)
+        return from_file(name, _without_views(column), target)
     if target == INTERVAL:
         return column
     raise WrongValue(0, DataError(f'column "{name}" is of type {target}, not interval'))
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    """Return texts and bytes, which polars has as views, as Arrow's functions take them."""
+    if column.type == pa.string_view():
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if column.type == pa.binary_view() else column
 
 
 def _items(column: pa.Array) -> pa.Array:

@@ -18,10 +18,11 @@ from foreshore.embedded.address import Address
 from foreshore.embedded.errors import NotReceived, translated
 from foreshore.embedded.frames import Frame, stream_of
 from foreshore.embedded.literals import (
+    Parameters,
+    only_statement,
     qualified_name,
     quoted_name,
     with_parameters,
-    without_end,
     words_and_parentheses,
 )
 from foreshore.embedded.result import Result, concatenated
@@ -75,9 +76,9 @@ class Connection:
         """Whether there was a connection, which is closed."""
         return self._connection is not None and self._connection.is_closed()
 
-    async def sql(self, text: str, params: Sequence[Any] = ()) -> Result:
+    async def sql(self, text: str, params: Parameters = ()) -> Result:
         """Run one statement; return its rows, and its tag."""
-        statement = without_end(with_parameters(text, params))
+        statement = only_statement(with_parameters(text, params))
         connection = await self.get()
         if is_query(text):
             return await self._copied(connection, statement)
@@ -88,7 +89,7 @@ class Connection:
             status = prepared.get_statusmsg()
         return Result(_table(names, records), status)
 
-    async def execute(self, text: str, params: Sequence[Any] = ()) -> str:
+    async def execute(self, text: str, params: Parameters = ()) -> str:
         """Run one statement or several, without their rows; return the last one's tag."""
         connection = await self.get()
         with translated():
@@ -108,13 +109,13 @@ class Connection:
         return Result(concatenated(stream.schema, batches), status)
 
     async def stream(
-        self, query: str, params: Sequence[Any] = ()
+        self, query: str, params: Parameters = ()
     ) -> AsyncIterator[pa.RecordBatch | pa.Schema]:
         """Yield the schema of a query's rows, then the rows as they arrive.
 
         The connection is of no more use if the iteration ends early.
         """
-        statement = without_end(with_parameters(query, params))
+        statement = only_statement(with_parameters(query, params))
         connection = await self.get()
         stream = ArrowStream()
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED)
@@ -162,6 +163,12 @@ class Connection:
         with translated():
             status: str = await connection._copy_in(copy, stream_of(frame, run), None)
         return int(status.rpartition(" ")[2])
+
+    def terminate(self) -> None:
+        """End the session at once; a statement under way fails."""
+        self._closed = True
+        if self._connection is not None:
+            self._connection.terminate()
 
     async def close(self) -> None:
         """End the session."""

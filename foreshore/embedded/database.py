@@ -6,6 +6,7 @@ coroutine there, in the caller's context, so that a transaction of one thread is
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from foreshore.embedded.database_async import RECONNECT_SECONDS, AsyncDatabase, IfExists, inside
 from foreshore.embedded.errors import NotReceived
+from foreshore.embedded.literals import Parameters
 from foreshore.embedded.result import Result
 from foreshore.embedded.subscription import Event
 
@@ -29,6 +31,7 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="foreshore client", daemon=True)
         self._ending: set[asyncio.Task[None]] = set()
+        self._pid = os.getpid()
         self._thread.start()
 
     def _run(self) -> None:
@@ -38,8 +41,16 @@ class LoopThread:
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine; an interrupt cancels it. Raises NotReceived at the end.
 
-        The end is when the database is closed.
+        The end is when the database is closed. In a child that a fork has made there is no thread
+        of the loop.
         """
+        if self.is_forked:
+            work.close()
+            raise NotReceived(
+                "a database that was opened before a fork cannot be used in the child",
+                sqlstate="08003",
+                hint="Connect in the child: foreshore.connect, with the directory or its url.",
+            )
         if self._loop.is_closed():
             work.close()
             raise NotReceived("the database is closed", sqlstate="08003")
@@ -58,10 +69,15 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             self._ending.add(task := self._loop.create_task(work))
             task.add_done_callback(self._ending.discard)
-        elif self._loop.is_closed():
+        elif self._loop.is_closed() or self.is_forked:
             work.close()
         else:
             self.wait(work)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the one that began the loop."""
+        return os.getpid() != self._pid
 
     async def await_(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine to a coroutine of another loop."""
@@ -90,6 +106,7 @@ class Subscription:
     def __init__(self, loop: LoopThread, events: AsyncIterator[Event]) -> None:
         self._loop = loop
         self._events = events
+        self._waiting: asyncio.Future[Event] | None = None
         self._closed = False
 
     def __iter__(self) -> Iterator[Event]:
@@ -110,13 +127,28 @@ class Subscription:
     async def _next(self) -> Event:
         if self._closed:
             raise StopAsyncIteration
-        return await anext(self._events)
+        self._waiting = asyncio.ensure_future(anext(self._events))
+        try:
+            return await self._waiting
+        except asyncio.CancelledError:
+            if self._closed:
+                raise StopAsyncIteration from None
+            self._waiting.cancel()
+            raise
+        finally:
+            self._waiting = None
+
+    async def _end(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.wait([self._waiting])
+        await self._events.aclose()  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """End the subscription, not while another thread waits for a change."""
-        if not self._closed:
+        """End the subscription; the iteration of another thread that waits for a change ends."""
+        if not self._closed and not self._loop.is_forked:
             self._closed = True
-            self._loop.wait(self._events.aclose())  # type: ignore[attr-defined]
+            self._loop.wait(self._end())
 
     def __enter__(self) -> Self:
         return self
@@ -134,20 +166,30 @@ class Database:
         self._owns_loop = owns_loop
         self._closed = False
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return f"<foreshore.Database {self._database.where} ({state})>"
+
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "a database cannot be pickled; in another process use foreshore.connect, with"
+            " its directory or url"
+        )
+
     @property
     def url(self) -> str | None:
         """The address for other programs; None if it is the Unix socket of a directory."""
         return self._database.url
 
-    def sql(self, text: str, params: Sequence[Any] = ()) -> Result:
+    def sql(self, text: str, params: Parameters = ()) -> Result:
         """Run a statement; return its rows. `$1` and so on stand for `params`."""
         return self._loop.wait(self._database.sql(text, params))
 
-    def execute(self, text: str, params: Sequence[Any] = ()) -> str:
+    def execute(self, text: str, params: Parameters = ()) -> str:
         """Run a statement, or several without `params`; return the last one's tag."""
         return self._loop.wait(self._database.execute(text, params))
 
-    def stream(self, query: str, params: Sequence[Any] = ()) -> pa.RecordBatchReader:
+    def stream(self, query: str, params: Parameters = ()) -> pa.RecordBatchReader:
         """Return the rows of a query as they arrive, in bounded memory."""
         found = self._database.schema_and_rows(query, params)
         schema: pa.Schema = self._loop.wait(anext(found))
@@ -182,7 +224,7 @@ class Database:
     def subscribe(
         self,
         query: str,
-        params: Sequence[Any] = (),
+        params: Parameters = (),
         *,
         snapshot: bool = True,
         progress: bool = False,
@@ -211,8 +253,10 @@ class Database:
     def register(self, name: str, data: Any, *, if_exists: IfExists = "fail") -> int:
         """Make a table of a DataFrame, or of anything that Arrow reads; return its rows' number.
 
-        `replace` puts the rows in place of a table's, in one transaction, and views over it change
-        by the difference; `append` adds them.
+        The rows are copied: a DataFrame that changes later is registered again. `replace` puts the
+        rows in place of a table's, in one transaction, and views over it change by the difference;
+        a table that has other columns is made anew. `append` adds rows. Levels of an index of
+        pandas that have names are the first columns.
         """
         return self._loop.wait(self._database.register(name, data, if_exists=if_exists))
 
@@ -249,7 +293,7 @@ class Database:
 
     def close(self) -> None:
         """End the sessions, and the server if this object has started it."""
-        if not self._closed:
+        if not self._closed and not self._loop.is_forked:
             self._closed = True
             if self._owns_loop:
                 self._loop.wait(_end_all())

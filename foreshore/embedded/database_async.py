@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from foreshore.embedded.address import Address
 from foreshore.embedded.connection import Connection, is_query
 from foreshore.embedded.errors import NotReceived, translated
 from foreshore.embedded.frames import Frame, frame_of, frame_of_files
-from foreshore.embedded.literals import qualified_name, with_parameters
+from foreshore.embedded.literals import Parameters, qualified_name, with_parameters
 from foreshore.embedded.reconnect import Waits
 from foreshore.embedded.result import Result
 from foreshore.embedded.server_process import ServerProcess
@@ -56,41 +57,60 @@ class AsyncDatabase:
         self._transaction: object | None = None  # the token of the open one
         self._statement = asyncio.Lock()  # within a transaction: one statement at a time
         self._sessions: list[AsyncDatabase] = []
+        self._streams: set[Connection] = set()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return f"<foreshore.AsyncDatabase {self.where} ({state})>"
 
     @property
     def url(self) -> str | None:
         """The address for other programs; None if it is the Unix socket of a directory."""
         return self._server.url if self._server is not None else self._address.url
 
+    @property
+    def where(self) -> str:
+        """The directory or the address, without a password."""
+        if self._address.directory is not None:
+            return str(self._address.directory)
+        found = urlsplit(self._address.url or "")
+        port = "" if found.port is None else f":{found.port}"
+        return f"{found.scheme}://{found.hostname or ''}{port}{found.path}"
+
     # --- statements
 
-    async def sql(self, text: str, params: Sequence[Any] = ()) -> Result:
+    async def sql(self, text: str, params: Parameters = ()) -> Result:
         """Run a statement; return its rows. `$1` and so on stand for `params`."""
         async with self._using() as connection:
             return await connection.sql(text, params)
 
-    async def execute(self, text: str, params: Sequence[Any] = ()) -> str:
+    async def execute(self, text: str, params: Parameters = ()) -> str:
         """Run a statement, or several without `params`; return the last one's tag."""
         async with self._using() as connection:
             return await connection.execute(text, params)
 
-    async def stream(self, query: str, params: Sequence[Any] = ()) -> AsyncIterator[pa.RecordBatch]:
+    async def stream(self, query: str, params: Parameters = ()) -> AsyncIterator[pa.RecordBatch]:
         """Yield the rows of a query as they arrive, over a connection of their own."""
         async for found in self.schema_and_rows(query, params):
             if isinstance(found, pa.RecordBatch):
                 yield found
 
     async def schema_and_rows(
-        self, query: str, params: Sequence[Any] = ()
+        self, query: str, params: Parameters = ()
     ) -> AsyncGenerator[pa.RecordBatch | pa.Schema, None]:
         """Yield the schema of a query's rows, then what `stream` yields."""
+        if self._closed:
+            raise NotReceived("the database is closed", sqlstate="08003")
         connection = Connection(self._address)
+        self._streams.add(connection)
         try:
             rows = connection.stream(query, params)
             async with contextlib.aclosing(rows):  # type: ignore[type-var]
                 async for found in rows:
                     yield found
         finally:
+            self._streams.discard(connection)
             await connection.close()
 
     @contextlib.asynccontextmanager
@@ -178,7 +198,7 @@ class AsyncDatabase:
     async def subscribe(
         self,
         query: str,
-        params: Sequence[Any] = (),
+        params: Parameters = (),
         *,
         snapshot: bool = True,
         progress: bool = False,
@@ -210,11 +230,13 @@ class AsyncDatabase:
                         yield event
                 return
             except NotReceived as error:
+                if self._closed:
+                    return
                 self._check_server()
                 await waits.wait(error)
 
     async def events(
-        self, statement: str, params: Sequence[Any], *, snapshot: bool
+        self, statement: str, params: Parameters, *, snapshot: bool
     ) -> AsyncIterator[Event]:
         """Yield all events of a SUBSCRIBE."""
         by_time = ByTime(snapshot=snapshot)
@@ -231,8 +253,10 @@ class AsyncDatabase:
     async def register(self, name: str, data: Any, *, if_exists: IfExists = "fail") -> int:
         """Make a table of a DataFrame, or of anything that Arrow reads; return its rows' number.
 
-        `replace` puts the rows in place of a table's, in one transaction, and views over it change
-        by the difference; `append` adds them.
+        The rows are copied: a DataFrame that changes later is registered again. `replace` puts the
+        rows in place of a table's, in one transaction, and views over it change by the difference;
+        a table that has other columns is made anew. `append` adds rows. Levels of an index of
+        pandas that have names are the first columns.
         """
         return await self._load(name, lambda: frame_of(data), if_exists)
 
@@ -264,8 +288,12 @@ class AsyncDatabase:
             raise DatabaseError(f"if_exists is fail, replace or append, not {if_exists!r}")
         rows = await asyncio.get_running_loop().run_in_executor(None, frame)
         async with self.transaction(), self._using() as connection:
-            exists = if_exists != "fail" and await _exists(connection, name)
-            if not exists:
+            found = None if if_exists == "fail" else await _columns(connection, name)
+            if if_exists == "replace" and found not in (None, set(rows.schema.names)):
+                columns = rows.definition()  # an error before anything is dropped
+                await connection.execute(f"DROP TABLE {qualified_name(name)}")
+                found = None
+            if found is None:
                 columns = rows.definition()
                 await connection.execute(f"CREATE TABLE {qualified_name(name)} ({columns})")
             elif if_exists == "replace":
@@ -281,7 +309,13 @@ class AsyncDatabase:
         return found
 
     async def close(self) -> None:
-        """End the sessions, and the server if this object has started it."""
+        """End the sessions, and the server if this object has started it.
+
+        Iterations of subscriptions end; those of streams fail.
+        """
+        self._closed = True
+        for connection in self._streams:
+            connection.terminate()
         for session in self._sessions:
             await session.close()
         self._sessions.clear()
@@ -297,9 +331,12 @@ class AsyncDatabase:
         await self.close()
 
 
-async def _exists(connection: Connection, name: str) -> bool:
-    found = await connection.sql("SELECT to_regclass($1) IS NOT NULL", [qualified_name(name)])
-    return bool(found.scalar())
+async def _columns(connection: Connection, name: str) -> set[str] | None:
+    """Return the names of a relation's columns; None if it does not exist."""
+    text = qualified_name(name)
+    if not (await connection.sql("SELECT to_regclass($1) IS NOT NULL", [text])).scalar():
+        return None
+    return set((await connection.sql(f"SELECT * FROM {text} LIMIT 0")).columns)
 
 
 def subscribe_text(query: str, snapshot: bool, as_of: int | None, up_to: int | None) -> str:

@@ -1,14 +1,15 @@
 """DataFrames and files on their way into tables: columns as SQL types, rows as Arrow."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as dataset
 
 from foreshore.embedded.literals import quoted_name
-from foreshore.errors import FeatureNotSupported, UndefinedFile
+from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedFile
 
 ROWS_AT_ONCE = 65_536
 PART_BYTES = 1 << 20
@@ -29,10 +30,30 @@ class Frame:
 
 
 def frame_of(data: Any) -> Frame:
-    """Return the rows of a DataFrame of pandas or polars, or of anything that Arrow reads."""
+    """Return the rows of a DataFrame of pandas or polars, or of anything that Arrow reads.
+
+    Raises DatatypeMismatch for a column of values of several types.
+    """
+    try:
+        return _frame_of(data)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        said = ": ".join(str(each) for each in reversed(error.args))
+        raise DatatypeMismatch(
+            said, hint="Give the column one type, such as df[c] = df[c].astype(str)."
+        ) from None
+
+
+def _frame_of(data: Any) -> Frame:
     module = type(data).__module__.partition(".")[0]
+    if module in ("pandas", "polars") and type(data).__name__ == "Series":
+        data = data.to_frame()
+    if module == "polars" and type(data).__name__ == "LazyFrame":
+        data = data.collect()
     if module == "pandas":
-        data = pa.Table.from_pandas(data, preserve_index=False)
+        data = _of_pandas(data)
+    elif isinstance(data, dataset.Dataset | dataset.Scanner):
+        reader = data.scanner() if isinstance(data, dataset.Dataset) else data
+        return Frame(reader.projected_schema, _sliced(reader.to_batches()))
     elif isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     elif isinstance(data, pa.RecordBatchReader):
@@ -47,9 +68,18 @@ def frame_of(data: Any) -> Frame:
     if not isinstance(data, pa.Table):
         raise FeatureNotSupported(
             f"rows of type {type(data).__name__}",
-            hint="Pass a DataFrame of pandas or polars, or a table of Arrow.",
+            hint="Pass a DataFrame of pandas or polars, a table of Arrow, or a list of dicts.",
         )
     return Frame(data.schema, iter(data.to_batches(ROWS_AT_ONCE)))
+
+
+def _of_pandas(data: Any) -> pa.Table:
+    """Return a DataFrame as a table, with the levels of its index that have names first."""
+    names = [name for name in data.index.names if name is not None]
+    if names and len(names) == len(data.index.names):
+        data = data.reset_index()
+    data = data.set_axis([str(name) for name in data.columns], axis="columns")
+    return pa.Table.from_pandas(data, preserve_index=False)
 
 
 def frame_of_files(paths: str | Path | Sequence[str | Path], format: str) -> Frame:
@@ -57,8 +87,6 @@ def frame_of_files(paths: str | Path | Sequence[str | Path], format: str) -> Fra
 
     Raises UndefinedFile if there is none. Files are read as their rows are sent.
     """
-    import pyarrow.dataset as dataset
-
     found: list[str] = []
     for each in [paths] if isinstance(paths, str | Path) else paths:
         found += _matching(Path(each), format)
@@ -84,7 +112,7 @@ def _matching(path: Path, format: str) -> list[str]:
     return files
 
 
-def _sliced(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _sliced(reader: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield batch.slice(begin, ROWS_AT_ONCE)
@@ -160,6 +188,11 @@ def sql_type(name: str, type: pa.DataType) -> str:
     for check, found in _CHECKS:
         if check(type):
             return found
+    if pa.types.is_nested(type):
+        raise FeatureNotSupported(
+            f'column "{name}" is of type {type}',
+            hint="Make it text by json.dumps, and read that as jsonb: column::jsonb.",
+        )
     raise FeatureNotSupported(
         f'column "{name}" is of type {type}',
         hint="Leave it out, or cast it to a type of the table in docs/embedded.md.",

@@ -1,6 +1,7 @@
 """Parameters of a statement as literals in its text.
 
-    with_parameters("SELECT $1 + 1", [41])   is   SELECT (41) + 1
+    with_parameters("SELECT $1 + 1", [41])           is   SELECT (41) + 1
+    with_parameters("SELECT $x + 1", {"x": 41})      is the same
 
 COPY takes no parameters on the wire, as in PostgreSQL, and results come by COPY. A literal has the
 type that its Python value says; a text has none of its own, as a parameter, and takes the one that
@@ -13,9 +14,9 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
-from foreshore.errors import DatabaseError, UserError
+from foreshore.errors import DatabaseError, SyntaxError_, UserError
 
 _TOKENS = re.compile(
     r"""
@@ -30,9 +31,15 @@ _TOKENS = re.compile(
     | (?P<parenthesis>[()])
     | (?P<semicolon>;)
     | \$(?P<number>\d++)
+    | \$(?P<key>[A-Za-z_]\w*+)
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+
+Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
+
+_MISSING = frozenset(("NAType", "NaTType"))  # of pandas
 
 
 class UndefinedParameter(UserError):
@@ -41,27 +48,38 @@ class UndefinedParameter(UserError):
     sqlstate = "42P02"
 
 
-def with_parameters(text: str, values: Sequence[Any]) -> str:
-    """Return a statement with its parameters in place; raises UndefinedParameter."""
+def with_parameters(text: str, values: Parameters) -> str:
+    """Return a statement with its parameters in place; raises UndefinedParameter.
+
+    Values by name stand for `$name`. Raises TypeError if `values` is a single value.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | Mapping):
+        raise TypeError(
+            f"params is a list of values, or a dict by names, and not {type(values).__name__}"
+        )
     if not values:
         return text
-    used: set[int] = set()
+    given: Mapping[str, Any] = (
+        values
+        if isinstance(values, Mapping)
+        else {str(number): value for number, value in enumerate(values, 1)}
+    )
+    used: set[str] = set()
 
     def replaced(match: re.Match[str]) -> str:
-        digits = match["number"]
-        if digits is None:
+        name = match["number"] or match["key"]
+        if name is None:
             return match[0]
-        number = int(digits)
-        if not 1 <= number <= len(values):
-            raise UndefinedParameter(f"there is no parameter ${number}")
-        used.add(number)
-        return literal(values[number - 1])
+        if name not in given:
+            raise UndefinedParameter(f"there is no parameter ${name}")
+        used.add(name)
+        return literal(given[name])
 
     found = _TOKENS.sub(replaced, text)
-    if len(used) < len(values):
+    if len(used) < len(given):
         raise UndefinedParameter(
-            f"the statement uses {len(used)} of {len(values)} parameters",
-            hint="Parameters are written $1, $2, and so on.",
+            f"the statement uses {len(used)} of {len(given)} parameters",
+            hint="Parameters are written $1, $2, and so on, or $name with a dict.",
         )
     return found
 
@@ -88,8 +106,21 @@ def without_end(text: str) -> str:
     return text if end is None or rest.strip() else text[:end]
 
 
+def only_statement(text: str) -> str:
+    """Return a statement without its end; raises SyntaxError_ if there is another one."""
+    found = without_end(text)
+    if any(match["semicolon"] for match in _TOKENS.finditer(found)):
+        raise SyntaxError_(
+            "cannot run several statements and return rows",
+            hint="execute runs several, such as those of a file.",
+        )
+    return found
+
+
 def literal(value: Any) -> str:
     """Return a value as a literal of SQL; raises DatabaseError for one of an unknown type."""
+    if type(value).__name__ in _MISSING:
+        return "NULL"
     match value:
         case None:
             return "NULL"
@@ -123,6 +154,9 @@ def literal(value: Any) -> str:
             return f"ARRAY[{', '.join(map(literal, value))}]" if value else "'{}'"
     if hasattr(value, "item") and not getattr(value, "shape", ()):  # a scalar of NumPy
         return literal(value.item())
+    for method in ("tolist", "to_pylist", "to_list", "as_py"):  # of NumPy, pandas, Arrow, polars
+        if hasattr(value, method):
+            return literal(getattr(value, method)())
     raise DatabaseError(
         f"a parameter of type {type(value).__name__} is not supported",
         sqlstate="0A000",

@@ -5,24 +5,63 @@ db = foreshore.connect("postgresql://host/shop")  # a server that runs already
 """
 
 import asyncio
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
 
 from foreshore.embedded.address import Address
 from foreshore.embedded.database import Database, LoopThread
 from foreshore.embedded.database_async import AsyncDatabase
 from foreshore.embedded.server_process import ServerProcess
 
+MEMORY = ":memory:"  # a directory of its own that goes when the database is closed
 
-def open(path: str | Path, *, listen: str | None = None, options: Sequence[str] = ()) -> Database:
+
+class _Closed(Protocol):
+    async def close(self) -> None: ...
+
+
+D = TypeVar("D", bound=_Closed)
+
+
+class Opening(Awaitable[D], Generic[D]):
+    """What opens a database: `db = await opening`, or `async with opening as db`."""
+
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, D]]) -> None:
+        self._open = open
+        self._opened: D | None = None
+
+    def __await__(self) -> Generator[Any, None, D]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> D:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+
+def open(
+    path: str | Path = MEMORY, *, listen: str | None = None, options: Sequence[str] = ()
+) -> Database:
     """Open the database in a directory, which is made if it is not there.
 
-    The database runs in a child process, which ends with this one. Other processes of this user
-    reach it by `foreshore.connect(path)`; with `listen`, HOST:PORT, also PostgreSQL's clients over
-    TCP. `options` are further ones of `foreshore serve`. Raises LockFileExists if another server
-    has the directory.
+    Without a path, or with `:memory:`, it is in a temporary directory, which is removed when the
+    database is closed. The database runs in a child process, which ends with this one. Other
+    processes of this user reach it by `foreshore.connect(path)`; with `listen`, HOST:PORT, also
+    PostgreSQL's clients over TCP. `options` are further ones of `foreshore serve`. Raises
+    LockFileExists if another server has the directory.
     """
-    server = ServerProcess(Path(path).resolve(), options, listen)
+    server = _server(path, listen, options)
     return _database(Address(directory=server.data_dir), server)
 
 
@@ -37,22 +76,42 @@ def connect(where: str | Path) -> Database:
     return database
 
 
-async def open_async(
-    path: str | Path, *, listen: str | None = None, options: Sequence[str] = ()
-) -> AsyncDatabase:
-    """Open the database in a directory, as `open` does, for the running event loop."""
-    loop = asyncio.get_running_loop()
-    directory = await loop.run_in_executor(None, Path(path).resolve)
-    server = await loop.run_in_executor(None, ServerProcess, directory, options, listen)
-    return AsyncDatabase(Address(directory=directory), server)
+def open_async(
+    path: str | Path = MEMORY, *, listen: str | None = None, options: Sequence[str] = ()
+) -> Opening[AsyncDatabase]:
+    """Open the database in a directory, as `open` does, for the running event loop.
+
+    Await the result, or use it by `async with`, which closes the database.
+    """
+
+    async def opened() -> AsyncDatabase:
+        loop = asyncio.get_running_loop()
+        server = await loop.run_in_executor(None, _server, path, listen, options)
+        return AsyncDatabase(Address(directory=server.data_dir), server)
+
+    return Opening(opened)
 
 
-async def connect_async(where: str | Path) -> AsyncDatabase:
-    """Connect to a server, as `connect` does, for the running event loop."""
-    address = await asyncio.get_running_loop().run_in_executor(None, Address.of, where)
-    database = AsyncDatabase(address)
-    await database.execute("SELECT 1")
-    return database
+def connect_async(where: str | Path) -> Opening[AsyncDatabase]:
+    """Connect to a server, as `connect` does, for the running event loop.
+
+    Await the result, or use it by `async with`.
+    """
+
+    async def connected() -> AsyncDatabase:
+        address = await asyncio.get_running_loop().run_in_executor(None, Address.of, where)
+        database = AsyncDatabase(address)
+        await database.execute("SELECT 1")
+        return database
+
+    return Opening(connected)
+
+
+def _server(path: str | Path, listen: str | None, options: Sequence[str]) -> ServerProcess:
+    if str(path) != MEMORY:
+        return ServerProcess(Path(path).resolve(), options, listen)
+    folder = Path(tempfile.mkdtemp(prefix="foreshore-")).resolve()
+    return ServerProcess(folder / "data", options, listen, folder)
 
 
 def _database(address: Address, server: ServerProcess | None) -> Database:

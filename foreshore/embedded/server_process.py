@@ -5,10 +5,12 @@ ends, however it ends, the child reads the end of the pipe, lets running stateme
 itself. What was committed is durable by then, so an end at any moment loses nothing.
 """
 
+import atexit
 import contextlib
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -42,9 +44,22 @@ _CRITICAL = re.compile(r".* CRITICAL \S+: (.*)")
 class ServerProcess:
     """A server that this process has started. Its log goes to Python's, at the level DEBUG."""
 
-    def __init__(self, data_dir: Path, options: Sequence[str], listen: str | None) -> None:
-        """Start the server and wait until it answers; raises LockFileExists or Unavailable."""
+    def __init__(
+        self,
+        data_dir: Path,
+        options: Sequence[str],
+        listen: str | None,
+        folder: Path | None = None,
+    ) -> None:
+        """Start the server and wait until it answers; raises LockFileExists or Unavailable.
+
+        `folder` has the data directory, and is removed with the server, at the latest when this
+        process ends.
+        """
         self.data_dir = data_dir
+        self._folder, self._owner = folder, os.getpid()
+        if folder is not None:
+            atexit.register(self.close)
         check_free(data_dir)
         command = [
             *COMMAND,
@@ -89,6 +104,8 @@ class ServerProcess:
 
     def close(self) -> None:
         """End the server, after the statements that are running, and wait for its end."""
+        if os.getpid() != self._owner:
+            return
         process = self._process
         if process.stdin is not None and not process.stdin.closed:
             with contextlib.suppress(OSError):  # it has ended
@@ -99,6 +116,9 @@ class ServerProcess:
             logger.warning("the server does not end and is killed", extra={"pid": process.pid})
             process.kill()
             process.wait()
+        if self._folder is not None:
+            atexit.unregister(self.close)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def kill(self) -> None:
         """End the server by SIGKILL, as a crash would, and wait for its end."""
@@ -110,6 +130,7 @@ class ServerProcess:
         """Close the copy of the pipe that a child of this process has by a fork."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()  # the object too: its number may get another meaning
+        atexit.unregister(self.close)  # the server and its directory are the parent's
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS

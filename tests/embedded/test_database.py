@@ -3,13 +3,14 @@
 import asyncio
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import pytest
 import foreshore
 from foreshore.embedded.database import Database
 from foreshore.embedded.errors import NotReceived
-from foreshore.embedded.subscription import Changes
+from foreshore.embedded.subscription import Changes, Event
 from foreshore.errors import DatabaseError, LockFileExists, Unavailable
 from tests.harness import free_port, until
 
@@ -422,3 +423,119 @@ def test_close_ends_what_is_left(tmp_path: Path) -> None:
         waiting = other.submit(next, changes, None)
         db.close()
         assert waiting.result(60) is None
+
+
+def test_frames_of_polars_come_and_go(db: Database, name: str) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(
+        {
+            "c": polars.Series(["u", None], dtype=polars.Categorical),
+            "e": polars.Series(["a", "b"], dtype=polars.Enum(["a", "b"])),
+            "b": [b"x", None],
+            "l": [[1], [2, 3]],
+        }
+    )
+    assert db.register(name, frame) == 2
+    found = db.sql(f"SELECT * FROM {name}").pl().with_columns(polars.col("c", "e").cast(str))
+    assert found.equals(frame.with_columns(polars.col("c", "e").cast(str)))
+
+
+def test_register_replaces_a_table_that_has_other_columns(db: Database, name: str) -> None:
+    frame = pd.DataFrame({"k": ["a"], "n": [1]})
+    db.register(name, frame)
+    frame["n"] = 2  # a copy was made
+    assert db.sql(f"SELECT n FROM {name}").scalar() == 1
+    frame["more"] = 0.5
+    assert db.register(name, frame, if_exists="replace") == 1
+    assert db.sql(f"SELECT * FROM {name}").fetchall() == [("a", 2, 0.5)]
+    db.execute(f"CREATE VIEW {name}_v AS SELECT n FROM {name}")
+    with pytest.raises(DatabaseError, match="other objects depend on it"):
+        db.register(name, frame[["k"]], if_exists="replace")
+    assert db.sql(f"SELECT * FROM {name}_v").scalar() == 2
+
+
+def test_subscription_ends_while_another_thread_waits(db: Database, name: str) -> None:
+    db.execute(f"CREATE TABLE {name} (n int)")
+    changes = db.subscribe(name)
+    first = next(changes)
+    with ThreadPoolExecutor(1) as other:
+        rest = other.submit(list, changes)
+        changes.close()
+        assert rest.result(60) == []
+    assert isinstance(first, Changes)
+
+
+def test_interrupt_ends_the_statement_only(db: Database) -> None:
+    running = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE state = 'active' AND query LIKE '%pg_sleep(' || '1000)%'"
+    )
+    beside = db.session()
+
+    def interrupt() -> None:
+        until(lambda: beside.sql(running).scalar() > 0, "the statement runs")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        db.sql("SELECT pg_sleep(1000)")
+    thread.join()
+    until(lambda: beside.sql(running).scalar() == 0, "the statement has ended")
+    assert db.sql("SELECT 1").scalar() == 1
+    beside.close()
+
+
+def test_other_processes_are_told_to_connect(db: Database) -> None:
+    with pytest.raises(TypeError, match=r"foreshore\.connect"):
+        pickle.dumps(db)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            db.close()  # it is the parent's
+            db.sql("SELECT 1")
+        except DatabaseError as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"before a fork" in os.read(read, 1000)
+    assert db.sql("SELECT 1").scalar() == 1
+    os.close(read)
+    os.close(write)
+
+
+def test_database_without_a_path_is_removed_in_the_end() -> None:
+    code = (
+        "import foreshore; db = foreshore.open(); db.register('t', [{'a': 1}]);"
+        " print(repr(db).split()[1], db.sql('TABLE t').scalar(), foreshore.__version__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    path, value, version = done.stdout.split()
+    assert (value, version) == ("1", foreshore.__version__)
+    assert not Path(path).parent.exists()
+
+
+def test_asynchronous_database_is_a_context_and_ends_its_subscriptions(
+    db: Database, name: str
+) -> None:
+    db.execute(f"CREATE TABLE {name} (n int)")
+    path = repr(db).split()[1]
+
+    async def main() -> None:
+        async with foreshore.connect_async(path) as other:
+            changes = other.subscribe(name)
+            assert isinstance(await anext(changes), Changes)
+            rest = asyncio.create_task(_all(changes))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            assert await rest == []
+        with pytest.raises(NotReceived, match="closed"):
+            await other.sql("SELECT 1")
+
+    asyncio.run(main())
+
+
+async def _all(changes: AsyncIterator[Event]) -> list[Event]:
+    return [each async for each in changes]

@@ -4,12 +4,13 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as dataset
 import pyarrow.parquet as pq
 import pytest
 
 from foreshore.embedded.frames import Frame, frame_of, frame_of_files, stream_of
 from foreshore.embedded.result import Result
-from foreshore.errors import FeatureNotSupported, UndefinedFile
+from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedFile
 
 TABLE = pa.table({"a": [1, 2], "b": ["x", None]})
 
@@ -31,6 +32,10 @@ async def sent(frame: Frame) -> pa.Table:
         TABLE.to_reader(),
         TABLE.to_pylist(),
         {"a": [1, 2], "b": ["x", None]},
+        Result(TABLE),
+        dataset.dataset(TABLE),
+        dataset.dataset(TABLE).scanner(),
+        TABLE.to_pandas().set_index("a"),
     ],
     ids=lambda data: type(data).__name__,
 )
@@ -103,3 +108,27 @@ def test_result_shows_itself_as_a_table() -> None:
     assert result.fetchall() == [("ann", 1), (None, 22), ("x\ny", 333)]
     assert (result.fetchone(), result.scalar(), len(result)) == (("ann", 1), "ann", 3)
     assert list(result.df()["n"]) == [1, 22, 333]
+
+
+def test_lazy_frames_and_series_are_sent() -> None:
+    polars = pytest.importorskip("polars")
+    lazy = polars.LazyFrame({"a": [1, 2, 3], "b": ["x", None, "z"]}).filter(polars.col("a") < 3)
+    assert asyncio.run(sent(frame_of(lazy))).to_pylist() == TABLE.to_pylist()
+    for series in (pd.Series([1, 2], name="a"), polars.Series("a", [1, 2])):
+        assert asyncio.run(sent(frame_of(series))).to_pylist() == [{"a": 1}, {"a": 2}]
+
+
+def test_index_of_pandas_is_sent_if_it_has_a_name() -> None:
+    sums = pd.DataFrame({"k": ["x", "x", "y"], "n": [1, 2, 3]}).groupby("k").sum()
+    assert frame_of(sums).definition() == '"k" text, "n" bigint'
+    assert frame_of(sums.rename_axis(None)).definition() == '"n" bigint'
+    assert frame_of(pd.DataFrame([[1, 2.5]])).definition() == '"0" bigint, "1" double precision'
+
+
+def test_column_of_several_types_is_an_error_that_names_it() -> None:
+    with pytest.raises(DatatypeMismatch, match="column d") as raised:
+        frame_of(pd.DataFrame({"d": [1, "a"]}))
+    assert "astype(str)" in (raised.value.hint or "")
+    with pytest.raises(FeatureNotSupported) as refused:
+        frame_of(pd.DataFrame({"d": [{"a": 1}]})).definition()
+    assert "json.dumps" in (refused.value.hint or "")

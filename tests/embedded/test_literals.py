@@ -3,6 +3,9 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import sqlglot
 from hypothesis import given
@@ -11,12 +14,13 @@ from hypothesis import strategies as st
 from foreshore.embedded.literals import (
     UndefinedParameter,
     literal,
+    only_statement,
     qualified_name,
     text_literal,
     with_parameters,
     without_end,
 )
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, SyntaxError_
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,13 @@ from foreshore.errors import DatabaseError
         ({"a": "b'"}, "'{\"a\": \"b''\"}'::jsonb"),
         ([1, None], "ARRAY[(1), NULL]"),
         ([], "'{}'"),
+        (pd.NA, "NULL"),
+        (pd.NaT, "NULL"),
+        (np.int64(4), "(4)"),
+        (np.array([1, 2]), "ARRAY[(1), (2)]"),
+        (pd.Series(["a"]), "ARRAY['a']"),
+        (pa.array([1, None]), "ARRAY[(1), NULL]"),
+        (pa.scalar(1.5), "'1.5'::double precision"),
     ],
 )
 def test_values_become_literals(value: Any, expected: str) -> None:
@@ -102,3 +113,22 @@ def test_names_are_quoted_by_part() -> None:
 )
 def test_the_end_of_a_statement_goes(text: str, expected: str) -> None:
     assert without_end(text) == expected
+
+
+def test_parameters_by_name_are_in_place() -> None:
+    text = "SELECT $x + $y_2, '$x', $tag$ $x $tag$, a$x -- $x"
+    placed = "SELECT (1) + 'z', '$x', $tag$ $x $tag$, a$x -- $x"
+    assert with_parameters(text, {"x": 1, "y_2": "z"}) == placed
+    with pytest.raises(UndefinedParameter, match=r"no parameter \$y"):
+        with_parameters("SELECT $y", {"x": 1})
+    with pytest.raises(UndefinedParameter, match="uses 0 of 1"):
+        with_parameters("SELECT ?", [1])
+    for value in ("a", 1):
+        with pytest.raises(TypeError, match="params is a list of values"):
+            with_parameters("SELECT $1", value)  # type: ignore[arg-type]
+
+
+def test_several_statements_have_no_rows() -> None:
+    assert only_statement("SELECT ';'; -- end") == "SELECT ';'"
+    with pytest.raises(SyntaxError_, match="several statements"):
+        only_statement("SELECT 1; SELECT 2")

@@ -1,4 +1,4 @@
-"""The programs of docs/tutorial.md run as they stand there."""
+"""The programs of docs/tutorial.md and docs/notebooks.md run as they stand there."""
 
 import contextlib
 import io
@@ -7,22 +7,24 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.full
-def test_tutorial_runs_and_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("page", "outputs"), [("tutorial.md", 2), ("notebooks.md", 1)])
+def test_page_runs_and_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str, outputs: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```(python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    text = (DOCS / page).read_text()
+    blocks = re.findall(r"```(python)?\n(.*?)```", text, re.DOTALL)
     program = "\n".join(text for language, text in blocks if language)
     printed = io.StringIO()
     names: dict[str, object] = {}
     with contextlib.redirect_stdout(printed):
-        exec(compile(program, str(PAGE), "exec"), names)
+        exec(compile(program, page, "exec"), names)
     said = printed.getvalue()
-    outputs = [text for language, text in blocks if not language]
-    assert len(outputs) == 2
-    for output in outputs:
+    shown = [text for language, text in blocks if not language]
+    assert len(shown) == outputs
+    for output in shown:
         assert output.strip().removesuffix("...") in said
