@@ -61,6 +61,7 @@ from foreshore.processes.launch import Launcher
 from foreshore.statement_history import StatementHistory
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.decoded_files import DecodedFiles
+from foreshore.storage.lineage import Lineage
 from foreshore.storage.oracle import TimestampOracle
 from foreshore.storage.read_holds import ReadHolds
 from foreshore.update import Timestamp
@@ -88,7 +89,7 @@ class Coordinator:
     capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]]
     ingest: Launcher
     export: Launcher
-    database: str  # its id
+    lineage: Lineage
 
     def __post_init__(self) -> None:
         self.started = self.clock.now() * 1000  # microseconds since 1970
@@ -119,7 +120,7 @@ class Coordinator:
         self.catalog_commits = CatalogCommits(self)
         self.ingestion = Ingestion(self, self.ingest)
         self.webhooks = Webhooks(self)
-        self.exports = SinkExports(self, self.export, self.database)
+        self.exports = SinkExports(self, self.export, self.lineage)
         self.published = PublishedMetrics(self)
         self.resizes = PendingReplicas(self.compute, lambda id: id in self.state.objects)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
@@ -127,6 +128,11 @@ class Coordinator:
         self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}
 
     # --- what there is -------------------------------------------------------------------------
+
+    @property
+    def database(self) -> str:
+        """Return the id of the database."""
+        return self.lineage.database
 
     @property
     def state(self) -> State:

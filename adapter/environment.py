@@ -69,8 +69,9 @@ from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
-from foreshore.storage.identity import first_id, identity
+from foreshore.storage.identity import first_id
 from foreshore.storage.lake.places import CopyPlaces
+from foreshore.storage.lineage import lineage_of
 from foreshore.storage.oracle import TimestampOracle
 from foreshore.storage.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.storage.reserved_end import ReservedEnd
@@ -134,7 +135,8 @@ class Environment:
             "data_dir": os.path.abspath(data_dir),  # noqa: ASYNC240 - looks at no file
             **(engine_options or {}),
         }
-        database = await identity(storage.consensus)
+        lineage = await lineage_of(storage.consensus)
+        database = lineage.database
         errors = ViewErrors(lambda: coordinator)
         compute = ComputeController(
             storage,
@@ -164,7 +166,7 @@ class Environment:
             capabilities=capabilities,
             ingest=ingest or ProcessLauncher(INGEST_COMMAND),
             export=export or ProcessLauncher(EXPORT_COMMAND),
-            database=database,
+            lineage=lineage,
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.host_keys = Path(environment.server_settings["data_directory"], "ssh_hosts")

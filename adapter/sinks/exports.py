@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from foreshore.adapter.introspection.failing_views import with_view
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog
+from foreshore.adapter.sinks.inherited import PAUSED, is_paused
 from foreshore.adapter.sinks.reading import changed, contents, interval
 from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.sources.access import accesses
@@ -53,6 +54,7 @@ from foreshore.storage.export.exporter import NOTHING
 from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
 from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.external.request import answer_to
+from foreshore.storage.lineage import Lineage
 from foreshore.types import RelationDesc
 from foreshore.update import Timestamp
 
@@ -63,12 +65,12 @@ logger = logging.getLogger(__name__)
 
 
 class SinkExports:
-    """The sinks of one environment; `database` is its id."""
+    """The sinks of one environment; `lineage` is its database."""
 
-    def __init__(self, coordinator: "Coordinator", launcher: Launcher, database: str) -> None:
+    def __init__(self, coordinator: "Coordinator", launcher: Launcher, lineage: Lineage) -> None:
         self._coordinator = coordinator
         self._launcher = launcher
-        self._database = database
+        self._lineage = lineage
         # The time before which the target has all changes, where its position is earlier.
         self._idle_before: dict[GlobalId, Timestamp] = {}
         self._moved = Signal()
@@ -101,7 +103,7 @@ class SinkExports:
         self._moved.set()
         if described is not None:
             self.controller.start(described)
-        elif stopped is not None:
+        elif stopped is not None and not stopped.paused:
             self._begin_to_dispose(stopped)
 
     async def close(self) -> None:
@@ -112,7 +114,7 @@ class SinkExports:
 
     async def check(self, spec: SinkSpec, desc: RelationDesc) -> None:
         """Raise DatabaseError if a sink could not write these columns to its target."""
-        export = Export(self._name("new"), spec, desc, self._accesses(spec))
+        export = Export(self._name("new", spec), spec, desc, self._accesses(spec))
         await answer_to(self._launcher, CheckSink(export), Answer)
 
     async def equip(self) -> None:
@@ -136,9 +138,9 @@ class SinkExports:
             given[SECRETS] = Access("webhook", secret_texts(coordinator, secrets_of(spec.target)))
         return given
 
-    def _name(self, id: str) -> str:
+    def _name(self, id: str, spec: SinkSpec) -> str:
         """Return the name of a sink in its target, where several databases may write."""
-        return f"foreshore_{self._database[:12]}_{id}"
+        return f"foreshore_{(spec.written_as or self._lineage.database)[:12]}_{id}"
 
     def _concerned(self, each: Object) -> Iterator[GlobalId]:
         """Yield the sinks for which a change of an object may matter."""
@@ -169,8 +171,11 @@ class SinkExports:
             hash = self._hash(item, spec, desc)
         except DatabaseError as error:
             obstacle = error.message
-        export = Export(self._name(item.id), spec, desc, given, hash)
-        return SinkDescription(item.id, item.cluster, export, obstacle)
+        paused = is_paused(self._lineage, item.id, spec)
+        export = Export(self._name(item.id, spec), spec, desc, given, hash)
+        return SinkDescription(
+            item.id, item.cluster, export, PAUSED if paused else obstacle, paused
+        )
 
     def _hash(self, item: Item, spec: SinkSpec, desc: RelationDesc) -> Scalar | None:
         """Return PARTITION BY of a sink that has it."""
@@ -250,8 +255,7 @@ class SinkExports:
             if position.confirmed:
                 raise ObjectNotInPrerequisiteState(
                     "the target has lost how far the sink has come",
-                    hint="Drop the sink and create it anew. In a restored backup all sinks need it,"
-                    " once the original database does not write the target.",
+                    hint="Drop the sink and create it anew.",
                 )
             return position.began
         if frontier <= position.as_of:
@@ -259,6 +263,14 @@ class SinkExports:
                 f"the target has changes before {frontier} only",
                 detail=f"The history before {position.reached} is not kept for it.",
                 hint="Drop the sink and create it anew.",
+            )
+        spec = self._coordinator.state.item(sink).sink
+        if spec and spec.resumed_in and frontier > position.reached == spec.resumed_from:
+            raise ObjectNotInPrerequisiteState(
+                f"the target has changes before {frontier}, which this database does not know",
+                detail=f"The backup that it was restored from has them before {position.reached}"
+                " only: the original database has written on.",
+                hint="Empty the target, drop the sink and create it anew.",
             )
         if frontier > self._coordinator.oracle.read_ts() + 1:
             raise ObjectNotInPrerequisiteState(

@@ -29,6 +29,7 @@ from foreshore.processes.launch import Launcher
 from foreshore.sources.files import PLACES, FilesSource
 from foreshore.sources.kafka import Messages
 from foreshore.sources.outputs import LATE, PROGRESS
+from foreshore.sources.postgres import PostgresSource
 from foreshore.sources.python import MemoSource, PythonSource
 from foreshore.sources.spec import (
     SourceSpec,
@@ -55,6 +56,7 @@ from foreshore.storage.ingest.messages import (
     Validate,
     Validated,
 )
+from foreshore.storage.ingest.postgres.own_slot import with_own_slot
 from foreshore.update import DIFF, DIFF_FIELD
 
 if TYPE_CHECKING:
@@ -203,6 +205,8 @@ class Ingestion:
     def _described(self, item: Item, spec: SourceSpec) -> SourceDescription:
         assert item.cluster is not None, item
         coordinator = self._coordinator
+        if isinstance(spec, PostgresSource) and coordinator.lineage.is_inherited(item.id):
+            spec = with_own_slot(spec, coordinator.lineage)
         planned = coordinator.catalog.planned
         outputs = {
             each.feed.reference: OutputRelation(

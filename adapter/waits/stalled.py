@@ -35,11 +35,12 @@ async def _attend(
 ) -> None:
     is_told = False
     while (status := controller.statuses().get(id)) is not None:
-        if status.state == "stalled":
+        if status.state in ("stalled", "paused"):
             if not is_told:
-                _tell(context, controller, id, status.error)
+                _tell(context, controller, id, status.state, status.error)
                 is_told = True
-            controller.try_now(id)
+            if status.state == "stalled":
+                controller.try_now(id)
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -47,13 +48,14 @@ def _tell(
     context: StatementContext,
     controller: IngestController | ExportController,
     id: GlobalId,
+    state: str,
     error: str | None,
 ) -> None:
     item = context.coordinator.state.get(id)
     kind = "source" if isinstance(controller, IngestController) else "sink"
     name = id if item is None else item.name
     context.notice(
-        f'{kind} "{name}" is stalled: {error}',
+        f'{kind} "{name}" is {state}: {error}',
         now=True,
         hint=f"The statement waits until the {kind} gets on, or is canceled.",
     )

@@ -9,6 +9,7 @@ from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import DeltaTarget, FilesTarget, IcebergTarget
 from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.webhook import WebhookTarget, secrets_of_webhook
+from foreshore.update import Timestamp
 
 Envelope: TypeAlias = OneOf["upsert", "debezium", "append"]
 
@@ -40,6 +41,11 @@ class SinkSpec(msgspec.Struct, frozen=True):
     commit_ms: int = 1000  # the least time between two commits there
     with_snapshot: bool = True  # whether it begins with what the relation has
     key_known: bool = False  # whether the relation was known to have no two rows of a key at first
+    # Of a sink that goes on in a restored database: the id of this, that of the database by which
+    # the target knows the sink, and the time before which the target had everything by the backup.
+    resumed_in: str = ""
+    written_as: str = ""
+    resumed_from: Timestamp = 0
 
 
 def connections_of(target: Target) -> tuple[str, ...]:

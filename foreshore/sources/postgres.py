@@ -20,6 +20,8 @@ class PostgresSource(msgspec.Struct, frozen=True, tag="postgres"):
     connection: str  # its id
     publication: str
     slot: str = ""  # the replication slot; discovery names it
+    # In a restored database: those of the original, of which a copy may be made.
+    copied_slots: tuple[str, ...] = ()
     text_columns: tuple[str, ...] = ()
     exclude_columns: tuple[str, ...] = ()
     applies_changes: bool = False  # of columns in the external system

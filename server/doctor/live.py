@@ -149,9 +149,11 @@ def _outside(metrics: str) -> Iterator[Finding]:
     states = list(_states(metrics))
     for kind in ("source", "sink"):
         each = [(name, state) for of, name, state in states if of == kind]
-        stalled = [name for name, state in each if state == "stalled"]
+        stalled = [(name, state) for name, state in each if state in ("stalled", "paused")]
         if stalled:
-            message = f"{len(stalled)} of {len(each)} stalled: {', '.join(stalled[:3])}"
+            how = " or ".join(sorted({state for _, state in stalled}))
+            names = ", ".join(name for name, _ in stalled[:3])
+            message = f"{len(stalled)} of {len(each)} {how}: {names}"
             advice = f"SELECT name, error FROM mz_internal.mz_{kind}_statuses says why."
             yield warn(f"{kind}s", message, advice)
         elif each:

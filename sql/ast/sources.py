@@ -247,10 +247,11 @@ class ValidateConnectionStatement(Syntax):
 
 
 class AlterOptionsStatement(Syntax):
-    """ALTER SOURCE or ALTER SINK name SET (option, ...) or RESET (option, ...)."""
+    """ALTER SOURCE or ALTER SINK name SET or RESET (option, ...), of a sink also RESUME."""
 
     kind: OneOf["source", "sink"]
     name: TableRef
     options: tuple[SourceOption, ...]
     resets: bool  # whether the options get their defaults
     if_exists: bool
+    resumes: bool = False

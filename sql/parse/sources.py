@@ -51,7 +51,12 @@ class SourceParser(KafkaSourceParser, WebhookParser):
     def _alter_options(
         self, kind: OneOf["source", "sink"], name: ast.TableRef, if_exists: bool
     ) -> ast.StatementSyntax | None:
-        """Parse `SET (option [=] value, ...)` or `RESET (option, ...)`; None: it is neither."""
+        """Parse `SET (option [=] value, ...)` or `RESET (option, ...)`, of a sink also `RESUME`.
+
+        Return None if it is neither.
+        """
+        if kind == "sink" and self.accept("resume"):
+            return ast.AlterOptionsStatement(kind, name, (), False, if_exists, resumes=True)
         if not self.at_word("set", "reset") or self.peek(1).value != "(":
             return None
         resets = self.advance().value == "reset"

@@ -29,8 +29,12 @@ class WaitForSinks:
 
 @dataclass(frozen=True, slots=True)
 class AlterSink(WritePlan):
-    """ALTER SINK ... SET or RESET: new values by the fields of specs; None: the default."""
+    """ALTER SINK ... SET or RESET: new values by the fields of specs; None: the default.
+
+    With `resumes` it is ALTER SINK ... RESUME.
+    """
 
     name: Name
     changes: Mapping[str, Any]
     if_exists: bool
+    resumes: bool = False

@@ -45,12 +45,16 @@ TABLES_AHEAD = 8  # that a process may have, beside the one that it writes
 
 @dataclass(frozen=True, slots=True)
 class SinkDescription:
-    """A sink to run: where, and what it writes; `obstacle` says why it cannot be started."""
+    """A sink to run: where, and what it writes; `obstacle` says why it cannot be started.
+
+    One that is `paused` must not be started before a user says so.
+    """
 
     id: GlobalId
     cluster: str
     export: Export
     obstacle: str | None = None
+    paused: bool = False
 
 
 class Exports(Protocol):
@@ -171,7 +175,8 @@ class ExportController:
         """Let a new process write a sink."""
         description = job.description
         if description.obstacle is not None:
-            self._set_state(job, "stalled", description.obstacle)
+            state = "paused" if description.paused else "stalled"
+            self._set_state(job, state, description.obstacle)
         else:
             connection.send(StartSink(description.id, description.export))
 

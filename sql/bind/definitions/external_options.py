@@ -21,7 +21,7 @@ _OF_SINKS: Mapping[str, tuple[str, Parse]] = {**COMMIT_INTERVAL, **TIMEOUT}
 def bind_alter_options(
     planning: Planning, statement: ast.AlterOptionsStatement
 ) -> AlterSource | AlterSink:
-    """Return the plan of ALTER SOURCE or ALTER SINK ... SET or RESET."""
+    """Return the plan of ALTER SOURCE or ALTER SINK ... SET or RESET, or of RESUME of a sink."""
     known = _OF_SOURCES if statement.kind == "source" else _OF_SINKS
     if statement.resets:
         known = {option: (field, _default) for option, (field, _) in known.items()}
@@ -30,7 +30,7 @@ def bind_alter_options(
     name = name_of(planning, statement.kind, statement.name)
     if statement.kind == "source":
         return AlterSource(name, changes, statement.if_exists)
-    return AlterSink(name, changes, statement.if_exists)
+    return AlterSink(name, changes, statement.if_exists, statement.resumes)
 
 
 def _default(_: str, __: Any) -> None:

@@ -27,6 +27,7 @@ from foreshore.storage.ingest.postgres.slot import (
     NewSlot,
     System,
     check_history,
+    copy_slot,
     create_slot,
     drop_slot,
     lsn_text,
@@ -109,7 +110,10 @@ def _break(
         )
     if position.get(PUBLICATION, stamp) != stamp:
         return f'publication "{spec.publication}" was altered'
-    return slot_break(connection, spec.slot, position)
+    why = slot_break(connection, spec.slot, position)
+    if why is not None and copy_slot(connection, spec.copied_slots, spec.slot, position):
+        return None
+    return why
 
 
 def _joining(

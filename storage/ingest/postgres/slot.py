@@ -4,7 +4,9 @@ The server confirms no more of a slot than is durable here. A slot that has more
 position is therefore not the one that the position is of, or somebody else has read it.
 """
 
+import logging
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -16,6 +18,8 @@ from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import Position
 from foreshore.storage.ingest.messages import SlotState
+
+logger = logging.getLogger(__name__)
 
 LSN = "lsn"  # the part of the position that says up to where the log was read
 SYSTEM = "system"  # that which identifies the server
@@ -142,11 +146,34 @@ class SlotWatch:
             self._session = None
 
 
+def copy_slot(
+    connection: psycopg.Connection[tuple[object, ...]],
+    originals: Sequence[str],
+    name: str,
+    position: Position,
+) -> bool:
+    """Make a slot as a copy of one of the originals, if that has all that follows the position.
+
+    An original may be in use. Return whether the new slot can go on from the position.
+    """
+    for original in originals:
+        if slot_break(connection, original, position) is None:
+            drop_slot(connection, name)
+            try:
+                connection.execute(
+                    "SELECT pg_copy_logical_replication_slot(%s, %s, false)", (original, name)
+                )
+            except psycopg.Error as error:  # such as no room for it: a new slot will tell
+                logger.info("the slot %s is not copied: %s", original, error)
+                return False
+            return slot_break(connection, name, position) is None
+    return False
+
+
 def release(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
     """End a process of this database that still reads a slot, as it was killed.
 
-    Raises ObjectInUse if another client reads it, such as a database that was restored from a
-    backup of ours, or of which we are one.
+    Raises ObjectInUse if another client reads it.
     """
     ends = time.monotonic() + RELEASE_SECONDS
     while (reader := connection.execute(_READER, (name,)).fetchone()) is not None:
@@ -154,8 +181,7 @@ def release(connection: psycopg.Connection[tuple[object, ...]], name: str) -> No
         if not is_ours or time.monotonic() > ends:
             raise ObjectInUse(
                 f'the replication slot "{name}" is in use by another client, process {pid}',
-                hint="A slot can be read by one client only: end the other one. If this is a"
-                " restored backup of a database that runs, drop the source here.",
+                hint="A slot can be read by one client only: end the other one.",
             )
         connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
         time.sleep(0.05)
