@@ -1,11 +1,15 @@
 """Files that delete rows of Iceberg tables, which pyiceberg reads and does not write."""
 
+import json
 import time
 import uuid
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap
 
 _PATH, _POSITION = 2147483546, 2147483545  # ids of columns, as the format reserves them
 
@@ -33,8 +37,42 @@ def by_value(table: Any, column: str, *values: object, partition: Any = None) ->
     )
 
 
+def by_vectors(table: Any, positions: Mapping[str, Sequence[int]]) -> None:
+    """Delete rows of data files by deletion vectors in one Puffin file, in a new snapshot.
+
+    They are written here as version 3 of the format has them. Positions beyond 2^32 are in further
+    bitmaps.
+    """
+    blobs, body = [], b"PFA1"
+    for path, of in positions.items():
+        bitmaps: dict[int, list[int]] = {}
+        for each in of:
+            bitmaps.setdefault(each >> 32, []).append(each & 0xFFFFFFFF)
+        vector = len(bitmaps).to_bytes(8, "little")
+        for key, low in sorted(bitmaps.items()):
+            vector += key.to_bytes(4, "little") + BitMap(low).serialize()
+        framed = b"\xd1\xd3\x39\x64" + vector
+        blob = len(framed).to_bytes(4, "big") + framed + zlib.crc32(framed).to_bytes(4, "big")
+        blobs.append(
+            {
+                "type": "deletion-vector-v1", "fields": [_POSITION], "snapshot-id": -1,
+                "sequence-number": -1, "offset": len(body), "length": len(blob),
+                "properties": {"referenced-data-file": path, "cardinality": str(len(of))},
+            }
+        )  # fmt: skip
+        body += blob
+    footer = json.dumps({"blobs": blobs}).encode()
+    size = len(footer).to_bytes(4, "little")
+    puffin = body + b"PFA1" + footer + size + bytes(4) + b"PFA1"
+    _commit(table, puffin, (), count=sum(map(len, positions.values())))
+
+
 def _commit(
-    table: Any, rows: pa.Table, equality_ids: tuple[int, ...], partition: Any = None
+    table: Any,
+    rows: pa.Table | bytes,
+    equality_ids: tuple[int, ...],
+    partition: Any = None,
+    count: int = 0,
 ) -> None:
     """Commit a snapshot that has the files of the one before, and a file of deletes."""
     from pyiceberg.manifest import (
@@ -68,12 +106,17 @@ def _commit(
 
     content = DataFileContent.EQUALITY_DELETES if equality_ids else DataFileContent.POSITION_DELETES
     before, id = table.current_snapshot(), uuid.uuid4().int >> 66
-    file = output("data", "parquet")
+    file = output("data", "puffin" if isinstance(rows, bytes) else "parquet")
     with file.create() as stream:
-        pq.write_table(rows, stream)
+        if isinstance(rows, bytes):
+            stream.write(rows)
+        else:
+            pq.write_table(rows, stream)
+            count = rows.num_rows
     made = DataFile.from_args(
-        content=content, file_path=file.location, file_format=FileFormat.PARQUET,
-        partition=partition or Record(), record_count=rows.num_rows, file_size_in_bytes=len(file),
+        content=content, file_path=file.location, 
+        file_format=FileFormat.PUFFIN if isinstance(rows, bytes) else FileFormat.PARQUET,
+        partition=partition or Record(), record_count=count, file_size_in_bytes=len(file),
         equality_ids=list(equality_ids) or None, spec_id=table.spec().spec_id,
     )  # fmt: skip
     with Deletes(table.spec(), table.schema(), output("metadata", "avro"), id, "null") as manifest:

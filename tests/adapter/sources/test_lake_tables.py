@@ -1,6 +1,6 @@
 """CREATE SOURCE ... FROM FILES of tables of a lake: each version as a whole, in order."""
 
-import shutil
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from foreshore.storage.s3_blob import S3Blob
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.test_files import allowed, reaches
 from tests.harness import object_store
+from tests.iceberg_deletes import by_vectors
 
 pyiceberg = pytest.importorskip("pyiceberg")
 deltalake = pytest.importorskip("deltalake")
@@ -21,22 +22,23 @@ IDS = "SELECT id, p FROM s ORDER BY 1"
 class Published:
     """An Iceberg table whose versions have the names that readers without a catalog look for."""
 
-    def __init__(self, place: Path, rows: pa.Table) -> None:
+    def __init__(self, place: Path, rows: pa.Table, format: int = 2) -> None:
         from pyiceberg.catalog.sql import SqlCatalog
 
         catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{place}")
         catalog.create_namespace("n")
-        self.path = place / "t"
+        self.path, self._format = place / "t", format
         self.table: Any = catalog.create_table("n.t", rows.schema, location=f"file://{self.path}")
         self.change(lambda table: table.append(rows))
 
     def change(self, change: Callable[[Any], object]) -> None:
         """Change the table, and publish each version that it makes."""
-        change(self.table)
+        change(self.table.refresh())
         for number, each in enumerate(sorted((self.path / "metadata").glob("0*.json"))):
             published = each.with_name(f"v{number}.metadata.json")
             if not published.exists():
-                shutil.copy(each, published.with_suffix(".draft"))
+                metadata = json.loads(each.read_text()) | {"format-version": self._format}
+                published.with_suffix(".draft").write_text(json.dumps(metadata))
                 published.with_suffix(".draft").rename(published)
 
 
@@ -59,6 +61,28 @@ async def test_snapshots_of_an_iceberg_table_come_in_order(
     made.change(lambda table: table.overwrite(pa.table({"id": [9], "p": ["c"]})))
     await reaches(env, IDS, "9|c")
     assert await env.query("a", "SELECT count(*) FROM s_errors") == "0\nSELECT 1"
+
+
+async def test_deletion_vectors_are_applied(own_env: TestEnvironment, tmp_path: Path) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    made = Published(place, pa.table({"id": list(range(6)), "p": list("abcdef")}), format=3)
+    made.change(lambda table: table.append(pa.table({"id": [6, 7], "p": ["g", "h"]})))
+    source = f"FROM FILES '{made.path}' (FORMAT iceberg, POLL INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SOURCE s {source}")
+    letters = "SELECT string_agg(p, '' ORDER BY id) FROM"
+    await reaches(env, f"{letters} s", "abcdefgh")
+    files = {task.file.record_count: task.file.file_path for task in made.table.scan().plan_files()}
+    made.change(lambda table: by_vectors(table, {files[6]: [1, 4]}))
+    await reaches(env, f"{letters} s", "acdfgh")
+    # One that replaces it, beside that of another file; the last position is of no row.
+    made.change(lambda table: by_vectors(table, {files[6]: [0, 1, 4], files[2]: [1, 1 << 33]}))
+    await reaches(env, f"{letters} s", "cdfg")
+    made.change(lambda table: table.append(pa.table({"id": [9], "p": ["i"]})))
+    await reaches(env, f"{letters} s", "cdfgi")
+    await env.ran("a", f"CREATE SOURCE whole {source}", "CREATE TABLE c (id int8, p text)")
+    await reaches(env, f"{letters} whole", "cdfgi")
+    await env.ran("a", f"COPY c FROM '{made.path}' (FORMAT iceberg)")
+    assert await env.query("a", f"{letters} c") == "cdfgi\nSELECT 1"
 
 
 async def test_an_iceberg_table_that_is_rolled_back_is_followed(
