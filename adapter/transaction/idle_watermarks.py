@@ -5,8 +5,10 @@ that has passed since. This *mark* is the one row of a relation beside it, `NAME
 watermark is computed like of the rows: so it is durable, and the same for all who read as of a
 time. Marks are written when they differ by a quarter of the timeout, and at least by a second.
 
-Silence is measured from when the server last saw a write, or from its start. A relation without a
-finite time has no watermark, and the clock gives it none.
+Silence is measured from when the server last saw a write, or from its start. It is counted look by
+look: of a clock that is set forward only seconds count, as a watermark cannot be taken back, and
+after one that is set back silence begins anew. A relation without a finite time has no watermark,
+and the clock gives it none.
 """
 
 import asyncio
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
 
 LOOK_SECONDS = 1.0
+MOST_PASSED = 10_000_000  # microseconds between two looks that count, as a clock may be set
 LEAST_STEP = 1_000_000  # microseconds
 LOCK_TIMEOUT_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    """A relation that was not written since a time, in microseconds since 1970."""
+    """A relation that was not written since a time, in microseconds that were counted."""
 
     writes: int  # how many the server had seen
     since: int
@@ -49,6 +52,8 @@ class IdleWatermarks:
         self._coordinator = coordinator
         self._silent: dict[GlobalId, _Silence] = {}
         self._corrupted: set[GlobalId] = set()  # which are not tried again
+        self._looked: int | None = None  # when, in microseconds of the clock
+        self._counted = 0  # microseconds, over all looks
 
     async def run(self) -> None:
         """Look every second until cancelled."""
@@ -58,6 +63,7 @@ class IdleWatermarks:
 
     async def move(self) -> None:
         """Write the marks that are due; what hinders one relation does not hinder others."""
+        self._count()
         found = dict(self._relations())
         self._silent = {id: each for id, each in self._silent.items() if id in found}
         for id, watermark in found.items():
@@ -65,6 +71,15 @@ class IdleWatermarks:
                 partial(self._move, id, watermark), f"the watermark of {id} was not moved"
             ):
                 self._corrupted.add(id)
+
+    def _count(self) -> None:
+        """Count the time that has passed since the last look."""
+        now, before = self.clock.now() * 1000, self._looked
+        self._looked = now
+        if before is not None and now < before:
+            self._silent.clear()
+        elif before is not None:
+            self._counted += min(now - before, MOST_PASSED)
 
     async def _move(self, id: GlobalId, watermark: Watermark) -> None:
         assert watermark.idle is not None
@@ -83,9 +98,9 @@ class IdleWatermarks:
 
     def _due(self, id: GlobalId, timeout: int) -> int | None:
         """Return the mark of a relation, in microseconds; None if none is due."""
-        watermarks, now = self._coordinator.watermarks, self.clock.now() * 1000
+        watermarks, now = self._coordinator.watermarks, self._counted
         writes, before = watermarks.writes(id), self._silent.get(id)
-        if before is None or before.writes != writes or before.since > now:
+        if before is None or before.writes != writes:
             self._silent[id] = _Silence(writes, now, watermarks.greatest(id))
             return None
         passed, greatest = now - before.since, watermarks.greatest(id)

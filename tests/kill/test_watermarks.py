@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,47 @@ def test_final_windows_never_change_over_kills(tmp_path: Path) -> None:
     finally:
         stream.done = True
         server.stop()
+
+
+def test_marks_of_the_clock_never_go_back_over_kills(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data").start()
+    try:
+        with server.connect() as connection:
+            mark = "WATERMARK FOR at AS at - INTERVAL '1 second' IDLE TIMEOUT INTERVAL '1 second'"
+            connection.execute(f"CREATE TABLE t (at timestamp, v int, {mark})".encode())
+            view = f"CREATE MATERIALIZED VIEW closed WITH (EMIT ON WINDOW CLOSE) AS {QUERY}"
+            connection.execute(view.encode())
+            connection.execute(b"INSERT INTO t VALUES ('2026-01-01 00:00:08', 1)")
+        last: Any = None
+        for number in range(KILLS):
+            with server.connect() as connection:
+                while (now := idle_mark(connection)) is None or now == last:
+                    time.sleep(0.05)
+                assert last is None or now > last
+                last = now
+            if number % 2:
+                os.kill(next(iter(server.children())), signal.SIGKILL)
+            server.kill()
+            server.start()
+            with server.connect() as connection:
+                assert idle_mark(connection) >= last
+                late = last - timedelta(seconds=2)
+                with pytest.raises(psycopg.errors.CheckViolation):
+                    connection.execute(f"INSERT INTO t VALUES ('{late}', 2)".encode())
+        with server.connect() as connection:
+            connection.execute(
+                f"INSERT INTO t VALUES ('{last + timedelta(minutes=1)}', 3)".encode()
+            )
+            found = connection.execute(b"SELECT window_end, n FROM closed ORDER BY 1").fetchall()
+        assert found == [(datetime(2026, 1, 1, 0, 0, 10), 1)]
+    finally:
+        server.stop()
+
+
+def idle_mark(connection: psycopg.Connection[Any]) -> Any:
+    """Return the last mark of the clock, or None."""
+    found = connection.execute(b"SELECT at FROM t_idle").fetchone()
+    return None if found is None else found[0]
 
 
 class Stream:

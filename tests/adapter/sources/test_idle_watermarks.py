@@ -79,6 +79,19 @@ async def test_written_and_empty_tables_wait_for_rows(
     assert await env.query("s", READ) == "2020-01-01 00:01:35+00\nSELECT 1"
 
 
+async def test_a_clock_that_is_set_forward_moves_a_watermark_by_seconds(
+    own_env: TestEnvironment, clock: Clock
+) -> None:
+    env = own_env
+    await env.ran("s", TABLE, row(10))
+    await clock.passes(29)
+    clock.manual.advance(86_400_000)
+    await clock.passes(1)  # 29 seconds and the ten at most that count
+    assert await env.query("s", READ) == "2020-01-01 00:00:44+00\nSELECT 1"
+    await clock.passes(30)
+    assert await env.query("s", READ) == "2020-01-01 00:01:08+00\nSELECT 1"
+
+
 async def test_relation_that_cannot_be_moved_hinders_no_other(
     own_env: TestEnvironment, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
