@@ -40,7 +40,7 @@ from foreshore.sources.spec import (
     known_outputs,
 )
 from foreshore.storage.external.access import Access, Accesses
-from foreshore.storage.external.request import answer_to
+from foreshore.storage.external.request import answer_to, answer_with_tables
 from foreshore.storage.ingest.controller import (
     IngestController,
     Progressed,
@@ -53,6 +53,7 @@ from foreshore.storage.ingest.messages import (
     Discovered,
     Dispose,
     OutputRelation,
+    ReadRows,
     Validate,
     Validated,
 )
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MOST_PRESENT_ROWS = 1_000_000  # of a table that is read at once, as its columns have changed
 ROWS_AT_ONCE = 65_536  # that a source reads of a relation of its own
 
 
@@ -119,7 +121,8 @@ class Ingestion:
             return
         stopped = await self.controller.stop(id)
         if described is not None:
-            self.controller.start(described, {} if stopped is None else stopped.position)
+            position = {} if stopped is None else stopped.position
+            self.controller.start(described, position, stopped)
         elif stopped is not None:
             self._begin_to_dispose(stopped)
 
@@ -153,6 +156,15 @@ class Ingestion:
         found = await answer_to(self._launcher, Validate(access), Answer)
         assert isinstance(found, Validated), found
         return found.lacks
+
+    async def rows_of(self, spec: SourceSpec, output: OutputRelation) -> pa.Table | None:
+        """Return all rows of an output of a source as its system has them now, with `__diff`.
+
+        None if there are more than MOST_PRESENT_ROWS. Raises DatabaseError.
+        """
+        request = ReadRows(spec, output, self._accesses(spec), MOST_PRESENT_ROWS)
+        _, tables = await answer_with_tables(self._launcher, request, Answer)
+        return tables[0] if tables else None
 
     async def equip(self) -> None:
         """Run anew the sources that get something else now, such as secrets or allowed places."""

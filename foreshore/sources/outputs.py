@@ -17,11 +17,17 @@ LATE = ":late "  # begins that of rows below the watermark, followed by that of 
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column, and its type as SQL writes it."""
+    """A column, and its type as SQL writes it.
+
+    `missing` is the text of the value in rows from before the column was added; None: NULL. That
+    `is_uniform`: otherwise these rows have values of their own.
+    """
 
     name: str
     type: str
     nullable: bool = True
+    missing: str | None = None
+    is_uniform: bool = True
 
 
 class Output(msgspec.Struct, frozen=True):

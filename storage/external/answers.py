@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable
+from dataclasses import dataclass
 
 from foreshore.errors import DatabaseError
 from foreshore.processes.messages import Message
+from foreshore.processes.transport import Tables
 from foreshore.storage.external.process import Send
 
 logger = logging.getLogger(__name__)
@@ -24,7 +26,15 @@ class Refused(Message, frozen=True):
     hint: str | None = None
 
 
-async def answered(work: Awaitable[Message]) -> Message:
+@dataclass(frozen=True, slots=True)
+class WithTables:
+    """An answer that comes with tables."""
+
+    message: Message
+    tables: Tables
+
+
+async def answered(work: Awaitable[Message | WithTables]) -> Message | WithTables:
     """Return what `work` does, or Refused with its error."""
     try:
         return await work
@@ -43,11 +53,15 @@ class Answering:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, work: Awaitable[Message], send: Send) -> None:
+    def begin(self, work: Awaitable[Message | WithTables], send: Send) -> None:
         """Send what `work` returns, or Refused, when it is there."""
         task = asyncio.get_running_loop().create_task(self._answer(work, send))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, work: Awaitable[Message], send: Send) -> None:
-        send(await answered(work))
+    async def _answer(self, work: Awaitable[Message | WithTables], send: Send) -> None:
+        found = await answered(work)
+        if isinstance(found, WithTables):
+            send(found.message, found.tables)
+        else:
+            send(found)

@@ -6,22 +6,30 @@ from typing import Any
 from foreshore.errors import ConnectionFailure, DatabaseError
 from foreshore.processes.launch import Launcher
 from foreshore.processes.messages import Hello, Message
-from foreshore.processes.transport import Connection
+from foreshore.processes.transport import Connection, Tables
 from foreshore.storage.external.answers import Refused
 
 LONGEST_SECONDS = 30.0
 
 
 async def answer_to(launcher: Launcher, request: Message, answers: Any) -> Any:
-    """Return the answer of a process that is started for it, one of `answers`.
+    """Return the answer of a process that is started for it; see `answer_with_tables`."""
+    found, _ = await answer_with_tables(launcher, request, answers)
+    return found
+
+
+async def answer_with_tables(
+    launcher: Launcher, request: Message, answers: Any
+) -> tuple[Any, Tables]:
+    """Return the answer of a process that is started for it, one of `answers`, and its tables.
 
     Raises DatabaseError if it is refused, or does not come within LONGEST_SECONDS.
     """
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[tuple[Any, Tables]] = asyncio.get_running_loop().create_future()
 
-    def deliver(found: Any) -> None:
+    def deliver(found: Any, tables: Tables) -> None:
         if not answer.done():
-            answer.set_result(found)
+            answer.set_result((found, tables))
 
     def lost() -> None:
         if not answer.done():
@@ -30,7 +38,7 @@ async def answer_to(launcher: Launcher, request: Message, answers: Any) -> Any:
     try:
         async with asyncio.timeout(LONGEST_SECONDS), launcher.start() as process:
             connection: Connection[Any] = Connection(
-                answers, lambda _, found, __: deliver(found), lambda _: lost()
+                answers, lambda _, found, tables: deliver(found, tables), lambda _: lost()
             )
             await process.connect(connection)
             if process.exited.is_set():
@@ -38,7 +46,7 @@ async def answer_to(launcher: Launcher, request: Message, answers: Any) -> Any:
             connection.send(Hello(process.secret, "request"))
             connection.send(request)
             try:
-                found = await answer
+                found, tables = await answer
             finally:
                 connection.abort()
     except TimeoutError:
@@ -51,4 +59,4 @@ async def answer_to(launcher: Launcher, request: Message, answers: Any) -> Any:
         raise DatabaseError(
             found.error, sqlstate=found.sqlstate, detail=found.detail, hint=found.hint
         )
-    return found
+    return found, tables

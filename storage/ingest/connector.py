@@ -154,3 +154,17 @@ class Kind(Protocol):
     async def dispose(self, spec: Any, position: Position, accesses: Accesses) -> None:
         """Remove what a dropped source has left there; raises as `discover` does."""
         ...
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """A kind whose outputs can be read as they are now, beside a source that follows them."""
+
+    async def rows(
+        self, spec: Any, output: OutputRelation, accesses: Accesses, most: int
+    ) -> pa.Table | None:
+        """Return all rows of an output, with `__diff`; None if there are more than `most`.
+
+        `output.details` name the table. Raises OSError or DatabaseError.
+        """
+        ...

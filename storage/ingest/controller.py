@@ -77,6 +77,7 @@ class Stopped:
 
     description: SourceDescription
     position: Mapping[str, int]
+    status: SourceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +192,22 @@ class IngestController:
 
     # --- what runs -----------------------------------------------------------------------------
 
-    def start(self, description: SourceDescription, position: Mapping[str, int]) -> None:
-        """Run a source from `position`, which is durable."""
+    def start(
+        self,
+        description: SourceDescription,
+        position: Mapping[str, int],
+        before: Stopped | None = None,
+    ) -> None:
+        """Run a source from `position`, which is durable; counts go on from those `before`."""
         durable = dict(position)
         status = SourceStatus(since=self._clock.now(), position=durable)
+        if before is not None:
+            ids = {
+                output.id: now.id
+                for reference, output in before.description.outputs.items()
+                if (now := description.outputs.get(reference)) is not None
+            }
+            status.carry_on(before.status, ids)
         source = _Source(description, durable, status)
         self._processes.add(description.id, description.cluster, source)
 
@@ -216,7 +229,7 @@ class IngestController:
         await self._processes.remove(id, StopSource(id))
         if source.committing is not None:  # else the position would not be known
             await asyncio.wait([source.committing])
-        return Stopped(source.description, source.position)
+        return Stopped(source.description, source.position, source.status)
 
     async def close(self) -> None:
         """End all processes."""
@@ -461,7 +474,7 @@ class IngestController:
             has_ceased = state == "ceased" != output.state
             if counts.ceased is None:
                 output.refused = None
-            output.counts = counts
+            output.take(counts)
             self.states.set(id, output, state, output.reason)
             if has_ceased:
                 self.ceased(source.description, id)

@@ -116,6 +116,15 @@ class Dispose(Message, frozen=True):
     accesses: Accesses
 
 
+class ReadRows(Message, frozen=True):
+    """Read all rows of an output as they are now, if there are no more than `most`."""
+
+    spec: SourceSpec
+    output: OutputRelation
+    accesses: Accesses
+    most: int
+
+
 class Validate(Message, frozen=True):
     """Try whether an external system can be reached."""
 
@@ -272,14 +281,18 @@ class Discovered(Message, frozen=True):
     outputs: dict[str, Output]
 
 
+class RowsRead(Message, frozen=True):
+    """The rows of an output, as a table with `__diff`; none if there are too many."""
+
+
 class Validated(Message, frozen=True):
     """An external system was reached; what it lacks for sources only, as messages with hints."""
 
     lacks: tuple[tuple[str, str | None], ...] = ()
 
 
-Request: TypeAlias = Discover | Dispose | Validate
-Answer: TypeAlias = Discovered | Validated | Done | Refused
+Request: TypeAlias = Discover | Dispose | ReadRows | Validate
+Answer: TypeAlias = Discovered | RowsRead | Validated | Done | Refused
 Command: TypeAlias = (
     Hello
     | StartSource

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from foreshore.ids import GlobalId
 from foreshore.processes.transport import Tables
@@ -27,6 +28,15 @@ class OutputStatus(Status):
         if self.counts.ceased is None or self.refused is None:
             return self.counts.ceased
         return f"{self.counts.ceased}; its change is not applied: {self.refused}"
+
+    def take(self, counts: OutputCounts) -> None:
+        """Note what a process knows of it; of a snapshot that it has not read, what was known."""
+        if counts.snapshot_staged is None:
+            was = self.counts
+            counts = replace(
+                counts, snapshot_known=was.snapshot_known, snapshot_staged=was.snapshot_staged
+            )
+        self.counts = counts
 
     @property
     def messages(self) -> int:
@@ -61,6 +71,25 @@ class SourceStatus(Status):
     def offset_committed(self) -> int | None:
         """Return how far that is durable here."""
         return sum(self.position.get(part, 0) for part in self.known) if self.known else None
+
+    def carry_on(self, before: "SourceStatus", ids: Mapping[GlobalId, GlobalId]) -> None:
+        """Begin with the amounts of a run before; `ids` are those of its outputs and of ours."""
+        self.updates, self.bytes = before.updates, before.bytes
+        self.batches, self.committed_at = before.batches, before.committed_at
+        self.known, self.slot, self.again = before.known, before.slot, before.again
+        for was, id in ids.items():
+            if (output := before.outputs.get(was)) is None:
+                continue
+            self.outputs[id] = OutputStatus(
+                "running",
+                since=self.since,
+                updates=output.updates,
+                bytes=output.bytes,
+                received=output.received,
+                received_bytes=output.received_bytes,
+                counts=replace(output.counts, messages=0, ceased=None, waits=None),
+                earlier_messages=output.messages,
+            )
 
     def output(self, id: GlobalId) -> OutputStatus:
         """Return what is known of an output."""

@@ -7,9 +7,9 @@ from typing import Any
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello
 from foreshore.processes.transport import Tables
-from foreshore.storage.external.answers import Answering, Done
+from foreshore.storage.external.answers import Answering, Done, WithTables
 from foreshore.storage.external.process import Send
-from foreshore.storage.ingest.connector import Kind
+from foreshore.storage.ingest.connector import Kind, Readable
 from foreshore.storage.ingest.kinds import kind_of, validate
 from foreshore.storage.ingest.messages import (
     Answer,
@@ -20,7 +20,9 @@ from foreshore.storage.ingest.messages import (
     Discover,
     Dispose,
     PartKept,
+    ReadRows,
     Request,
+    RowsRead,
     StartSource,
     StopSource,
     TryNow,
@@ -77,8 +79,13 @@ class Worker:
         if (source := self._sources.pop(id, None)) is not None:
             source.stop()
 
-    async def _answer_to(self, request: Request) -> Answer:
+    async def _answer_to(self, request: Request) -> Answer | WithTables:
         match request:
+            case ReadRows(spec=spec, output=output, accesses=accesses, most=most):
+                kind = self._kind(spec)
+                assert isinstance(kind, Readable), kind
+                found = await kind.rows(spec, output, accesses, most)
+                return WithTables(RowsRead(), () if found is None else (found,))
             case Discover(spec=spec, accesses=accesses):
                 return await self._kind(spec).discover(spec, accesses)
             case Dispose(spec=spec, position=position, accesses=accesses):

@@ -22,7 +22,7 @@ CREATE TABLE large (id int PRIMARY KEY, v bigint, t text);
 CREATE TABLE ticks (id int PRIMARY KEY, at float8);
 ALTER TABLE large REPLICA IDENTITY FULL;
 ALTER TABLE ticks REPLICA IDENTITY FULL;
-INSERT INTO ticks VALUES (1, 0);
+INSERT INTO ticks VALUES (1, extract(epoch FROM now()));
 CREATE PUBLICATION p FOR ALL TABLES;
 """
 FILL = "INSERT INTO large SELECT i, i, 'a text of some length ' || i FROM generate_series(1, %s) i"
@@ -77,7 +77,7 @@ def main() -> None:
                     ours.execute(SOURCE)
                     until(lambda: bool(ours.execute("TABLE ticks").fetchall()), "rows are here")
                 _measure(rows, upstream, Ticks(url, server))
-            server.stop()
+            server.kill()
 
 
 def _measure(rows: int, upstream: "psycopg.Connection[tuple[object, ...]]", ticks: Ticks) -> None:
@@ -86,7 +86,7 @@ def _measure(rows: int, upstream: "psycopg.Connection[tuple[object, ...]]", tick
     threads = [threading.Thread(target=each) for each in (ticks.write, ticks.read)]
     for thread in threads:
         thread.start()
-    time.sleep(3)
+    time.sleep(5)
     (sender,) = upstream.execute("SELECT pid FROM pg_stat_replication").fetchall()
     pids = {
         "server": server.process.pid,

@@ -22,7 +22,12 @@ from foreshore.adapter.ddl.tables.foreign_keys import (
     verify_converted,
 )
 from foreshore.adapter.ddl.tables.policies import follow_names
-from foreshore.adapter.ddl.tables.rewrite import plan_dependents, requires_rewrite, rewrite_table
+from foreshore.adapter.ddl.tables.rewrite import (
+    Contents,
+    plan_dependents,
+    requires_rewrite,
+    rewrite_table,
+)
 from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
@@ -44,8 +49,10 @@ from foreshore.sql.rewrite.column_names import index_with_column_renamed
 from foreshore.update import Timestamp
 
 
-async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
-    """Run ALTER TABLE."""
+async def alter_table(
+    context: StatementContext, plan: AlterTable, contents: Contents | None = None
+) -> Completed:
+    """Run ALTER TABLE; `contents` may give other rows to a table that gets other columns."""
     for notice in plan.notices:
         context.notice(notice)
     if plan.table is None:
@@ -74,7 +81,8 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     await change_foreign_keys(context, id, plan.foreign)
     table = context.catalog_change().state.item(id)
     if is_rewritten:
-        await rewrite_table(context, replace_plan(plan, definition=definition), table, added, time)
+        altered = replace_plan(plan, definition=definition)
+        await rewrite_table(context, altered, table, added, time, contents)
     else:
         await _redefine(context, definition, table, (old, new), added, time)
     now = context.catalog_change().state.item_with(table.oid)

@@ -10,6 +10,7 @@ read earlier. The transaction's own rows follow when it commits.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,7 +51,16 @@ from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.plan import AlterTable, CreateTable
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.table_rows import TableRows
+from foreshore.types import RelationDesc
 from foreshore.update import DIFF, DIFF_FIELD, Timestamp
+
+
+class Contents(Protocol):
+    """What may give a table that is rewritten other rows."""
+
+    async def __call__(self, desc: RelationDesc) -> pa.Table | None:
+        """Return rows with `__diff` in these columns; None: those that it has."""
+        ...
 
 
 def requires_rewrite(old: Planned, plan: AlterTable) -> bool:
@@ -64,8 +74,11 @@ async def rewrite_table(
     table: Item,
     added: AddedConstraints,
     time: Timestamp,
+    contents: Contents | None = None,
 ) -> None:
     """Give `table`, which is locked, the columns of `plan`, with its rows as of `time`.
+
+    `contents` gives other rows in place of them, if it has some.
 
     Raises PostgreSQL's errors for used columns that are dropped and for rows that violate added
     constraints.
@@ -107,7 +120,9 @@ async def rewrite_table(
                 f'made {item.kind} "{item.name}" AS OF an earlier time'
             )
     await plan_dependents(context, id)
-    await _move_rows(context, plan, definition, (table.id, old), (id, new), added, since, time)
+    given = None if contents is None else await contents(new.desc)
+    before, after = (table.id, old), (id, new)
+    await _move_rows(context, plan, definition, before, after, added, since, time, given)
 
 
 async def plan_dependents(context: StatementContext, id: GlobalId) -> None:
@@ -209,6 +224,7 @@ async def _move_rows(
     added: AddedConstraints,
     since: Timestamp,
     time: Timestamp,
+    given: pa.Table | None,
 ) -> None:
     """Stage the rows of the new collection; raise if they violate added constraints."""
     transaction, executor = context.transaction, context.coordinator.executor
@@ -217,7 +233,9 @@ async def _move_rows(
     own = [part.rows.table for part in transaction.rows(old_id)]
     transaction.unwrite(old_id)
     transaction.stage_altered(old_id, AlteredTable())
-    if all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
+    if given is not None:
+        rows = contents = given
+    elif all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
         contents = await _in_columns(context, committed, plan, definition)
         parts = [await _in_columns(context, part, plan, definition) for part in own]
         for part in parts:

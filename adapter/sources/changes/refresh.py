@@ -1,13 +1,16 @@
 """ALTER SOURCE ... REFRESH TABLE: relations get the columns that their tables have there now.
 
 The relation is altered as a table is by ALTER TABLE: views above keep the columns that they know,
-and what is in use cannot be dropped or converted. New columns are NULL at first. The connector gets
-the table as a new one (`Details.number`): it reads all rows and writes the difference at one time.
+and what is in use cannot be dropped or converted. With new columns it gets the present rows in the
+same change (`_Contents`). The connector gets the table as a new one (`Details.number`): it reads
+all rows at a place of the log and writes the difference at one time.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
+import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
@@ -19,19 +22,23 @@ from foreshore.adapter.subscribe.durable_statements import subscribed_by
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.errors import (
+    DatabaseError,
+    DependentObjectsStillExist,
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
     UndefinedTable,
     WrongObjectType,
 )
-from foreshore.sources.outputs import Output
+from foreshore.sources.outputs import Column, Output
 from foreshore.sources.postgres import PostgresSource
-from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import AlterTable, RefreshSourceTables
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.full_names import dotted
-from foreshore.storage.ingest.postgres.details import Details
+from foreshore.storage.ingest.messages import OutputRelation
+from foreshore.storage.ingest.postgres.details import ADDED, Details
+from foreshore.types import RelationDesc
 
 
 async def refresh_source_tables(context: StatementContext, plan: RefreshSourceTables) -> Completed:
@@ -67,6 +74,136 @@ async def _refresh(context: StatementContext, source: Item, table: Item) -> None
         kept = [each for each in output.columns if each.name not in left_out]
         output = msgspec.structs.replace(output, columns=tuple(kept))
     actions = _actions(planned, old, new, output)
+    lost = [name for name, *type in old.columns if _type_in(new, name) != type]
+    if lost and (reads := subscribed_by(context, table)) is not None:
+        raise _needed(context, source, table, reads)
+    contents = _Contents(context, source, table, new, left_out, output)
+    now = await _alter(context, table, actions, contents)
+    filled = [
+        f"ALTER COLUMN {quote_identifier(each.name)} DROP DEFAULT"
+        for each in _added(old, output)
+        if each.missing is not None
+    ]
+    now = await _alter(context, now, filled)
+    change = context.catalog_change()
+    names = change.planned[now.id].desc.names if actions else planned.desc.names
+    has_key = bool(context.planner.reader().planned[now.id].unique)
+    text = _details(old, new, names, left_out, has_key=has_key)
+    needs = tuple(sorted({*now.depends_on, source.id}))
+    change.put(
+        msgspec.structs.replace(
+            now,
+            feed=msgspec.structs.replace(feed, details=text),
+            depends_on=needs,
+            bound=tuple((change.state.full_name(change.state.item(id)), id) for id in needs),
+        )
+    )
+
+
+def _details(
+    old: Details, new: Details, names: Sequence[str], left_out: tuple[str, ...], *, has_key: bool
+) -> str:
+    """Return what a relation with these columns remembers of its table from the refresh on."""
+    by_name = {each[0]: each for each in new.columns}
+    details = Details(
+        new.oid,
+        tuple(by_name[each] for each in names),
+        new.key if has_key else 0,
+        old.number + 1,
+        old.table,
+        old.options,
+        left_out,
+    )
+    return msgspec.json.encode(details).decode()
+
+
+def _added(old: Details, output: Output) -> list[Column]:
+    """Return the columns of an output that its relation has not."""
+    known = {name for name, *_ in old.columns}
+    return [each for each in output.columns if each.name not in known]
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """The present rows of a table whose relation gets new columns.
+
+    They are not read if its rows here, with what rows from before have in new columns, are right:
+    if it has ceased just as a column was added. A large table keeps its rows, too, until the
+    connector has read it: else the statement would take long.
+    """
+
+    context: StatementContext
+    source: Item
+    table: Item
+    details: Details  # of the table as it is
+    left_out: tuple[str, ...]
+    output: Output
+
+    async def __call__(self, desc: RelationDesc) -> pa.Table | None:
+        """Return rows with `__diff` in these columns; None: those that it has."""
+        assert self.table.feed, self.table
+        assert self.source.feed, self.source
+        old = details_of(self.table.feed)
+        added = _added(old, self.output)
+        is_right = self._ceased_at_a_new_column() and all(each.is_uniform for each in added)
+        if not added or is_right or self.source.feed.spec is None:
+            return None
+        reference = old.table or self.table.feed.reference
+        text = _details(
+            msgspec.structs.replace(old, table=reference),
+            self.details,
+            desc.names,
+            self.left_out,
+            has_key=False,
+        )
+        ingestion = self.context.coordinator.ingestion
+        relation = OutputRelation(self.table.id, desc, text)
+        try:
+            return await ingestion.rows_of(self.source.feed.spec, relation)
+        except DatabaseError as error:
+            self.context.notice(
+                f'table "{self.table.name}" gets its present rows later', detail=error.message
+            )
+            return None
+
+    def _ceased_at_a_new_column(self) -> bool:
+        statuses = self.context.coordinator.ingestion.controller.statuses()
+        status = statuses.get(self.source.id)
+        output = None if status is None else status.outputs.get(self.table.id)
+        why = None if output is None else output.counts.ceased
+        return why is not None and why.endswith(ADDED)
+
+
+def _type_in(details: Details, name: str) -> list[int] | None:
+    """Return the type of a column as details have it; None if there is none such."""
+    return next((type for each, *type in details.columns if each == name), None)
+
+
+def _needed(
+    context: StatementContext, source: Item, table: Item, reads: Item
+) -> DependentObjectsStillExist:
+    """Return the error for columns that went or changed under what needs a table's history."""
+    describe, full_name = context.planner.reader().describe, context.planner.state.full_name
+    assert table.feed, table
+    reference = table_of(table.feed)
+    return DependentObjectsStillExist(
+        f"{describe(reads)} needs {describe(table)} as it was",
+        detail=f"{describe(reads)} depends on {describe(table)}",
+        hint=f"Run DROP {reads.kind.upper()} {dotted(full_name(reads))} and ALTER SOURCE"
+        f" {quote_identifier(source.name)} REFRESH TABLE {quote_identifier(table.name)}, and create"
+        f" the {reads.kind} anew; or read the table beside it: CREATE TABLE ... FROM SOURCE"
+        f" {quote_identifier(source.name)} (REFERENCE {reference}). Until then its rows stay as"
+        " they are.",
+    )
+
+
+async def _alter(
+    context: StatementContext,
+    table: Item,
+    actions: Sequence[str],
+    contents: _Contents | None = None,
+) -> Item:
+    """Run actions of ALTER TABLE on a relation of a source, and return what it is after them."""
     if actions:
         name = dotted(context.planner.state.full_name(table))
         (syntax,) = parse(f"ALTER TABLE {name} {', '.join(actions)}")
@@ -77,32 +214,10 @@ async def _refresh(context: StatementContext, source: Item, table: Item) -> None
         finally:
             reader.altered_parts.discard(table.id)
         assert isinstance(plan, AlterTable), plan
-        await alter_table(context, plan)
-    change = context.catalog_change()
-    now = change.state.item_with(table.oid)
+        await alter_table(context, plan, contents)
+    now = context.catalog_change().state.item_with(table.oid)
     assert isinstance(now, Item), table
-    names = change.planned[now.id].desc.names if actions else planned.desc.names
-    by_name = {each[0]: each for each in new.columns}
-    has_key = bool(context.planner.reader().planned[now.id].unique)
-    details = Details(
-        new.oid,
-        tuple(by_name[each] for each in names),
-        new.key if has_key else 0,
-        old.number + 1,
-        old.table,
-        old.options,
-        left_out,
-    )
-    text = msgspec.json.encode(details).decode()
-    needs = tuple(sorted({*now.depends_on, source.id}))
-    change.put(
-        msgspec.structs.replace(
-            now,
-            feed=msgspec.structs.replace(feed, details=text),
-            depends_on=needs,
-            bound=tuple((change.state.full_name(change.state.item(id)), id) for id in needs),
-        )
-    )
+    return now
 
 
 def _left_out(
@@ -151,7 +266,10 @@ def _actions(planned: Planned, old: Details, new: Details, output: Output) -> Se
     for column in output.columns:
         name = quote_identifier(column.name)
         if column.name not in was:
-            actions.append(f"ADD COLUMN {name} {column.type}")
+            default = ""
+            if column.missing is not None:
+                default = f" DEFAULT {quote_string(column.missing)}::{column.type}"
+            actions.append(f"ADD COLUMN {name} {column.type}{default}")
             continue
         if was[column.name] != now[column.name]:
             actions.append(

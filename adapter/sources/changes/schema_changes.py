@@ -68,7 +68,7 @@ class SchemaChanges:
     def _told(self, source: GlobalId, table: GlobalId, error: DatabaseError) -> str:
         """Return an error in one line, with what helps."""
         hint = error.hint
-        if isinstance(error, DependentObjectsStillExist):
+        if isinstance(error, DependentObjectsStillExist) and not (hint and "CREATE TABLE" in hint):
             state = self._coordinator.state
             item, part = state.item(source), state.item(table)
             assert part.feed, part

@@ -4,6 +4,8 @@ import msgspec
 
 from foreshore.sources.postgres import TableOptions
 
+ADDED = "was added"  # ends why a table has ceased: it has got a column
+
 
 class Details(msgspec.Struct, frozen=True):
     """The details of an output: its oid, and its columns with their types, (0, 0) as text.

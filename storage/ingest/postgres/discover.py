@@ -30,7 +30,9 @@ SELECT t.schemaname::text, t.tablename::text, a.attname::text,
     b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace,
     pg_catalog.has_schema_privilege(n.oid, 'USAGE')
     AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'),
-    c.relrowsecurity AND pg_catalog.row_security_active(c.oid)
+    c.relrowsecurity AND pg_catalog.row_security_active(c.oid),
+    CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END,
+    a.atthasmissing OR NOT a.atthasdef
 FROM pg_catalog.pg_publication_tables t
 JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
 JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
@@ -76,6 +78,8 @@ class _Found(NamedTuple):
     is_built_in: bool
     may_be_read: bool
     hides_rows: bool
+    missing: str | None
+    is_uniform: bool
 
 
 def discovered(spec: PostgresSource, access: Access) -> dict[str, Output]:
@@ -198,6 +202,8 @@ def _output(
             row.name,
             "text" if row.name in as_text else row.type,
             not row.is_given or row.name in may_be_null,
+            row.missing,
+            row.is_uniform,
         )
         for row in read
     )

@@ -5,7 +5,9 @@ import secrets
 from collections.abc import Mapping
 
 import msgspec
+import pyarrow as pa
 
+from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.ingest.connector import Connector, Position
@@ -13,6 +15,8 @@ from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.postgres.begin import dispose
 from foreshore.storage.ingest.postgres.connector import PostgresConnector
 from foreshore.storage.ingest.postgres.discover import discovered
+from foreshore.storage.ingest.postgres.layout import Misfit, layouts
+from foreshore.storage.ingest.postgres.snapshot import present_rows
 
 
 class PostgresKind:
@@ -29,6 +33,17 @@ class PostgresKind:
         outputs = await asyncio.to_thread(discovered, spec, accesses[spec.connection])
         slot = spec.slot or f"foreshore_{secrets.token_hex(8)}"
         return Discovered(msgspec.structs.replace(spec, slot=slot), outputs)
+
+    async def rows(
+        self, spec: PostgresSource, output: OutputRelation, accesses: Accesses, most: int
+    ) -> pa.Table | None:
+        """Return all rows of a table as they are now; None if there are more than `most`."""
+        (table,) = layouts({"": output}).values()
+        access = accesses[spec.connection]
+        try:
+            return await asyncio.to_thread(present_rows, access, spec.publication, table, most)
+        except Misfit as error:
+            raise ObjectNotInPrerequisiteState(str(error)) from error
 
     async def dispose(self, spec: PostgresSource, position: Position, accesses: Accesses) -> None:
         """Drop the replication slot."""

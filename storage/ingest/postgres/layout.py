@@ -10,7 +10,7 @@ from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.parse_columns import parse_column
 from foreshore.storage.ingest.messages import OutputRelation
-from foreshore.storage.ingest.postgres.details import Details
+from foreshore.storage.ingest.postgres.details import ADDED, Details
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF_FIELD
 
@@ -68,7 +68,7 @@ class TableLayout:
                 ignored = {f"{self.table}.{each}" for each in options.exclude_columns}
             for name in present.keys() - {*self.names, *self.details.left_out}:
                 if f"{self.table}.{name}" not in ignored:
-                    raise Misfit(f'column "{name}" of "{self.table}" was added')
+                    raise Misfit(f'column "{name}" of "{self.table}" {ADDED}')
 
     def typed(self, texts: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
         """Return texts by columns as updates; raises Misfit."""

@@ -18,6 +18,7 @@ from foreshore.storage.external.libpq import open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.postgres.layout import TableLayout, Types, split_reference
 from foreshore.storage.ingest.postgres.shapes import checked, shapes
+from foreshore.update import DIFF_FIELD
 
 PIECE_BYTES = 4 << 20  # that are parsed together
 _NULL = "\\N"
@@ -46,18 +47,22 @@ class Snapshot:
     """A transaction that sees the rows at the place where a slot begins."""
 
     def __init__(
-        self, access: Access, publication: str, name: str, stopping: threading.Event
+        self, access: Access, publication: str, name: str | None, stopping: threading.Event
     ) -> None:
-        """Begin; raises DatabaseError."""
+        """Begin with an exported snapshot, or at the present if `name` is None.
+
+        Raises DatabaseError.
+        """
         self._connection = open_session(access)
         self._publication = publication
         self.published: dict[str, int] = {}  # what has tables in the publication, by parts
         self._stopping = stopping
         try:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            self._connection.execute(
-                sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name))
-            )
+            if name is not None:
+                self._connection.execute(
+                    sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name))
+                )
         except psycopg.Error as error:
             self._connection.close()
             raise failure(error) from error
@@ -131,6 +136,22 @@ class Snapshot:
         moved = (name.as_string(self._connection), table.details.oid)
         if self._connection.execute(_MOVED, moved).fetchone() != (False,):
             raise RowsMoved(f'table "{table.table}" was altered while it was read')
+
+
+def present_rows(
+    access: Access, publication: str, table: TableLayout, most: int
+) -> pa.Table | None:
+    """Return all rows of a table as they are now, with `__diff`; None if they are more than `most`.
+
+    Raises Misfit or DatabaseError.
+    """
+    with closing(Snapshot(access, publication, None, threading.Event())) as snapshot:
+        parts = [table.desc.stored_schema().append(DIFF_FIELD).empty_table()]
+        for part in snapshot.rows(table):
+            parts.append(part)
+            if sum(each.num_rows for each in parts) > most:
+                return None
+    return pa.concat_tables(parts)
 
 
 def _parsed(data: bytes, width: int) -> pa.Table:

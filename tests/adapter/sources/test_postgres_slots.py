@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -138,3 +139,26 @@ async def test_a_slot_that_is_nearly_lost_is_told_and_then_read_again(
     found = await details(env, "rows_read_again_because")
     assert "was lost, as max_slot_wal_keep_size" in str(found["rows_read_again_because"]), found
     await until(env, "SELECT count(*) FROM b WHERE id >= 900", "2")
+
+
+async def test_wal_senders_that_are_all_taken_are_told(own_env: TestEnvironment) -> None:
+    env, settings = own_env, ("wal_level=logical", "max_wal_senders=1")
+    with initialised_postgres() as folder, running_postgres(folder, settings=settings) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(TABLES)
+        await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({options_of(url)})")
+        with closing(psycopg.connect(f"{url}?replication=database", autocommit=True)) as other:
+            other.pgconn.exec_(b"CREATE_REPLICATION_SLOT x TEMPORARY LOGICAL pgoutput")
+            slot = (
+                b"START_REPLICATION SLOT x LOGICAL 0/0 (proto_version '1', publication_names 'p')"
+            )
+            other.pgconn.send_query(slot)
+            with psycopg.connect(url, autocommit=True) as connection:
+                taken = "SELECT count(*) FROM pg_stat_replication"
+                while connection.execute(taken).fetchone() != (1,):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            found = await env.query("a", SOURCE)
+            assert "55000: all 1 WAL senders of the PostgreSQL server are taken" in found, found
+            assert "HINT: Raise max_wal_senders upstream" in found
+        await env.ran("a", SOURCE)  # one is enough
+        await until(env, "SELECT count(*) FROM b", "20")
