@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from foreshore.embedded.address import Address
 from foreshore.embedded.database_async import AsyncDatabase
 from foreshore.embedded.errors import NotReceived
+from foreshore.embedded.literals import Parameters
 from foreshore.embedded.subscription import Changes, Event, Progress
 
 CONTENTS = Changes(10, pa.table({"a": [1], "mz_diff": [1]}), snapshot=True)
@@ -25,7 +25,7 @@ class Connections(AsyncDatabase):
         self.statements: list[str] = []
 
     async def events(
-        self, statement: str, params: Sequence[Any], *, snapshot: bool
+        self, statement: str, params: Parameters, *, snapshot: bool
     ) -> AsyncIterator[Event]:
         self.statements.append(statement)
         for each in self._connections.pop(0):
