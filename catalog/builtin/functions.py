@@ -82,11 +82,12 @@ def type_functions(name: str) -> dict[str, int]:
     """Return the functions of a type by their columns in pg_type, 0 where there is none."""
     oids = _oids()
     found = {}
+    stem = "cash" if name == "money" else name
     for column, ending in (
         *(("typinput", "in"), ("typoutput", "out"), ("typreceive", "recv"), ("typsend", "send")),
         *(("typmodin", "typmodin"), ("typmodout", "typmodout")),
     ):
-        found[column] = oids.get(name + ending) or oids.get(f"{name}_{ending}") or 0
+        found[column] = oids.get(stem + ending) or oids.get(f"{stem}_{ending}") or 0
     return found
 
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import uuid
 
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
@@ -46,6 +47,44 @@ def each_type_is_ingested_and_read():
         equal(decimal.Decimal(read.column("n")[0].as_py()), decimal.Decimal("12.50"))
         equal(read.column("iv")[0].as_py().nanoseconds, 26 * 3600 * 10**9)
         c.commit()
+
+
+@step
+def values_without_a_type_of_arrow_are_read():
+    queries = {
+        "12.50::numeric": "12.50",
+        "'6f9619ff-8b86-d011-b42d-00c04fc964ff'::uuid": uuid.UUID(
+            "6f9619ff-8b86-d011-b42d-00c04fc964ff"
+        ),
+        "'{\"a\": 1}'::jsonb": '{"a": 1}',
+        "'12.50'::money": 1250,
+        "interval '1 month 2 days 3.5 s'": pa.MonthDayNano([1, 2, 3_500_000_000]),
+        "time '12:30:00.5'": dt.time(12, 30, 0, 500_000),
+        "array[date '2024-02-29', NULL]": [dt.date(2024, 2, 29), None],
+        "1::oid": 1,
+    }
+    with connect() as c, c.cursor() as cursor:
+        for query, value in queries.items():
+            cursor.execute(f"SELECT {query} AS v")
+            equal(cursor.fetch_arrow_table().column("v").to_pylist(), [value])
+
+
+@step
+def ingestion_casts_nothing_and_fills_columns_by_their_names():
+    with connect() as c, c.cursor() as cursor:
+        cursor.execute("CREATE TABLE places (v int, w text DEFAULT 'none', x int)")
+        rows = pa.table({"x": pa.array([1], pa.int32()), "v": pa.array([2], pa.int32())})
+        cursor.adbc_ingest("places", rows, mode="append")
+        cursor.execute("SELECT * FROM places")
+        equal(cursor.fetchall(), [(2, "none", 1)])
+        c.commit()
+        try:
+            cursor.adbc_ingest("places", pa.table({"v": ["x"]}), mode="append")
+        except Error as error:
+            equal(error.sqlstate[:2] in ("08", "22"), True)
+        else:
+            raise AssertionError("no error")
+        c.rollback()
 
 
 @step
