@@ -246,3 +246,15 @@ LEVELS = (
     "strict serializable",
 )
 MESSAGES = ("debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error")
+DEBUG_TO_ERROR = (
+    "debug5",
+    "debug4",
+    "debug3",
+    "debug2",
+    "debug1",
+    "info",
+    "notice",
+    "warning",
+    "error",
+)
+SEVERITIES = (*DEBUG_TO_ERROR, "log", "fatal", "panic")

@@ -11,6 +11,7 @@ from foreshore.errors import FeatureNotSupported
 from foreshore.postgres_settings import PostgresSetting, postgres_settings
 from foreshore.setting_kinds import (
     MESSAGES,
+    SEVERITIES,
     Kind,
     ascii_name,
     boolean,
@@ -196,6 +197,20 @@ _ALL = (
     Variable("lc_messages", text, "C", "Has no effect: messages are in English.", superuser=True),
     Variable("log_connections", boolean, "off", "Logs each session that begins.", superuser=True),
     Variable("log_disconnections", boolean, "off", "Logs the end of a session.", superuser=True),
+    Variable(
+        "log_min_error_statement",
+        choice(*SEVERITIES),
+        "panic",
+        "Logs statements that fail, if it is error or less.",
+        superuser=True,
+    ),
+    Variable(
+        "log_statement",
+        choice("none", "ddl", "mod", "all"),
+        "none",
+        "Logs statements of definition, also those that change rows, or all.",
+        superuser=True,
+    ),
     Variable(
         "log_min_duration_statement",
         least_duration,

@@ -32,6 +32,7 @@ from foreshore.redaction import redacted
 from foreshore.session_variables import Variables
 from foreshore.setting_kinds import milliseconds
 from foreshore.statement_history import StatementHistory, Who
+from foreshore.statement_log import log, message_of
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
 
 logger = logging.getLogger(__name__)
-
-MOST_LOGGED = 8_192  # characters of a statement
 
 STATES = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
 
@@ -226,8 +225,7 @@ class Activity:
                 kind = "failed" if error is not None else kind_of(self._result)
                 elapsed = perf_counter() - self._began
                 STATEMENTS[kind].observe(elapsed)
-                if (least := self._variables["log_min_duration_statement"]) != "-1":
-                    self._log(elapsed, least, error)
+                self._log(elapsed, error)
                 self._remember(self.query_at, error)
             if self._root is not None:
                 self._end_span(error)
@@ -261,22 +259,15 @@ class Activity:
         self._root.end(name, attributes, None if error is None else redacted(error.message))
         self._root = None
 
-    def _log(self, seconds: float, least: str, error: DatabaseError | None) -> None:
-        """Log the statement if it took `least` or longer; values of parameters are not logged."""
-        if 1000 * seconds < (milliseconds(least) or 0):
+    def _log(self, seconds: float, error: DatabaseError | None) -> None:
+        """Log the statement if the session's settings say so."""
+        given = self._variables
+        is_chosen = given["log_min_duration_statement"] != "-1" or given["log_statement"] != "none"
+        if not is_chosen and error is None:
             return
-        who = self._find_who()
-        values = {
-            "duration_ms": round(1000 * seconds, 3),
-            "statement": redacted(self.query)[:MOST_LOGGED],
-            "session": who.pid,
-            "role": who.name,
-            "database": who.database,
-            "application": who.application,
-        }
-        if error is not None:
-            values["sqlstate"] = error.sqlstate
-        logger.info("slow statement", extra=values)
+        message = message_of(given, seconds, self._result, error)
+        if message is not None:
+            log(logger, message, self._find_who(), self.query, seconds, error)
 
     def _remember(self, began: int, error: DatabaseError | None = None) -> None:
         """Add the statement to the history."""
@@ -291,8 +282,7 @@ class Activity:
         """Note that a statement ran just now, in no time."""
         self.query = query
         self.query_at = self.arrived_at = self.state_at = self._clock.now() * 1000
-        if (least := self._variables["log_min_duration_statement"]) == "0":
-            self._log(0.0, least, None)
+        self._log(0.0, None)
         self._remember(self.query_at)
         if (root := tracing.begin(query)) is not None:
             self._root = root

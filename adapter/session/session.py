@@ -501,6 +501,8 @@ class Session:
             ran = singly
             self.notice.drain()
         finally:
+            if ran.tags:
+                self.activity.returned(ran.tags[-1])
             self.activity.end(is_kept=bool(ran.tags))
         if ran.tags:
             done = BoundPortal("", prepared, many[len(ran.tags) - 1], done=True, desc=prepared.desc)

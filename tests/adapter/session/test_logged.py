@@ -42,6 +42,34 @@ def test_statements_are_logged_from_a_duration_on(
     assert failed["sqlstate"] == "22012"
 
 
+def test_statements_are_logged_by_kind_and_if_they_fail(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran("s", "SET log_statement = ddl", "CREATE TABLE t (k int PRIMARY KEY)")
+        await env.ran("s", "INSERT INTO t VALUES (1)", "SET log_statement = mod")
+        await env.ran("s", "INSERT INTO t VALUES (2)", "SELECT * FROM t", "TRUNCATE t")
+        await env.query("s", "SELECT 1 / 0")
+        await env.ran("s", "SET log_statement = 'all'", "SELECT 7", "SET log_statement = none")
+        await env.ran("s", "SET log_min_error_statement = error", "SELECT 8")
+        await env.query("s", "SELECT 2 / 0")
+        assert "22023" in await env.query("s", "SET log_statement = 'some'")
+
+    in_environment(tmp_path, scenario)
+    assert [vars(each)["statement"] for each in logged(caplog, "statement")] == [
+        "CREATE TABLE t (k int PRIMARY KEY)",
+        "INSERT INTO t VALUES (2)",
+        "TRUNCATE t",
+        "SET log_statement = 'all'",
+        "SELECT 7",
+    ]
+    (failed, _) = (vars(each) for each in logged(caplog, "statement failed"))
+    assert (failed["statement"], failed["sqlstate"]) == ("SELECT 2 / 0", "22012")
+    assert failed["error"] == "division by zero"
+
+
 def test_sessions_are_logged_if_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
