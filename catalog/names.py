@@ -35,6 +35,7 @@ from foreshore.ids import is_temporary
 from foreshore.item_view import Name
 from foreshore.settings import split_names
 from foreshore.sources.outputs import is_auxiliary
+from foreshore.sources.spec import is_pushed
 
 IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
 TEMPORARY = "pg_temp"  # the name by which each session may call its own temporary schema
@@ -314,8 +315,12 @@ class Names:
 
 
 def _is_table_of_source(item: Item) -> bool:
-    """Return whether an item is what CREATE TABLE ... FROM SOURCE makes, so DROP TABLE drops it."""
-    return bool(item.feed and item.feed.spec is None and not is_auxiliary(item.feed.reference))
+    """Return whether CREATE TABLE may make such an item, so that DROP TABLE drops it."""
+    if not item.feed:
+        return False
+    if item.feed.spec is not None:
+        return is_pushed(item.feed.spec)
+    return not is_auxiliary(item.feed.reference)
 
 
 def with_article(kind: str) -> str:

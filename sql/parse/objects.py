@@ -59,6 +59,7 @@ _SHOWN = (
     ("privileges",),
     ("default", "privileges"),
     ("sources",),
+    ("subsources",),
     ("sinks",),
     ("metrics",),
     ("connections",),

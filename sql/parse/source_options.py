@@ -8,9 +8,9 @@ class SourceOptionParser(ClusterParser):
     """Parse `(option, ...)`, each some words and a value."""
 
     def _words(self) -> str:
-        """Parse the words before a parenthesis, FOR, EXPOSE or the end."""
+        """Parse the words before a parenthesis, FOR, EXPOSE, WITH or the end."""
         words = [self.label()]
-        while not (self.at_end() or self.at_symbol("(") or self.at_word("for", "expose")):
+        while not (self.at_end() or self.at_symbol("(") or self.at_word("for", "expose", "with")):
             words.append(self.label())
         return " ".join(words)
 

@@ -2,6 +2,8 @@
 
 from typing import Literal as OneOf
 
+from msgspec.structs import replace
+
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.kafka_sources import KafkaSourceParser
@@ -17,18 +19,57 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         name = self.table_name()
         columns: tuple[ast.ColumnDefinition, ...] = ()
         watermark: ast.WatermarkDefinition | None = None
-        if self.at_symbol("("):
+        only_names = self.at_symbol("(") and self._names_then("from", "in")
+        if only_names:
+            columns = self.in_parentheses(self._named_text)
+        elif self.at_symbol("("):
             columns, watermark = self._declared_columns(name)
         cluster = self.name() if self.accept("in", "cluster") else None
         self.expect("from")
         reads = self._reads()
+        if only_names:
+            self._check_named_texts(reads, columns[0])
         tables = self._fed_tables() if self.accept("for") else None
         progress = None
         if self.accept("expose", "progress", "as"):
             progress = self.table_name()
+        if self.accept("with"):
+            reads = self._with_further(reads)
         return ast.CreateSourceStatement(
             name, cluster, reads, tables, progress, if_not_exists, at, columns, watermark
         )
+
+    def _named_text(self) -> ast.ColumnDefinition:
+        """Parse the name of a column whose type is text."""
+        name, at = self.name_at()
+        return ast.ColumnDefinition(name, ast.TypeName(("text",), (), 0, at), False, None, at)
+
+    def _check_named_texts(self, reads: ast.ReadsSyntax, first: ast.ColumnDefinition) -> None:
+        """Raise unless the columns of what is read are texts, so that names are enough."""
+        format = reads.messages.value_format if isinstance(reads, ast.KafkaSyntax) else None
+        if format is None or format.name not in ("csv", "regex"):
+            raise SyntaxError_(
+                f'column "{first.name}" has no type',
+                hint="Names alone are for FORMAT CSV and REGEX.",
+                position=first.at + 1,
+            )
+
+    def _with_further(self, reads: ast.ReadsSyntax) -> ast.ReadsSyntax:
+        """Return what is read with the options at the end of the statement."""
+        options = self._source_options()
+        for each in options:
+            if each.name == "retain history for":
+                raise FeatureNotSupported(
+                    "RETAIN HISTORY in CREATE SOURCE is not supported",
+                    hint="Write ALTER SOURCE ... SET (RETAIN HISTORY FOR ...) afterwards.",
+                    position=each.at + 1,
+                )
+            if each.name != "timestamp interval" or not isinstance(reads, ast.KafkaSyntax):
+                raise SyntaxError_(
+                    f'unknown option "{each.name}" of CREATE SOURCE', position=each.at + 1
+                )
+        assert isinstance(reads, ast.KafkaSyntax) or not options
+        return replace(reads, options=(*reads.options, *options)) if options else reads
 
     def _alter_source(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax | None:
         """Parse ADD, DROP or REFRESH of tables, SET or RESET; None: it is none of these."""
@@ -123,6 +164,12 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         if constraints:
             self.unsupported("a constraint on a column of a source", name.at)
         return tuple(columns), next(iter(watermarks), None)
+
+    def _create_webhook(self, name: ast.TableRef, if_not_exists: bool) -> ast.StatementSyntax:
+        """Parse what follows `CREATE TABLE name FROM WEBHOOK`: it is a source of that name."""
+        return ast.CreateSourceStatement(
+            name, None, self._webhook(), None, None, if_not_exists, name.at
+        )
 
     # --- tables --------------------------------------------------------------------------------
 

@@ -50,11 +50,17 @@ class TableParser(RelationOptionParser):
         """Parse `FROM SOURCE ...` after the name of a table; the parser of sources does."""
         raise NotImplementedError
 
+    def _create_webhook(self, name: ast.TableRef, if_not_exists: bool) -> ast.StatementSyntax:
+        """Parse what follows `FROM WEBHOOK`; the parser of sources does."""
+        raise NotImplementedError
+
     def _create_table(self, temporary: bool) -> ast.StatementSyntax:
         if_not_exists = self._if_not_exists()
         name = self.table_name()
         if self.at_word("as", "on") or (self.at_symbol("(") and self._names_then("as", "on")):
             return self._create_table_as(name, if_not_exists, temporary)
+        if self.accept("from", "webhook"):
+            return self._create_webhook(name, if_not_exists)
         if self.at_words("from", "source"):
             return self._create_source_table(name, None, (), if_not_exists)
         if self.at_symbol("(") and self._names_then("from"):

@@ -120,6 +120,18 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
                 "LEFT JOIN mz_catalog.mz_clusters c ON c.id = o.cluster_id",
                 where=_schema(planning, within),
             ).replace(" o\n", "\n", 1)
+        case "subsources":
+            where = "o.type = 'subsource'"
+            if statement.on:
+                source = planning.catalog.resolve_item(statement.on).id
+                where += f" AND b.referenced_object_id = {quote_string(source)}"
+            else:
+                where += f" AND {_schema(planning, within)}"
+            return "SELECT o.name, o.type" + _IN_SCHEMA.format(
+                relation="mz_sources o JOIN mz_internal.mz_object_dependencies b"
+                " ON b.object_id = o.id",
+                where=where,
+            ).replace(" o\n", "\n", 1)
         case "connections":
             return "SELECT o.name, o.type" + _IN_SCHEMA.format(
                 relation="mz_connections", where=_schema(planning, within)
