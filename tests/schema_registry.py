@@ -21,6 +21,7 @@ class FakeRegistry:
     url: str = ""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
+    levels: dict[str, str] = field(default_factory=dict)  # of compatibility, by subjects
     refused: set[str] = field(default_factory=set)  # subjects that take no new schema
 
     def register(
@@ -62,6 +63,8 @@ class FakeRegistry:
             case ["subjects", subject, "versions", _] if subject in self.subjects:
                 id = self.subjects[subject][-1]
                 return {"subject": subject, "id": id, **self.schemas[id]}
+            case ["config", subject] if subject in self.levels:
+                return {"compatibilityLevel": self.levels[subject]}
             case ["schemas", "ids", id] if int(id) in self.schemas:
                 return self.schemas[int(id)]
         return None
@@ -85,6 +88,11 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
             id = registry.given(unquote(subject), body["schema"])
             refused = {"error_code": 409, "message": "the schema is incompatible"}
             self._send(*((409, refused) if id is None else (200, {"id": id})))
+
+        def do_PUT(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            registry.levels[unquote(self.path.removeprefix("/config/"))] = body["compatibility"]
+            self._send(200, body)
 
         def _send(self, status: int, document: object) -> None:
             body = json.dumps(document).encode()

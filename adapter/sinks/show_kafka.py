@@ -44,13 +44,13 @@ def shown_topic(target: KafkaTarget) -> str:
 def shown_formats(state: State, target: KafkaTarget) -> str:
     """Return HEADERS and the formats."""
     headers = "" if target.headers is None else f"HEADERS {quote_identifier(target.headers)} "
-    value = _format(state, target.value)
+    value = _format(state, target.value, "VALUE")
     if target.key is None or target.key == target.value:
         return f"{headers}FORMAT {value}"
-    return f"{headers}KEY FORMAT {_format(state, target.key)} VALUE FORMAT {value}"
+    return f"{headers}KEY FORMAT {_format(state, target.key, 'KEY')} VALUE FORMAT {value}"
 
 
-def _format(state: State, format: Format) -> str:
+def _format(state: State, format: Format, of: str) -> str:
     match format:
         case JsonFormat():
             return "JSON"
@@ -62,5 +62,11 @@ def _format(state: State, format: Format) -> str:
             connection = state.objects[registry]
             assert isinstance(connection, Connection), connection
             called = dotted(full_name(state, connection))
-            return f"AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION {called}"
+            options = []
+            if format.fullname is not None:
+                options.append(f"AVRO {of} FULLNAME = {quote_string(format.fullname)}")
+            if format.compatibility is not None:
+                options.append(f"{of} COMPATIBILITY LEVEL = {quote_string(format.compatibility)}")
+            more = f" ({', '.join(options)})" if options else ""
+            return f"AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION {called}{more}"
     raise AssertionError(f"binding refuses {format}")

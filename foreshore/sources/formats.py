@@ -40,6 +40,10 @@ class AvroFormat(msgspec.Struct, frozen=True, tag="avro"):
     pinned: int | str | None = None
     glue: bool = False  # whether the registry is one of AWS Glue
     glue_name: str | None = None  # of the schema there; None: that of the topic
+    # Of sinks: the name of the record with its namespace, and the rule for later schemas that the
+    # subject gets if it has none.
+    fullname: str | None = None
+    compatibility: str | None = None
 
 
 class ProtobufFormat(msgspec.Struct, frozen=True, tag="protobuf"):

@@ -129,6 +129,20 @@ class Registry:
             raise self._unreachable(error) from error
         return int(found)
 
+    async def make_compatible(self, subject: str, level: str) -> None:
+        """Give a subject a rule for its later schemas, if it has none of its own.
+
+        Raises ConnectionFailure.
+        """
+        path = f"/config/{quote(subject, safe='')}"
+        if await self._get(path) is not None:
+            return
+        try:
+            response = await self._ask("PUT", path, json={"compatibility": level})
+            response.raise_for_status()
+        except FAILURES as error:
+            raise self._unreachable(error) from error
+
     async def check(self) -> None:
         """Reach the registry; raises ConnectionFailure."""
         await self._get("/subjects")

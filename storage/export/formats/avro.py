@@ -38,6 +38,15 @@ class AvroEncoder:
         return framed(encoded, self._id)
 
 
-def schema_of(columns: Columns, part: str, *, is_change: bool) -> dict[str, Any]:
-    """Return the schema of the keys or the values of messages."""
-    return change_schema(columns) if is_change else record_schema(columns, part)
+def schema_of(
+    columns: Columns, part: str, *, is_change: bool, fullname: str | None = None
+) -> dict[str, Any]:
+    """Return the schema of the keys or the values of messages, whose record may have a name."""
+    found = change_schema(columns) if is_change else record_schema(columns, part)
+    if fullname is None:
+        return found
+    namespace, _, found["name"] = fullname.rpartition(".")
+    if namespace:
+        return {**found, "namespace": namespace}
+    del found["namespace"]
+    return found

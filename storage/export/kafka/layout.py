@@ -35,19 +35,24 @@ async def _encoder(export: Export, format: Format, columns: Columns, part: str) 
         case TextFormat() | BytesFormat():
             return SingleEncoder(columns, is_text=isinstance(format, TextFormat))
         case AvroFormat(registry=registry) if registry is not None:
-            return await _avro(export, registry, columns, part)
+            return await _avro(export, format, registry, columns, part)
     raise AssertionError(f"binding refuses {format}")
 
 
-async def _avro(export: Export, registry: str, columns: Columns, part: str) -> Encoder:
+async def _avro(
+    export: Export, format: AvroFormat, registry: str, columns: Columns, part: str
+) -> Encoder:
     """Register the schema of keys or values, and return what encodes them."""
     from foreshore.storage.export.formats.avro import AvroEncoder, schema_of
     from foreshore.storage.external.schema_registry import Registry
 
     is_change = part == "value" and export.spec.envelope == "debezium"
-    schema = json.dumps(schema_of(columns, part, is_change=is_change))
+    found = schema_of(columns, part, is_change=is_change, fullname=format.fullname)
+    schema = json.dumps(found)
     async with Registry(export.accesses[registry]) as client:
         subject = f"{target_of(export).topic}-{part}"
+        if format.compatibility is not None:
+            await client.make_compatible(subject, format.compatibility)
         return AvroEncoder(columns, await client.register(subject, schema))
 
 

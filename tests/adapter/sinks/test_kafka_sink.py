@@ -201,6 +201,47 @@ async def test_avro_schemas_are_registered(
     assert "the schema is incompatible" in error
 
 
+async def test_records_have_names_and_subjects_rules(
+    env: TestEnvironment, broker: Broker, registry: FakeRegistry
+) -> None:
+    registry.levels["named-key"] = "NONE"
+    options = (
+        "AVRO KEY FULLNAME = 'com.example.Key', AVRO VALUE FULLNAME = 'Order',"
+        " KEY COMPATIBILITY LEVEL = 'full', VALUE COMPATIBILITY LEVEL = 'FORWARD', NULL DEFAULTS"
+    )
+    avro = f"AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION csr ({options})"
+    sink = f"CREATE SINK s FROM t INTO KAFKA CONNECTION k (TOPIC 'named') KEY (k) FORMAT {avro}"
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k int PRIMARY KEY, v text)",
+        "INSERT INTO t VALUES (1, NULL)",
+        f"{sink} ENVELOPE DEBEZIUM",
+        "WAIT FOR SINKS s",
+    )
+    (key_id,), (value_id,) = registry.subjects["named-key"], registry.subjects["named-value"]
+    key, value = (json.loads(registry.schemas[id]["schema"]) for id in (key_id, value_id))
+    assert (key["namespace"], key["name"]) == ("com.example", "Key")
+    assert (value.get("namespace"), value["name"]) == (None, "Order")
+    assert registry.levels == {"named-key": "NONE", "named-value": "FORWARD"}
+    with reading(broker.address, "named") as reader:
+        (message,) = await until_read(reader, 1)
+    found = decoded(registry, value_id, message.value)
+    assert found == {"before": None, "after": {"k": 1, "v": None}}
+    (shown,) = (await env.query("a", "SHOW CREATE SINK s")).splitlines()[:-1]
+    assert "(AVRO VALUE FULLNAME = 'Order', VALUE COMPATIBILITY LEVEL = 'FORWARD')" in shown
+    assert "(AVRO KEY FULLNAME = 'com.example.Key', KEY COMPATIBILITY LEVEL = 'FULL')" in shown
+    await env.ran("a", "DROP SINK s", shown.partition("|")[2])
+    assert await env.query("a", "SHOW CREATE SINK s") == f"{shown}\nSHOW"
+    await env.ran("a", "DROP SINK s")
+    for wrong, error in (
+        ("AVRO KEY FULLNAME '1x'", '22023: "1x" cannot be the name of an Avro record'),
+        ("VALUE COMPATIBILITY LEVEL 'x'", '22023: invalid value for option "value compatibility'),
+        ("NULL DEFAULTS = false", "0A000: columns that may be NULL without a default"),
+    ):
+        found = await env.query("a", sink.replace(options, wrong))
+        assert f"ERROR {error}" in found, found
+
+
 def decoded(registry: FakeRegistry, id: int, message: bytes | None) -> Any:
     """Return an Avro message, which has to be of this schema."""
     assert message is not None

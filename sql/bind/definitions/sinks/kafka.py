@@ -49,8 +49,8 @@ def bind_kafka_target(
             raise InvalidParameterValue(
                 "KAFKA CONNECTION needs a format", hint="Add FORMAT JSON, for instance."
             )
-    value = bind_format(planning, messages.value)
-    key = bind_format(planning, messages.key) if messages.key is not None else value
+    value = bind_format(planning, messages.value, written=True)
+    key = bind_format(planning, messages.key or messages.value, of="key", written=True)
     with located(messages.at):
         for each in (key, value):
             _check_format(each, rows.envelope if each is value else None)

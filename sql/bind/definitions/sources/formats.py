@@ -1,5 +1,6 @@
 """Bind formats of messages."""
 
+import re
 from typing import Literal
 
 from foreshore.connection_spec import ConnectionKind
@@ -17,16 +18,28 @@ from foreshore.sources.formats import (
 from foreshore.sources.regex import compiled
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
-from foreshore.sql.bind.definitions.sources.options import OptionValue, parsed_options, text
+from foreshore.sql.bind.definitions.sources.options import (
+    OptionValue,
+    Parse,
+    parsed_options,
+    text,
+)
 from foreshore.sql.planning import Planning, located
 
 MOST_CSV_COLUMNS = 1600
 
 
 def bind_format(
-    planning: Planning, syntax: ast.FormatSyntax, *, of: Literal["key", "value"] = "value"
+    planning: Planning,
+    syntax: ast.FormatSyntax,
+    *,
+    of: Literal["key", "value"] = "value",
+    written: bool = False,
 ) -> Format:
-    """Return the format of keys or values; a registry must be a connection to one."""
+    """Return the format of keys or values; a registry must be a connection to one.
+
+    `written` says that a sink writes them.
+    """
     registry = None
     if syntax.registry is not None:
         kind: ConnectionKind = "confluent schema registry"
@@ -47,12 +60,12 @@ def bind_format(
                 compiled(syntax.schema or "")
             return RegexFormat(syntax.schema or "")
         case "avro":
-            return _avro(syntax, registry, of)
+            return _avro(syntax, registry, of, written=written)
     parsed_options("PROTOBUF", syntax.options, {})
     return ProtobufFormat(registry, syntax.schema, syntax.message)
 
 
-def _avro(syntax: ast.FormatSyntax, registry: str | None, of: str) -> AvroFormat:
+def _avro(syntax: ast.FormatSyntax, registry: str | None, of: str, *, written: bool) -> AvroFormat:
     strategies = {each.of: each for each in syntax.strategies}
     if syntax.glue:
         if syntax.strategies:
@@ -64,8 +77,58 @@ def _avro(syntax: ast.FormatSyntax, registry: str | None, of: str) -> AvroFormat
         options = parsed_options("AVRO", syntax.options, {"schema name": ("glue_name", text)})
         return AvroFormat(registry, glue=True, **options)
     pinned = strategies[of].pinned if of in strategies else None
-    options = parsed_options("AVRO", syntax.options, {"confluent wire format": ("framed", _truth)})
+    known: dict[str, tuple[str, Parse]] = {"confluent wire format": ("framed", _truth)}
+    if written:
+        known |= _WRITTEN
+    options = parsed_options("AVRO", syntax.options, known)
+    options.pop("null_defaults", None)
+    for part in ("key", "value"):  # each has its own
+        for field in ("fullname", "compatibility"):
+            found = options.pop(f"{part} {field}", None)
+            if found is not None and part == of:
+                options[field] = found
     return AvroFormat(registry, syntax.schema, pinned=pinned, **options)
+
+
+def _fullname(name: str, value: OptionValue) -> str:
+    found = text(name, value)
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*+", found, re.ASCII):
+        raise InvalidParameterValue(f'"{found}" cannot be the name of an Avro record')
+    return found
+
+
+def _compatibility(name: str, value: OptionValue) -> str:
+    found = text(name, value).upper()
+    if found not in COMPATIBILITY:
+        raise InvalidParameterValue(
+            f'invalid value for option "{name}": "{value}"',
+            hint=f"It is one of {', '.join(COMPATIBILITY)}.",
+        )
+    return found
+
+
+def _null_defaults(name: str, value: OptionValue) -> None:
+    """Take what is so anyway: columns that may be NULL have it as their default."""
+    if not _truth(name, value):
+        raise FeatureNotSupported("columns that may be NULL without a default")
+
+
+COMPATIBILITY = (
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+    "NONE",
+)
+_WRITTEN: dict[str, tuple[str, Parse]] = {
+    "avro key fullname": ("key fullname", _fullname),
+    "avro value fullname": ("value fullname", _fullname),
+    "key compatibility level": ("key compatibility", _compatibility),
+    "value compatibility level": ("value compatibility", _compatibility),
+    "null defaults": ("null_defaults", _null_defaults),
+}
 
 
 def _csv(syntax: ast.FormatSyntax) -> CsvFormat:
