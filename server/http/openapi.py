@@ -59,7 +59,7 @@ def document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Foreshore", "version": version("foreshore")},
-        "security": [{}, {"basic": []}],
+        "security": [{}, {"basic": []}, {"bearer": []}],
         "paths": {
             "/api/sql": {
                 "post": {
@@ -99,7 +99,9 @@ def document() -> dict[str, Any]:
             },
         },
         "components": {
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": {
+                each: {"type": "http", "scheme": each} for each in ("basic", "bearer")
+            },
             "schemas": {**requests, "Result": _RESULT, "Column": _COLUMN, "Error": _ERROR},
         },
     }

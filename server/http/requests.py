@@ -9,6 +9,7 @@ from foreshore import blocking
 from foreshore.errors import ProtocolViolation
 from foreshore.server.http.params import Params, check_text, check_values, decoder
 
+Options = Mapping[str, str | bool | int | float]  # session variables
 T = TypeVar("T")
 R = TypeVar("R", bound="SqlRequest")
 
@@ -31,7 +32,7 @@ class SqlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     query: str | None = None
     queries: tuple[ExtendedQuery, ...] | None = None
-    options: Mapping[str, str] | None = None
+    options: Options | None = None
 
     @property
     def texts(self) -> Sequence[str]:
@@ -50,7 +51,7 @@ class SocketStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str | None = None
     password: str | None = None
     token: str | None = None
-    options: Mapping[str, str] | None = None
+    options: Options | None = None
     batches: bool = False
 
 
@@ -63,7 +64,7 @@ class SocketRequest(SqlRequest, frozen=True, forbid_unknown_fields=True):
 _sql = decoder(SqlRequest)
 _start = msgspec.json.Decoder(SocketStart)
 _socket = decoder(SocketRequest)
-_options: msgspec.json.Decoder[Mapping[str, str]] = msgspec.json.Decoder(dict[str, str])
+_options: msgspec.json.Decoder[Options] = msgspec.json.Decoder(dict[str, str | bool | int | float])
 _params = decoder(tuple[Any, ...])
 
 
@@ -94,9 +95,15 @@ async def socket_request(data: bytes) -> SocketRequest:
     return await blocking.run(None, decode) if len(data) > LONG else decode()
 
 
-def options_of(text: str) -> Mapping[str, str]:
+def options_of(text: str) -> dict[str, str]:
     """Return the session variables that a query parameter gives; raises ProtocolViolation."""
-    return _decoded(_options, text.encode()) if text else {}
+    return option_texts(_decoded(_options, text.encode())) if text else {}
+
+
+def option_texts(options: Options | None) -> dict[str, str]:
+    """Return the texts of session variables."""
+    given = (options or {}).items()
+    return {name: each if isinstance(each, str) else str(each).lower() for name, each in given}
 
 
 def params_of(text: str) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from foreshore.server.http.download import Download
 from foreshore.server.http.ending import Disconnected
 from foreshore.server.http.exchange import Exchange, answered, long_lived
 from foreshore.server.http.messages import as_json, error_fields, notice_fields
-from foreshore.server.http.requests import SqlRequest, options_of, sql_request
+from foreshore.server.http.requests import SqlRequest, option_texts, options_of, sql_request
 from foreshore.server.http.sessions import Opened, Sessions, claimed, database_of
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
@@ -47,13 +47,13 @@ class SqlEndpoint:
     async def _post(self, sessions: Sessions, exchange: Exchange) -> None:
         request = exchange.request
         tracing.take_parent(request.headers.get("traceparent"))
-        options = dict(options_of(request.query_params.get("options", "")))
+        options = options_of(request.query_params.get("options", ""))
         database = database_of(options, sessions.first)
         claim = claimed(request)
         # Before its body: only who may have a session may send a large one.
         guest = await sessions.admit(request, claim, database)
         asked = await sql_request(await exchange.body())
-        options |= asked.options or {}
+        options |= option_texts(asked.options)
         async with exchange.watched():
             if (other := database_of(options, database)) != database:
                 guest = await sessions.admit(request, claim, other)

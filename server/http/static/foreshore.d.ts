@@ -34,7 +34,7 @@ export interface LiveOptions<R extends Row = Row> {
   /** The values of the query's parameters. */
   params?: Parameter[];
   /** Session variables. */
-  options?: Record<string, string>;
+  options?: Record<string, string | number | boolean>;
   /** The server; by default the origin of the page. */
   url?: string;
   auth?: Auth;

@@ -113,6 +113,14 @@ def test_options_set_session_variables(tmp_path: Path) -> None:
     async def go(http: Http) -> None:
         show = {"query": "SHOW search_path", "options": {"search_path": "a, b"}}
         assert (await http.results(show))[0]["rows"] == [["a, b"]]
+        numbers = {"statement_timeout": 1500, "default_transaction_read_only": True}
+        found = await http.results(
+            {
+                "query": "SHOW statement_timeout; SHOW default_transaction_read_only",
+                "options": numbers,
+            }
+        )
+        assert [each["rows"] for each in found] == [[["1500ms"]], [["on"]]]
         del show["options"]
         given = {"options": json.dumps({"search_path": "c"})}
         assert (await http.results(show, params=given))[0]["rows"] == [["c"]]
