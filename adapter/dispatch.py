@@ -30,6 +30,7 @@ from foreshore.adapter.ddl.roles import (
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.ddl.tables import alter, policies, view_columns
+from foreshore.adapter.dump.statements import show_create_all
 from foreshore.adapter.explain.analyze import explain_analyze
 from foreshore.adapter.explain.change import explain_change
 from foreshore.adapter.explain.explain import explain, explain_maintained
@@ -95,6 +96,7 @@ ROWS: Mapping[type, Statement] = {
     plans.ExplainMaintained: explain_maintained,
     plans.ExplainOperators: explain_operators,
     plans.ShowCreate: show_create,
+    plans.ShowCreateAll: show_create_all,
     plans.LockTable: lock_table,
     plans.SetConstraints: set_constraints,
     plans.RefreshView: refresh_view,

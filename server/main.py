@@ -7,6 +7,7 @@
     foreshore inspect    show what a data directory holds, and check it
     foreshore backup     copy a database as of one moment, while it is served or not
     foreshore restore    make a data directory from a backup
+    foreshore dump       print the definitions of all objects as SQL
 
 Each option can also be given in the environment, as FORESHORE_ and its name.
 """
@@ -55,6 +56,7 @@ from foreshore.server.configuration import Configuration
 from foreshore.server.descriptors import connections_that_fit
 from foreshore.server.doctor.below import Below, Contents
 from foreshore.server.doctor.command import doctor_command
+from foreshore.server.dump import dump_command
 from foreshore.server.http.app import HttpServer
 from foreshore.server.http.origins import Origins
 from foreshore.server.http.sessions import Sessions
@@ -408,6 +410,7 @@ def _java() -> str:
     return f"Java {java_version(java)} at {java}"
 
 
+main.add_command(dump_command())
 main.add_command(doctor_command(Below(_contents, _java, machine_bytes)))
 
 

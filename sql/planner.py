@@ -273,6 +273,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return ddl.bind_retain(planning, tree)
         case ast.CommentStatement():
             return ddl.bind_comment(planning, tree)
+        case ast.ShowCreateAllStatement():
+            return ddl.bind_show_create_all()
         case ast.ShowCreateStatement():
             return ddl.bind_show_create(planning, tree)
         case ast.DeclareStatement():

@@ -12,6 +12,7 @@ from foreshore.adapter.sinks.show import sink_text
 from foreshore.adapter.sources.connections import connection_text
 from foreshore.adapter.sources.show import source_text
 from foreshore.catalog.item import Cluster, Connection, Item, Replica
+from foreshore.catalog.state import State
 from foreshore.foreign_key import ForeignKey, rule_text
 from foreshore.sql.bind.definitions.watermark import watermark_text
 from foreshore.sql.parse.keywords import quote_identifier
@@ -28,13 +29,9 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
     name = found.name
     match found:
         case Item():
-            name, sql = ".".join(reader.state.full_name(found)), _statement(reader, found)
-        case Cluster(managed=False) if present := reader.state.replicas_of(found.id):
-            sql = statement_heads.create_unmanaged_cluster(
-                name, ((each.name, each.size) for each in present)
-            )
-        case Cluster(size=size, replication_factor=replicas, options=options, burst=burst):
-            sql = statement_heads.create_cluster(name, size, replicas, options, burst)
+            name, sql = ".".join(reader.state.full_name(found)), item_statement(reader, found)
+        case Cluster():
+            sql = cluster_statement(reader.state, found)
         case Replica(size=size, options=options):
             cluster = reader.state.objects[found.cluster].name
             sql = statement_heads.create_replica(cluster, name, size, options.get("address"))
@@ -48,7 +45,18 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
     return Selected(plan.desc, BatchSource(rows), "SHOW")
 
 
-def _statement(reader: SessionCatalog, item: Item) -> str:
+def cluster_statement(state: State, cluster: Cluster) -> str:
+    """Return the statement that creates a cluster."""
+    if not cluster.managed and (present := state.replicas_of(cluster.id)):
+        listed = ((each.name, each.size) for each in present)
+        return statement_heads.create_unmanaged_cluster(cluster.name, listed)
+    return statement_heads.create_cluster(
+        cluster.name, cluster.size, cluster.replication_factor, cluster.options, cluster.burst
+    )
+
+
+def item_statement(reader: SessionCatalog, item: Item, *, with_foreign_keys: bool = True) -> str:
+    """Return the statement that creates an item, with the present names of all objects in it."""
     state = reader.state
     if item.feed:
         return source_text(state, reader.planned, item)
@@ -57,6 +65,10 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
     if item.metric:
         return metric_text(state, reader.planned, item, item.metric)
     sql = definition_text(state, reader.planned, item)
+    if item.policy:
+        roles = sorted(state.objects[role].name for role in item.policy.roles)
+        command, permissive = item.policy.command, item.policy.permissive
+        return statement_heads.with_policy(sql, command, roles, permissive=permissive)
     if item.security_invoker:
         sql = statement_heads.with_security_invoker(sql)
     mark = reader.planned[item.id].desc.watermark if item.type == "table" else None
@@ -76,13 +88,14 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
     name = dotted(state.full_name(item))
     if item.type == "materialized view":
         return statement_heads.materialized_view_in_cluster(sql, name, cluster, options)
-    if item.foreign_keys:
-        keys = [_foreign_key(reader, key) for key in item.foreign_keys]
+    if item.foreign_keys and with_foreign_keys:
+        keys = [foreign_key_text(reader, key) for key in item.foreign_keys]
         sql = f"{sql.removesuffix(')')}, {', '.join(keys)})"
     return statement_heads.with_name(sql, name) + options
 
 
-def _foreign_key(reader: SessionCatalog, key: ForeignKey) -> str:
+def foreign_key_text(reader: SessionCatalog, key: ForeignKey) -> str:
+    """Return a foreign key as a constraint of its table."""
     state = reader.state
     other = dotted(state.full_name(state.item(key.references)))
     columns = (key.columns, key.referenced, key.delete_columns)

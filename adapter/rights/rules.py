@@ -493,6 +493,7 @@ RULES: Mapping[type, Rule] = {
     plans.ExplainMaintained: _explain_object,
     plans.ExplainOperators: _explain_object,
     plans.ShowCreate: _show_create,
+    plans.ShowCreateAll: _nothing,  # definitions are shown to everybody, as by pg_get_viewdef
     plans.LockTable: _nothing,
     plans.SetConstraints: _nothing,
     plans.RefreshView: _refresh,

@@ -81,6 +81,17 @@ def source_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -
     )
 
 
+def has_own_statement(state: State, item: Item) -> bool:
+    """Return whether what a source writes is made by a statement of its own."""
+    assert item.feed, item
+    if item.feed.spec is not None:
+        return True
+    if item.feed.reference == PROGRESS or is_auxiliary(item.feed.reference):
+        return False
+    source = state.item(GlobalId(item.feed.source))
+    return item.feed.messages is not None or _is_apart(source, item)
+
+
 def _is_apart(source: Item, table: Item) -> bool:
     """Return whether only a statement of its own makes a table of a PostgreSQL source."""
     assert source.feed, source

@@ -115,6 +115,7 @@ StatementSyntax: TypeAlias = (
     | CommentStatement
     | ShowStatement
     | ShowCreateStatement
+    | ShowCreateAllStatement
     | SetStatement
     | SetConstraintsStatement
     | SetZoneStatement

@@ -28,6 +28,10 @@ class ShowCreateStatement(Syntax):
     name: TableRef
 
 
+class ShowCreateAllStatement(Syntax):
+    """SHOW CREATE ALL."""
+
+
 class SetStatement(Syntax):
     """SET; empty values are TO DEFAULT."""
 

@@ -474,6 +474,8 @@ class ObjectParser(
         if self.accept("create"):
             if self.accept("function") or self.accept("aggregate"):
                 return self._show_create_function()
+            if self.accept("all"):
+                return ast.ShowCreateAllStatement()
             kind = self._kind()
             return ast.ShowCreateStatement(kind, self.table_name())
         for words in _SHOWN:

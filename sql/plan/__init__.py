@@ -117,6 +117,7 @@ Plan: TypeAlias = (
     | Retain
     | Comment
     | ShowCreate
+    | ShowCreateAll
     | SetVariable
     | ShowVariable
     | ResetVariable
@@ -151,7 +152,9 @@ def result_desc(plan: Plan) -> RelationDesc | None:
             return desc
         case WithChanges(main=main):
             return result_desc(main)
-        case Subscribe(desc=desc) | ShowVariable(desc=desc) | ShowCreate(desc=desc):
+        case Subscribe(desc=desc) | ShowVariable(desc=desc):
+            return desc
+        case ShowCreate(desc=desc) | ShowCreateAll(desc=desc):
             return desc
         case (
             Insert(returning=returning)

@@ -18,6 +18,13 @@ class ShowCreate:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowCreateAll:
+    """SHOW CREATE ALL: the statements that make the objects of the session's database again."""
+
+    desc: RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
 class SetVariable:
     """SET [SESSION | LOCAL] name = values; empty values are TO DEFAULT."""
 

@@ -18,6 +18,7 @@ _MATERIALIZED_HEAD = re.compile(
     r"(?: WITH \(EMIT ON WINDOW CLOSE\))? AS "
 )
 _VIEW_HEAD = re.compile(rf"\ACREATE VIEW {_FULL_NAME}(?: \({_NAME}(?:, {_NAME})*\))?(?= AS )")
+_POLICY_HEAD = re.compile(rf"\ACREATE POLICY {_NAME} ON {_FULL_NAME}(?= )")
 _INDEX_HEAD = re.compile(
     rf"\A(?P<create>CREATE (?:DEFAULT )?INDEX)(?: (?!ON |IN ){_NAME})?(?: IN CLUSTER {_NAME})? ON "
 )
@@ -36,6 +37,15 @@ def with_temporary_name(sql: str, name: str) -> str:
 def with_security_invoker(sql: str) -> str:
     """Return the definition of a view with the option that its reader needs the rights."""
     return _VIEW_HEAD.sub(lambda m: f"{m[0]} WITH (security_invoker = true)", sql, count=1)
+
+
+def with_policy(sql: str, command: str, roles: Iterable[str], *, permissive: bool) -> str:
+    """Return the definition of a policy with the commands and roles for which it counts."""
+    said = "" if permissive else " AS RESTRICTIVE"
+    said += f" FOR {command.upper()}" if command != "all" else ""
+    named = ", ".join(map(quote_identifier, roles))
+    said += f" TO {named}" if named else ""
+    return _POLICY_HEAD.sub(lambda m: m[0] + said, sql, count=1)
 
 
 def index_in_cluster(sql: str, name: str, cluster: str) -> str:

@@ -68,6 +68,7 @@ from foreshore.sql.plan import (
     SetSchema,
     SetSecurityInvoker,
     ShowCreate,
+    ShowCreateAll,
 )
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
@@ -474,6 +475,12 @@ def bind_show_create(planning: Planning, statement: ast.ShowCreateStatement) -> 
     name = name_of(planning, kind, statement.name)
     text = ColumnType(TEXT, False)
     return ShowCreate(kind, name, RelationDesc(("name", "create_sql"), (text, text)))
+
+
+def bind_show_create_all() -> ShowCreateAll:
+    """Return the plan of SHOW CREATE ALL."""
+    text = ColumnType(TEXT, False)
+    return ShowCreateAll(RelationDesc(("type", "name", "create_sql"), (text, text, text)))
 
 
 def name_of(planning: Planning, kind: ObjectKind, ref: ast.TableRef) -> Name:

@@ -1,0 +1,154 @@
+"""SHOW CREATE ALL: the statements that make the objects of a database again, in a usable order.
+
+Clusters and schemas come first, then secrets and connections, then items after those that they
+need, with sinks last, and then foreign keys, row security and comments. Names have no database, so
+that another one can be made of the same objects. Data, roles and rights are not there.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.ddl.show_create import cluster_statement, foreign_key_text, item_statement
+from foreshore.adapter.read.result import BatchSource, Selected
+from foreshore.adapter.session.catalog_reader import SessionCatalog
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.connections import connection_text, full_name
+from foreshore.adapter.sources.show import has_own_statement
+from foreshore.catalog.bootstrap import FIRST_CLUSTER
+from foreshore.catalog.item import Cluster, Connection, Database, Item, Schema, Secret
+from foreshore.catalog.state import State, is_system
+from foreshore.sql.parse.keywords import quote_identifier, quote_string
+from foreshore.sql.plan import ShowCreateAll
+from foreshore.sql.rewrite.full_names import FullName, dotted, renamed
+
+
+class Dumped(NamedTuple):
+    """A statement of a dump, with the kind and name of the object that it is about."""
+
+    type: str
+    name: str
+    create_sql: str
+
+
+async def show_create_all(context: StatementContext, plan: ShowCreateAll) -> Selected:
+    """Run SHOW CREATE ALL."""
+    reader = context.planner.reader()
+    database = reader.state.database(context.database)
+    assert database is not None, context.database
+    found = await blocking.run(None, lambda: list(statements(reader, database)))
+    columns = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
+    columns = columns or [pa.array([], pa.string())] * 3
+    rows = pa.RecordBatch.from_arrays(columns, names=["c0", "c1", "c2"])
+    return Selected(plan.desc, BatchSource(rows), "SHOW")
+
+
+def statements(reader: SessionCatalog, database: Database) -> Iterator[Dumped]:
+    """Yield the statements that make the objects of a database."""
+    state = reader.state
+    schemas = {each.id: each for each in state.all(Schema) if each.database == database.id}
+    items = [item for item in state.items() if item.schema in schemas and _is_shown(state, item)]
+    names = _short_names(state, schemas)
+    sinks = [item for item in items if item.sink]
+    for item in (*_objects(state, schemas), *(each for each in items if not each.sink), *sinks):
+        if isinstance(item, Dumped):
+            yield item
+        else:
+            sql = item_statement(reader, item, with_foreign_keys=False)
+            yield _about(state, item, renamed(sql, names))
+    for item in items:
+        for sql in _additions(reader, item):
+            yield _about(state, item, renamed(sql, names))
+
+
+def _is_shown(state: State, item: Item) -> bool:
+    """Return whether an item has a statement of its own."""
+    if is_system(item.id) or item.temporary:
+        return False
+    if item.owned_by and item.owned_by.identity:  # part of the table's statement
+        return False
+    if item.feed:
+        return has_own_statement(state, item)
+    return not item.part_of
+
+
+def _short_names(state: State, schemas: dict[str, Schema]) -> dict[FullName, FullName]:
+    """Return the names of all that is in the schemas without that of the database."""
+    found: list[tuple[str, ...]] = [
+        state.full_name(item) for item in state.all(Item) if item.schema in schemas
+    ]
+    for kind in (Connection, Secret):
+        found += [full_name(state, each) for each in state.all(kind) if each.schema in schemas]
+    return {(name[0], name[1], name[2]): ("", name[1], name[2]) for name in found}
+
+
+def _objects(state: State, schemas: dict[str, Schema]) -> Iterator[Dumped]:
+    """Yield the statements of what is no item."""
+    for cluster in state.all(Cluster):
+        if cluster.name != FIRST_CLUSTER and not is_system(cluster.id):
+            yield Dumped("cluster", cluster.name, cluster_statement(state, cluster))
+    for schema in schemas.values():
+        if schema.name != "public" and not schema.temporary:
+            yield Dumped("schema", schema.name, f"CREATE SCHEMA {quote_identifier(schema.name)}")
+    for secret in state.all(Secret):
+        if secret.schema in schemas:
+            name = full_name(state, secret)[1:]
+            # Its value cannot be read.
+            yield Dumped("secret", ".".join(name), f"CREATE SECRET {dotted(name)} AS ''")
+            yield from _comment(secret, name)
+    waiting = [each for each in state.all(Connection) if each.schema in schemas]
+    names = _short_names(state, schemas)
+    for each in sorted(waiting, key=lambda each: (each.spec.tunnel is not None, int(each.id[1:]))):
+        sql = renamed(connection_text(state, each), names)
+        name = full_name(state, each)[1:]
+        yield Dumped("connection", ".".join(name), sql)
+        yield from _comment(each, name)
+
+
+def _comment(each: Secret | Connection, name: tuple[str, ...]) -> Iterator[Dumped]:
+    if each.comment:
+        sql = f"COMMENT ON {each.kind.upper()} {dotted(name)} IS {quote_string(each.comment)}"
+        yield Dumped(each.kind, ".".join(name), sql)
+
+
+def _additions(reader: SessionCatalog, item: Item) -> Iterator[str]:
+    """Yield what follows when all items are there."""
+    state = reader.state
+    name = dotted(state.full_name(item))
+    for key in item.foreign_keys or ():
+        yield f"ALTER TABLE {name} ADD {foreign_key_text(reader, key)}"
+    if item.owned_by:
+        table = dotted(state.full_name(state.item(item.owned_by.table)))
+        column = quote_identifier(item.owned_by.column)
+        yield f"ALTER SEQUENCE {name} OWNED BY {table}.{column}"
+    if item.row_security:
+        yield f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"
+    if item.force_row_security:
+        yield f"ALTER TABLE {name} FORCE ROW LEVEL SECURITY"
+    if item.comment and (called := _called(state, item)):
+        yield f"COMMENT ON {called} IS {quote_string(item.comment)}"
+    if item.column_comments:
+        columns = reader.planned[item.id].desc.names
+        for place, text in item.column_comments.items():
+            column = f"{name}.{quote_identifier(columns[place - 1])}"
+            yield f"COMMENT ON COLUMN {column} IS {quote_string(text)}"
+    for constraint in item.constraints if item.constraint_comments else ():
+        if constraint.oid in (item.constraint_comments or {}):
+            text = quote_string((item.constraint_comments or {})[constraint.oid])
+            yield f"COMMENT ON CONSTRAINT {quote_identifier(constraint.name)} ON {name} IS {text}"
+
+
+def _called(state: State, item: Item) -> str | None:
+    """Return how COMMENT ON names an item; None if several functions have its name."""
+    if item.policy:
+        table = dotted(state.full_name(state.item(item.policy.table)))
+        return f"POLICY {quote_identifier(item.name)} ON {table}"
+    if item.is_function and len(state.functions_in(item.schema, item.name)) > 1:
+        return None
+    return f"{item.kind.upper()} {dotted(state.full_name(item))}"
+
+
+def _about(state: State, item: Item, sql: str) -> Dumped:
+    return Dumped(item.kind, ".".join(state.full_name(item)[1:]), sql)
