@@ -8,11 +8,13 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from foreshore import blocking
+from foreshore import blocking, tracing
+from foreshore.adapter.introspection.flow_spans import record_flow
 from foreshore.adapter.introspection.upkeep import goes_on
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
@@ -76,6 +78,7 @@ class UsageHistory:
         self.sinks: deque[FlowSample] = deque(maxlen=MOST_SAMPLES)
         self._seen: dict[str, _Seen] = {}
         self._used: dict[str, tuple[int, int, Usage]] = {}  # process, time and usage, by replica
+        self._traced: dict[str, FlowSample] = {}  # the samples of which spans were made
 
     async def run(self) -> None:
         """Take samples until cancelled."""
@@ -132,6 +135,17 @@ class UsageHistory:
         self.replicas.append(ReplicaSample(now, replica, cpu, usage.memory_bytes))
 
     def _look_at_flows(self, now: int) -> None:
+        self._take_flows(now)
+        if not tracing.is_on():
+            return
+        traced: dict[str, FlowSample] = {}
+        for kind, samples in (("source", self.sources), ("sink", self.sinks)):
+            for each in takewhile(lambda each: each.at == now, reversed(samples)):
+                record_flow(kind, self._traced.get(each.id), each)
+                traced[each.id] = each
+        self._traced = traced
+
+    def _take_flows(self, now: int) -> None:
         coordinator = self._coordinator
         for id, source in coordinator.ingestion.controller.statuses().items():
             known, read = source.offset_known, source.offset_committed

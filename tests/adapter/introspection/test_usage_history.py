@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from foreshore import tracing
 from foreshore.adapter.introspection.usage_history import (
     FlowSample,
     ReplicaChange,
@@ -113,3 +117,30 @@ def test_samples_are_shown_in_relations(tmp_path: Path) -> None:
             assert row in found.replace("NULL", "").replace(" | ", "|"), found
 
     in_environment(tmp_path, main)
+
+
+class _Recorder:
+    """Keeps the spans that it gets."""
+
+    def __init__(self) -> None:
+        self.spans: list[tracing.Span] = []
+
+    def record(self, span: tracing.Span, traceparent: str | None) -> None:
+        self.spans.append(span)
+
+
+async def test_source_that_has_moved_rows_has_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = _Recorder()
+    monkeypatch.setattr(tracing, "_recorder", recorder)
+    coordinator = _Coordinator()
+    hook = SimpleNamespace(rows=3, bytes=30, requests=2)
+    monkeypatch.setattr(coordinator, "counted", lambda: [(SimpleNamespace(id="u7"), hook)])
+    history = UsageHistory(cast("Any", coordinator))
+    for rows in (3, 3, 10, 4):  # the first sample, nothing, seven rows, a counter that began anew
+        hook.rows = rows
+        coordinator.clock.ms += 5_000
+        await history.sample()
+    (span,) = recorder.spans
+    assert (span.name, span.attributes["foreshore.object"]) == ("source rows", "u7")
+    assert span.attributes["foreshore.rows"] == 7
+    assert 4_900_000_000 < span.ended - span.began < 60_000_000_000
