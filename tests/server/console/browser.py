@@ -52,7 +52,7 @@ def console(server: Server) -> Iterator[Console]:
     path = program("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGS)
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
         page.set_default_timeout(60_000)
         shown = Console(page, f"http://127.0.0.1:{server.http_port}/console/")
         page.on("pageerror", lambda error: shown.errors.append(str(error)))

@@ -208,3 +208,52 @@ def test_times_and_durations_are_written_in_units(shown: Console) -> None:
         "09:05:06",
         "2026-07-03 09:05:06",
     ]
+
+
+def test_tables_are_sorted_by_their_columns(shown: Console) -> None:
+    shown.run("SELECT * FROM (VALUES (2, 'b'), (10, NULL), (9, 'a')) AS v (n, t)")
+    first = shown.page.locator("[role=grid] tbody tr td:first-child")
+
+    def follow_each_other(*numbers: str) -> None:
+        shown.page.wait_for_function(
+            "numbers => [...document.querySelectorAll('[role=grid] tbody tr td:first-child')]"
+            ".map(cell => cell.innerText).join() === numbers.join()",
+            arg=list(numbers),
+        )
+
+    first.first.wait_for()
+    headers = shown.page.locator("[role=grid] th button")
+    for order in (("2", "9", "10"), ("10", "9", "2"), ("2", "10", "9")):
+        headers.nth(0).click()
+        follow_each_other(*order)
+    headers.nth(1).click()
+    follow_each_other("9", "2", "10")
+    first.first.click()
+    shown.page.keyboard.press("s")
+    follow_each_other("2", "9", "10")
+    shown.go("objects?show=list")
+    listed = shown.page.get_by_role("table", name="Objects")
+    listed.get_by_role("button", name="Name").click()
+    listed.locator("th[aria-sort=ascending]").get_by_text("Name").wait_for()
+    names = listed.locator("tbody tr td:first-child").all_inner_texts()
+    assert names == sorted(names)
+    listed.get_by_role("button", name="Size").click()
+    listed.locator("th[aria-sort=descending]").get_by_text("Size").wait_for()
+
+
+def test_tabs_keep_texts_of_their_own_and_one_history(shown: Console) -> None:
+    other = shown.page.context.new_page()
+    other.goto(f"{shown.base}#/sql")
+    shown.run("SELECT 'mine'")
+    shown.page.get_by_role("gridcell", name="mine").wait_for()
+    other.locator(".CodeMirror").click()
+    other.keyboard.press("Control+a")
+    other.keyboard.insert_text("SELECT 'other'")
+    other.keyboard.press("Control+Enter")
+    other.get_by_role("gridcell", name="other").wait_for()
+    shown.page.reload()
+    shown.page.locator(".CodeMirror-line").get_by_text("'mine'").wait_for()
+    shown.page.get_by_role("button", name="Saved and history").click()
+    ran = shown.page.get_by_role("list", name="Ran")
+    for text in ("SELECT 'mine'", "SELECT 'other'"):
+        ran.get_by_text(text).wait_for()

@@ -97,6 +97,18 @@ const hint = (name, text, note, near = true) => ({
   },
 });
 
+/** Wait until the catalog was asked for the first time. */
+function catalogRead() {
+  if (catalog.state.data) return null;
+  return new Promise((resolve) => {
+    const end = catalog.subscribe((state) => {
+      if (!state.data && !state.error) return;
+      end();
+      resolve();
+    });
+  });
+}
+
 /** Whether a token is a part of a comment or of a literal. */
 function isText({ type, string }) {
   return /comment/.test(type || "") || (/string/.test(type || "") && !string.startsWith('"'));
@@ -109,6 +121,7 @@ export async function complete(editor, { typed = false } = {}) {
   const before = editor.getLine(cursor.line).slice(0, cursor.ch);
   const [, owner, prefix] = /(?:((?:[\w$]+|"[^"]*")(?:\.(?:[\w$]+|"[^"]*"))*)\.)?("?[\w$]*)$/.exec(before);
   if (/^\d/.test(prefix)) return null;
+  await catalogRead();
   const own = (catalog.state.data?.list || []).filter((object) => !object.system);
   const text = editor.getValue();
   // The system's relations only if they are named: there are hundreds.

@@ -1,7 +1,7 @@
 // A table of many rows: only those in view are in the page. Arrow keys move, with Shift they choose
 // a range, as a click with Shift does; Enter shows a value whole, Ctrl-C copies the range.
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/htm/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm/preact.js";
 import { tsvOf } from "./download.js";
 import { cell, isNumber, typeName } from "./format.js";
 import { CopyButton, Dialog } from "./ui.js";
@@ -27,12 +27,29 @@ function widthsOf(columns, rows) {
 
 let grids = 0;
 
+/** Compare two values of a column: NULL last, numbers as numbers. */
+function compared(a, b, numeric) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  if (numeric) return Number(a) - Number(b);
+  const [x, y] = [cell(a), cell(b)];
+  return x === y ? 0 : x < y ? -1 : 1;
+}
+
+/** The rows in the order of a column; NULL stays last. */
+function sorted(rows, { at, down }, columns) {
+  const numeric = isNumber(columns[at].type_oid);
+  return [...rows].sort((a, b) => (down && a[at] !== null && b[at] !== null ? -1 : 1) * compared(a[at], b[at], numeric));
+}
+
 /** columns: [{name, type_oid}]; rows: arrays; `version` changes when rows do. */
-export function Grid({ columns, rows, version, label = "Rows" }) {
+export function Grid({ columns, rows: given, version, label = "Rows" }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 400 });
   const [at, setAt] = useState([0, 0]);
   const [from, setFrom] = useState(null); // the other corner of the range
+  const [order, setOrder] = useState(null); // {at, down}; null: as they came
+  const rows = useMemo(() => (order && order.at < columns.length ? sorted(given, order, columns) : given), [given, given.length, version, order, columns]);
+  const turn = (i) => setOrder(order?.at !== i ? { at: i, down: false } : order.down ? null : { at: i, down: true });
   const id = useRef(null);
   id.current ??= `grid${(grids += 1)}`;
   const [open, setOpen] = useState(null);
@@ -56,6 +73,7 @@ export function Grid({ columns, rows, version, label = "Rows" }) {
   useEffect(() => {
     setAt([0, 0]);
     setFrom(null);
+    setOrder(null);
     setResized({});
     box.current.scrollTop = 0;
     box.current.scrollLeft = 0;
@@ -94,7 +112,8 @@ export function Grid({ columns, rows, version, label = "Rows" }) {
     else if (event.key === "a" && control && rows.length) {
       setFrom([0, 0]);
       setAt([rows.length - 1, columns.length - 1]);
-    } else if (event.key === "Escape" && from) setFrom(null);
+    } else if (event.key === "s" && !control && rows.length) turn(at[1]);
+    else if (event.key === "Escape" && from) setFrom(null);
     else if (event.key === "Enter" && rows[at[0]]) setOpen(at);
     else if (event.key === "c" && control && rows[at[0]] && (from || getSelection().isCollapsed)) copy();
     else return;
@@ -105,8 +124,8 @@ export function Grid({ columns, rows, version, label = "Rows" }) {
     aria-colcount=${columns.length} aria-multiselectable="true" aria-activedescendant=${rows.length ? `${id.current}-${at[0]}-${at[1]}` : null} data-version=${version} onKeyDown=${keys}>
     <table class="grid" role="none" style=${{ width: list.reduce((a, b) => a + b, 0) + "px" }}>
       <colgroup>${list.map((width) => html`<col style=${{ width: width + "px" }} />`)}</colgroup>
-      <thead role="rowgroup"><tr role="row">${columns.map((column, i) => html`<th role="columnheader" scope="col" class=${isNumber(column.type_oid) ? "number" : ""} title=${column.name}>
-        <span class="name">${column.name}</span><span class="type">${typeName(column.type_oid)}</span>
+      <thead role="rowgroup"><tr role="row">${columns.map((column, i) => html`<th role="columnheader" scope="col" class=${isNumber(column.type_oid) ? "number" : ""} title=${column.name} aria-sort=${order?.at === i ? (order.down ? "descending" : "ascending") : null}>
+        <button class="sort" tabindex="-1" onClick=${() => turn(i)}><span class="name">${column.name}${order?.at === i ? (order.down ? " ↓" : " ↑") : ""}</span><span class="type">${typeName(column.type_oid)}</span></button>
         <${Handle} width=${list[i]} onWidth=${(width) => setResized({ ...resized, [i]: width })} />
       </th>`)}</tr></thead>
       <tbody role="rowgroup">

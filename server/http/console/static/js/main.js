@@ -137,6 +137,7 @@ function Keys({ onClose }) {
     ["Ctrl /", "Make a line a comment"],
     ["Arrows, Page Up and Down", "Move in a table"],
     ["Shift and arrows, or a click", "Choose a range of a table; Ctrl A chooses all"],
+    ["s", "Sort a table by the column: up, down, as it was"],
     ["Enter, Ctrl C", "Show a value of a table, copy it or the range"],
     ["?", "This help"],
   ];

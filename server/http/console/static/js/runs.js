@@ -6,7 +6,7 @@ import { catalog } from "./catalog.js";
 import { Copy } from "./live_copy.js";
 import { Session } from "./socket.js";
 import { offsetOf, statementsOf } from "./sql_text.js";
-import { load, save } from "./storage.js";
+import { load, loadOfTab, onSaved, save, saveOfTab } from "./storage.js";
 
 export const MOST_ROWS = 100_000; // of a result that the page keeps
 const MOST_CHANGES = 5_000; // of a subscription: the newest
@@ -53,7 +53,7 @@ class Result {
 
 class Runs {
   constructor() {
-    this.text = load("editor", "SELECT now();");
+    this.text = loadOfTab("editor", "SELECT now();");
     this.history = load("history", []);
     this.saved = load("saved", []); // [{name, text}]
     this.lost = null; // why the session before this one ended
@@ -68,6 +68,8 @@ class Runs {
     this.timer = null;
     this.session = this.#newSession();
     onSignedOut(() => this.#forget());
+    // Other tabs run and keep statements, too.
+    for (const name of ["history", "saved"]) onSaved(name, () => this.#set({ [name]: load(name, []) }));
   }
 
   #newSession() {
@@ -97,7 +99,7 @@ class Runs {
 
   setText(text) {
     this.text = text;
-    save("editor", text.slice(0, LONGEST_KEPT * 10));
+    saveOfTab("editor", text.slice(0, LONGEST_KEPT * 10));
   }
 
   /** Run `prefix` and `text`, which begins at `offset` in the editor. */
@@ -147,9 +149,10 @@ class Runs {
         const found = position > 0 ? parts.findIndex(({ end }) => offsetOf(text, position) < end) : done.length;
         const part = parts[found] || parts[parts.length - 1];
         const at = offset + (position > 0 ? offsetOf(text, position) : part?.start || 0);
+        const known = position > 0 || parts.length > 1; // that a statement alone is at fault needs no mark
         this.#set({
           error: {
-            fields, offset, text, at, number: (found < 0 ? parts.length - 1 : found) + 1, of: parts.length, exact: position > 0,
+            fields, offset, text, at: known ? at : undefined, number: (found < 0 ? parts.length - 1 : found) + 1, of: parts.length, exact: position > 0,
             line: this.text.slice(0, at).split("\n").length,
             undone: single ? done.filter((one) => !READ.test(one.tag)).map((one) => one.tag) : [],
           },

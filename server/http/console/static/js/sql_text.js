@@ -31,8 +31,13 @@ export const MODE = "text/x-foreshore";
 // Words of ours that PostgreSQL has not, for their colour.
 const OURS = ("subscribe sink sinks sources secret connections cluster clusters replica replicas envelope upsert debezium " +
   "freshness progress snapshot up hydration expect memory refresh broker topic webhook generator qualify asof").split(" ");
+// Words that are more often names of columns and aliases.
+const NAMES = /^(\w|name|names|value|key|keys|data|state|level|label|length|class|location|message|target|parameter|number|id)$/;
 const postgres = window.CodeMirror.resolveMode("text/x-pgsql");
-window.CodeMirror.defineMIME(MODE, { ...postgres, keywords: { ...postgres.keywords, ...Object.fromEntries(OURS.map((word) => [word, true])) } });
+window.CodeMirror.defineMIME(MODE, {
+  ...postgres,
+  keywords: Object.fromEntries([...Object.keys(postgres.keywords).filter((word) => !NAMES.test(word)), ...OURS].map((word) => [word, true])),
+});
 
 /** The pieces of a text as [text, class or null]; a class is a name of CodeMirror's styles. */
 export function pieces(text) {

@@ -11,6 +11,31 @@ export function load(name, otherwise) {
   }
 }
 
+/** What this tab keeps, which other tabs have not; else what any has kept last. */
+export function loadOfTab(name, otherwise) {
+  try {
+    const text = sessionStorage.getItem(PREFIX + name);
+    return text === null ? load(name, otherwise) : JSON.parse(text);
+  } catch {
+    return otherwise;
+  }
+}
+
+/** Keep a value for this tab, and for tabs that are opened later. */
+export function saveOfTab(name, value) {
+  try {
+    sessionStorage.setItem(PREFIX + name, JSON.stringify(value));
+  } catch {
+    return false;
+  }
+  return save(name, value);
+}
+
+/** Call `listener` when another tab has kept a value under the name. */
+export function onSaved(name, listener) {
+  window.addEventListener("storage", (event) => event.key === PREFIX + name && listener());
+}
+
 export function save(name, value) {
   try {
     localStorage.setItem(PREFIX + name, JSON.stringify(value));

@@ -177,13 +177,31 @@ export function Confirm({ title, text, action, onConfirm, onClose }) {
 
 const ROWS_AT_ONCE = 200;
 
-/** A plain table; columns are [{label, value: row => content, kind?: "number" | "code"}]. Long ones are shown in parts. */
+/** Compare values of a column: NULL last, numbers as numbers. */
+function ordered(a, b) {
+  if (a === b) return 0;
+  if (a === null || a === undefined) return 1;
+  if (b === null || b === undefined) return -1;
+  return a < b ? -1 : 1;
+}
+
+/**
+ * A plain table; columns are [{label, value: row => content, kind?: "number" | "code", by?: row => value}].
+ * Columns with `by` sort the rows: numbers begin with the greatest. Long tables are shown in parts.
+ */
 export function Table({ columns, rows: all, rowKey, label, empty = "Nothing here." }) {
   const [most, setMost] = useState(ROWS_AT_ONCE);
+  const [order, setOrder] = useState(null); // {label, down}
   if (!all.length) return html`<div class="none">${empty}</div>`;
-  const rows = all.slice(0, most);
+  const by = order && columns.find((c) => c.label === order.label)?.by;
+  const known = (row) => by(row) !== null && by(row) !== undefined;
+  const sorted = by ? [...all].sort((a, b) => (order.down && known(a) && known(b) ? -1 : 1) * ordered(by(a), by(b))) : all;
+  const rows = sorted.slice(0, most);
+  const turn = (c) => setOrder(order?.label !== c.label ? { label: c.label, down: c.kind === "number" } : order.down === (c.kind === "number") ? { label: c.label, down: !order.down } : null);
   return html`<div class="table-scroll"><table class="plain" aria-label=${label}>
-    <thead><tr>${columns.map((c) => html`<th key=${c.label} class=${c.kind || ""} scope="col">${c.label || html`<span class="hidden">${c.hidden || "Actions"}</span>`}</th>`)}</tr></thead>
+    <thead><tr>${columns.map((c) => html`<th key=${c.label} class=${c.kind || ""} scope="col" aria-sort=${by && order.label === c.label ? (order.down ? "descending" : "ascending") : null}>${c.by
+      ? html`<button class="sort" onClick=${() => turn(c)}>${c.label}<span aria-hidden="true">${by && order.label === c.label ? (order.down ? " ↓" : " ↑") : ""}</span></button>`
+      : c.label || html`<span class="hidden">${c.hidden || "Actions"}</span>`}</th>`)}</tr></thead>
     <tbody>${rows.map(
       (row, i) => html`<tr key=${rowKey ? rowKey(row) : i}>
         ${columns.map((c) => html`<td key=${c.label} class=${c.kind || ""}>${c.value(row)}</td>`)}

@@ -124,14 +124,14 @@ function List({ objects: all, found }) {
   const wanted = find.toLowerCase();
   const objects = all.filter((o) => `${o.schema_name}.${o.name} ${format.kindName(o.type)} ${o.owner}`.toLowerCase().includes(wanted));
   const columns = [
-    { label: "Name", value: (o) => html`<a class="name" href=${objectLink(o)}><${Icon} name=${o.type} />${o.name}</a>` },
-    { label: "Type", value: (o) => format.kindName(o.type) },
-    { label: "Schema", value: (o) => `${o.database_name}.${o.schema_name}` },
-    { label: "Owner", value: (o) => o.owner },
-    { label: "Cluster", value: (o) => o.cluster || "–" },
-    { label: "Size", kind: "number", value: (o) => format.bytes(o.size) },
-    { label: "Memory", kind: "number", value: (o) => format.bytes(found?.sample.memory.get(o.id)) },
-    { label: "Lag", kind: "number", value: (o) => format.duration(found?.sample.lag.get(o.id)) },
+    { label: "Name", by: (o) => o.name, value: (o) => html`<a class="name" href=${objectLink(o)}><${Icon} name=${o.type} />${o.name}</a>` },
+    { label: "Type", by: (o) => format.kindName(o.type), value: (o) => format.kindName(o.type) },
+    { label: "Schema", by: (o) => `${o.database_name}.${o.schema_name}`, value: (o) => `${o.database_name}.${o.schema_name}` },
+    { label: "Owner", by: (o) => o.owner, value: (o) => o.owner },
+    { label: "Cluster", by: (o) => o.cluster, value: (o) => o.cluster || "–" },
+    { label: "Size", kind: "number", by: (o) => o.size, value: (o) => format.bytes(o.size) },
+    { label: "Memory", kind: "number", by: (o) => found?.sample.memory.get(o.id), value: (o) => format.bytes(found?.sample.memory.get(o.id)) },
+    { label: "Lag", kind: "number", by: (o) => found?.sample.lag.get(o.id), value: (o) => format.duration(found?.sample.lag.get(o.id)) },
   ];
   return html`<label class="search"><${Icon} name="search" size="14" /><input type="search" placeholder="Find by name, type or owner" aria-label="Find in the list" value=${find} onInput=${(e) => setFind(e.target.value)} /></label>
     <${Card} title=${`${format.count(objects.length)} ${objects.length === 1 ? "object" : "objects"}`} flush><${Table} key=${find} columns=${columns} rows=${objects} rowKey=${(o) => o.id} label="Objects" empty="None has this in its name." /></${Card}>`;

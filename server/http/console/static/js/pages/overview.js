@@ -135,18 +135,20 @@ function Rates({ found }) {
   </${Card}>`;
 }
 
+const numberOf = (value) => (value === null || value === undefined ? null : Number(value));
+
 function Views({ views }) {
   const columns = [
-    { label: "View", value: (view) => html`<a class="name" href=${objectLink(view.of || view)}><${Icon} name=${view.type} />${view.shown}</a><small class="dim"> ${view.of ? view.name : ""}</small>` },
-    { label: "State", value: (view) => html`<${State} state=${view.status && stateOf(view.status)} title=${view.status?.failure || ""} />` },
+    { label: "View", by: (view) => view.shown, value: (view) => html`<a class="name" href=${objectLink(view.of || view)}><${Icon} name=${view.type} />${view.shown}</a><small class="dim"> ${view.of ? view.name : ""}</small>` },
+    { label: "State", by: (view) => view.status && stateOf(view.status), value: (view) => html`<${State} state=${view.status && stateOf(view.status)} title=${view.status?.failure || ""} />` },
     ...(views.some((view) => view.status?.failure) ? [{ label: "Error", kind: "wrap", value: (view) => view.status?.failure && html`<a class="bad-text" href=${objectLink(view.of || view, { tab: "errors" })}>${view.status.failure}</a>` }] : []),
-    { label: "Lag", kind: "number", value: (view) => format.duration(view.lag) },
+    { label: "Lag", kind: "number", by: (view) => view.lag, value: (view) => format.duration(view.lag) },
     { label: "", hidden: "Lag over time", value: (view) => html`<${Sparkline} points=${seriesOf("lag", view.id).slice(-60)} label=${"Lag of " + view.shown} />` },
-    { label: "Memory", kind: "number", value: (view) => format.bytes(view.memory) },
-    { label: "Records", kind: "number", value: (view) => format.compact(view.records) },
-    { label: "Hydrated in", kind: "number", value: (view) => format.duration(view.status?.hydration_ms) },
-    { label: "Step", kind: "number", value: (view) => format.duration(view.status?.step_ms) },
-    { label: "Cluster", value: (view) => view.cluster || "–" },
+    { label: "Memory", kind: "number", by: (view) => view.memory, value: (view) => format.bytes(view.memory) },
+    { label: "Records", kind: "number", by: (view) => view.records, value: (view) => format.compact(view.records) },
+    { label: "Hydrated in", kind: "number", by: (view) => numberOf(view.status?.hydration_ms), value: (view) => format.duration(view.status?.hydration_ms) },
+    { label: "Step", kind: "number", by: (view) => numberOf(view.status?.step_ms), value: (view) => format.duration(view.status?.step_ms) },
+    { label: "Cluster", by: (view) => view.cluster, value: (view) => view.cluster || "–" },
   ];
   return html`<${Card} title="Views" flush>
     ${views.length

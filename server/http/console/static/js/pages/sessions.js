@@ -99,9 +99,9 @@ function History({ route }) {
   const only = route.query.get("only") || "";
   const columns = [
     { label: "Began", value: (s) => format.when(format.moment(s.began_at)) },
-    { label: "Took", kind: "number", value: (s) => format.duration(s.ms) },
+    { label: "Took", kind: "number", by: (s) => s.ms, value: (s) => format.duration(s.ms) },
     { label: "Result", value: (s) => html`<${State} state=${s.finished_status || "active"} title=${s.error_message || ""} />` },
-    { label: "Rows", kind: "number", value: (s) => format.count(s.rows_returned) },
+    { label: "Rows", kind: "number", by: (s) => (s.rows_returned === null ? null : Number(s.rows_returned)), value: (s) => format.count(s.rows_returned) },
     { label: "Role", value: (s) => html`${s.authenticated_user}<small class="dim"> ${s.application_name}</small>` },
     { label: "Statement", kind: "code", value: (s) => html`<button class="text" title=${s.error_message || s.sql} onClick=${() => setOpen(s)}>${s.sql}</button>` },
   ];
