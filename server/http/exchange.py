@@ -20,6 +20,7 @@ from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected, Ending
 from foreshore.server.http.messages import as_json, error_fields, status_of
 from foreshore.server.http.sessions import Sessions, not_ready
+from foreshore.server.metrics import HTTP_REQUESTS
 
 MOST_BODY = 16 << 20
 STALL_S = 60
@@ -193,6 +194,7 @@ class Exchange:
 
     async def _begin(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
         self.has_started = True
+        HTTP_REQUESTS.labels(self.request.scope["path"], str(status)).inc()
         every = {
             "content-type": content_type,
             "cache-control": "no-store",

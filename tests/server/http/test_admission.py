@@ -11,6 +11,7 @@ from foreshore.adapter.client import Completed, Login
 from foreshore.logs import JsonFormatter
 from foreshore.scram import Verifier
 from foreshore.server.http.origins import Origins
+from foreshore.server.metrics import HTTP_REQUESTS
 from tests.server.fake import FakeClient
 from tests.server.http.serving import Http, over, policy_of
 
@@ -192,7 +193,7 @@ def test_body_is_not_read_before_the_client_has_proven_who_it_is(tmp_path: Path)
     with_fake(go, policy=policy_of(tmp_path, PASSWORD))
 
 
-def test_log_and_answer_have_the_id_of_the_request() -> None:
+def test_request_has_an_id_in_log_and_answer_and_is_counted() -> None:
     logged: list[str] = []
     record = logging.makeLogRecord({"msg": "slow statement"})
 
@@ -202,7 +203,10 @@ def test_log_and_answer_have_the_id_of_the_request() -> None:
 
     async def go(http: Http, client: FakeClient) -> None:
         client.does("SELECT 1", ran)
+        served = HTTP_REQUESTS.labels("/api/sql", "200")._value
+        before = served.get()
         answer = await http.post(QUERY, headers={"x-request-id": "a1:b-2"})
+        assert served.get() == before + 1
         assert answer.headers["x-request-id"] == "a1:b-2"
         for wrong in ("a b", "x" * 200):
             answer = await http.post(QUERY, headers={"x-request-id": wrong})
