@@ -35,6 +35,10 @@ class _Reason(NamedTuple):
 
 
 _PLAIN = "Do the brokers want TLS or a password? See SECURITY PROTOCOL and SASL of the connection."
+_CERTIFICATE = (
+    "Is the port the one for TLS? Do the brokers want a certificate of clients, or a password? See"
+    " SECURITY PROTOCOL, SSL CERTIFICATE, SSL KEY and SASL of the connection."
+)
 _PASSWORD = (
     "Check SASL USERNAME, SASL PASSWORD and SASL MECHANISMS of the connection, and the value of its"
     " secret."
@@ -168,10 +172,19 @@ class Failures:
         text, elsewhere = _reason_and_place(why, where)
         lower = _brief(why).lower()  # without the protocol, which may be ssl
         reason = next((r for r in _REASONS if any(w in lower for w in r.words)), _ELSEWHERE)
-        hint = reason.hint if elsewhere is None or tunnel is not None else _ADVERTISED
+        hint = self._hint(reason) if elsewhere is None or tunnel is not None else _ADVERTISED
         if elsewhere is not None and tunnel is None:
             text = f"{elsewhere}: {text}"
         return DatabaseError(f"{begins}: {about}{text}", sqlstate=reason.sqlstate, hint=hint)
+
+    def _hint(self, reason: _Reason) -> str:
+        """Return what helps; TLS is no answer where it is spoken, but a certificate may be."""
+        options = self._access.options
+        protocol = options.get("security protocol", "")
+        speaks_tls = "ssl" in protocol or "ssl certificate authority" in options
+        if reason.hint == _PLAIN and speaks_tls and "ssl certificate" not in options:
+            return _CERTIFICATE
+        return reason.hint
 
 
 _FROM = re.compile(r"^(?:\w+://)?(?P<place>[^/\s]+)/\w+: ")

@@ -64,6 +64,45 @@ async def test_password_over_tls_is_told_and_mended(
     await stalled(env, "could not read from Kafka")
 
 
+async def test_broker_that_asks_for_a_certificate_gets_that_of_the_connection(
+    own_env: TestEnvironment, broker: Broker, tmp_path: Path
+) -> None:
+    env, authority = own_env, Authority(tmp_path)
+    of_server, client = authority.issue("127.0.0.1"), authority.issue("reader")
+    stranger = Authority(tmp_path, "other").issue("stranger")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(of_server.certificate, of_server.key)
+    tls.load_verify_locations(authority.file)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    env.environment.unlock_secrets(bytes(32))
+    broker.create("t", 1)
+    write(broker, b"1")
+    front = Front(broker.address, {}, tls)
+    trusted = f"BROKER '{front.address}', SSL CERTIFICATE AUTHORITY '{authority.file.read_text()}'"
+    certificate = f"SSL CERTIFICATE '{client.certificate.read_text()}', SSL KEY SECRET k"
+    await env.ran(
+        "a",
+        f"CREATE SECRET k AS '{stranger.key.read_text()}'",
+        f"CREATE CONNECTION k TO KAFKA ({trusted})",
+    )
+    lacking = await env.query("a", "VALIDATE CONNECTION k")
+    assert "ERROR 0800" in lacking
+    assert "Do the brokers want a certificate of clients" in lacking
+    wrong = await env.query("a", f"ALTER CONNECTION k SET ({certificate}) WITH (VALIDATE)")
+    assert "ERROR 22023: the connection to Kafka is wrong: " in wrong
+    await env.ran(
+        "a",
+        f"ALTER SECRET k AS '{client.key.read_text()}'",
+        f"ALTER CONNECTION k SET ({certificate}) WITH (VALIDATE)",
+    )
+    await created(env, SOURCE)
+    await until(env, "SELECT * FROM s", "1")
+    shown = await env.query("a", "SHOW CREATE CONNECTION k")
+    assert "SSL KEY = SECRET foreshore.public.k" in shown
+    await env.ran("a", "DROP SOURCE s")
+    front.close()
+
+
 async def test_aborted_messages_are_not_read(own_env: TestEnvironment, broker: Broker) -> None:
     env = own_env
     broker.create("t", 1)
