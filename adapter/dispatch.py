@@ -36,6 +36,7 @@ from foreshore.adapter.explain.change import explain_change
 from foreshore.adapter.explain.explain import explain, explain_maintained
 from foreshore.adapter.explain.freshness import explain_freshness
 from foreshore.adapter.explain.operators import explain_operators
+from foreshore.adapter.explain.sink_schema import explain_sink_schema
 from foreshore.adapter.files.copy import copy_from_files, copy_to_files
 from foreshore.adapter.metrics.create import create_metric
 from foreshore.adapter.read.keys.row_locks import lock_table
@@ -95,6 +96,7 @@ ROWS: Mapping[type, Statement] = {
     plans.ExplainFreshness: explain_freshness,
     plans.ExplainMaintained: explain_maintained,
     plans.ExplainOperators: explain_operators,
+    plans.ExplainSinkSchema: explain_sink_schema,
     plans.ShowCreate: show_create,
     plans.ShowCreateAll: show_create_all,
     plans.LockTable: lock_table,

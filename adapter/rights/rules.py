@@ -118,6 +118,11 @@ def _sink(check: Checker, plan: plans.CreateSink) -> None:
     check.create_on_cluster(plan.cluster)
 
 
+def _explain_sink(check: Checker, plan: plans.ExplainSinkSchema) -> None:
+    target = plan.sink.spec.target
+    _use(check, (*connections_of_target(target), *secrets_of_target(target)))
+
+
 def _metric(check: Checker, plan: plans.CreateMetric) -> None:
     check.create_in(plan.name)
     if not may_act_as(check.state, check.role, "pg_write_server_files"):
@@ -497,6 +502,7 @@ RULES: Mapping[type, Rule] = {
     plans.LockTable: _nothing,
     plans.SetConstraints: _nothing,
     plans.RefreshView: _refresh,
+    plans.ExplainSinkSchema: _explain_sink,
     plans.WaitForSinks: _nothing,  # states of sinks are shown to everybody
     plans.CreateDatabase: _attribute("create_db", "create database"),
     plans.CreateSchema: _schema,

@@ -12,6 +12,7 @@ from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.definitions import objects as ddl
+from foreshore.sql.bind.definitions.sinks.create import bind_create_sink
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.select_statement import bind_select
@@ -26,6 +27,7 @@ from foreshore.sql.plan import (
     ExplainFreshness,
     ExplainMaintained,
     ExplainOperators,
+    ExplainSinkSchema,
     Insert,
     Merge,
     Plan,
@@ -47,9 +49,13 @@ def bind_explain(
     | ExplainFreshness
     | ExplainMaintained
     | ExplainOperators
+    | ExplainSinkSchema
 ):
     """Return the plan of EXPLAIN; raises FeatureNotSupported for other statements."""
     inner = tree.statement
+    if isinstance(inner, ast.CreateSinkStatement) and tree.stage.endswith(" schema"):
+        part: Literal["key", "value"] = "key" if tree.stage == "key schema" else "value"
+        return ExplainSinkSchema(bind_create_sink(planning, inner), part)
     if tree.analyze or tree.json:
         return _explain_analyze(planning, tree)
     match inner:

@@ -28,8 +28,17 @@ class ExplainParser(ChangeParser):
     def _statement(self) -> ast.StatementSyntax:
         """Parse the statement that is explained."""
 
+    @abstractmethod
+    def _explained_sink(self) -> ast.StatementSyntax:
+        """Parse `CREATE SINK ...`, perhaps without the sink's name."""
+
     def _explain(self) -> ast.ExplainStatement:
         at = self.expect("explain").start
+        for part in ("key", "value"):
+            if self.accept(part, "schema"):
+                self.accept("as", "json")
+                self.expect("for")
+                return ast.ExplainStatement(f"{part} schema", self._explained_sink(), at)
         if self.at_symbol("("):
             analyze, json = self._explain_options()
             return ast.ExplainStatement("optimized", self._statement(), at, analyze, json)

@@ -11,7 +11,10 @@ class SinkParser(KafkaSinkParser, WebhookSinkParser):
     def _create_sink(self) -> ast.StatementSyntax:
         at = self.last_end
         if_not_exists = self._if_not_exists()
-        name = self.table_name()
+        return self._sink_called(self.table_name(), if_not_exists, at)
+
+    def _sink_called(self, name: ast.TableRef, if_not_exists: bool, at: int) -> ast.StatementSyntax:
+        """Parse what follows the name of a sink."""
         cluster = self.name() if self.accept("in", "cluster") else None
         self.expect("from")
         relation = self.table_name()

@@ -54,6 +54,14 @@ class StatementParser(CopyingParser):
             self.fail()
         return parse(self)
 
+    def _explained_sink(self) -> ast.StatementSyntax:
+        """Parse `CREATE SINK ...` of EXPLAIN, perhaps without the sink's name."""
+        self.expect("create", "sink")
+        at = self.token.start
+        if self.at_word("from", "in"):
+            return self._sink_called(ast.TableRef(("sink",), None, (), at, at), False, at)
+        return self._create_sink()
+
     def _unsupported_statement(self) -> ast.StatementSyntax:
         token = self.token
         while not self.at_end():

@@ -139,6 +139,7 @@ Plan: TypeAlias = (
     | Maintain
     | RefreshView
     | WaitForSinks
+    | ExplainSinkSchema
 )
 
 
@@ -167,6 +168,8 @@ def result_desc(plan: Plan) -> RelationDesc | None:
             return EXPLAIN_DESC
         case ExplainFreshness():
             return FRESHNESS_DESC
+        case ExplainSinkSchema():
+            return SCHEMA_DESC
         case ExplainAnalyze() | ExplainOperators() | CreateToken():
             return plan.desc
         case _:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from typing import Literal as OneOf
 
 from foreshore.item_view import Name
 from foreshore.sinks.spec import SinkSpec
 from foreshore.sql.plan.definitions import CreateSubscription
 from foreshore.sql.plan.query import AsOf, WritePlan
+from foreshore.types import TEXT, ColumnType, RelationDesc
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +40,14 @@ class AlterSink(WritePlan):
     changes: Mapping[str, Any]
     if_exists: bool
     resumes: bool = False
+
+
+SCHEMA_DESC = RelationDesc(("schema",), (ColumnType(TEXT, nullable=False),))
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainSinkSchema:
+    """EXPLAIN KEY SCHEMA or VALUE SCHEMA FOR CREATE SINK: the schema that it would register."""
+
+    sink: CreateSink
+    part: OneOf["key", "value"]
