@@ -17,6 +17,7 @@ from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import Position
 from foreshore.storage.ingest.postgres.layout import TableLayout
+from foreshore.storage.ingest.postgres.overlap import Overlap
 from foreshore.storage.ingest.postgres.ready import check_recovery
 from foreshore.storage.ingest.postgres.shapes import stamp_of
 from foreshore.storage.ingest.postgres.slot import (
@@ -31,6 +32,7 @@ from foreshore.storage.ingest.postgres.slot import (
     create_slot,
     drop_slot,
     lsn_text,
+    overlap_of,
     release,
     slot_break,
     system_of,
@@ -55,6 +57,7 @@ class Begun:
     new: NewSlot | None  # None: the rows that are here are right
     joining: Joining | None = None
     why: str | None = None  # all rows are read again, if there are some
+    overlap: Overlap | None = None
 
 
 def begin(
@@ -62,9 +65,9 @@ def begin(
     tables: Mapping[str, TableLayout],
     access: Access,
     position: Position,
-    anew: bool,
+    anew: str | None,
 ) -> Begun:
-    """Return how the source begins, with all rows if `anew`; raises DatabaseError."""
+    """Return how the source begins, with all rows if `anew` says why; raises DatabaseError."""
     session = ReplicationSession(access)
     try:
         server = system_of(session)
@@ -72,15 +75,16 @@ def begin(
             check_recovery(connection)
             stamp = stamp_of(connection, spec.publication)
             identity = {SYSTEM: server.system, TIMELINE: server.timeline, PUBLICATION: stamp}
-            why = "its slot or a snapshot was of no use any more" if anew else None
+            why = None
             if LSN in position:
                 check_history(server, position)
-                why = why or _break(connection, spec, position, server, stamp)
+                why = anew or _break(connection, spec, position, server, stamp)
                 if why is None:
                     release(connection, spec.slot)
                     added = {r: each for r, each in tables.items() if each.part not in position}
                     joining = _joining(spec, added, access, connection) if added else None
-                    return Begun(session, identity, None, joining)
+                    overlap = overlap_of(connection, spec.slot, position)
+                    return Begun(session, identity, None, joining, None, overlap)
             drop_slot(connection, spec.slot)
         return Begun(session, identity, create_slot(session, spec.slot), why=why)
     except psycopg.Error as error:

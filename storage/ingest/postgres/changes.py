@@ -38,12 +38,14 @@ class Gathered:
 class Changes(Gathered):
     """The last part of what some whole transactions change, the last of which ends at `lsn`.
 
-    Tables of `emptied` have lost all rows from before these transactions.
+    Tables of `emptied` have lost all rows from before these transactions. `commit` is where the
+    last of them ends; 0: there is none.
     """
 
     lsn: int
     emptied: tuple[str, ...]
     stopped: tuple[Unreadable, ...]
+    commit: int
 
 
 @dataclass(slots=True)
@@ -115,6 +117,7 @@ class Gatherer:
         self._stopped: list[Unreadable] = []
         self._anew: list[str] = []  # tables whose parts do not count
         self._lsn = lsn  # the end of the last transaction
+        self._commit = 0  # likewise, since something was taken last
         self.is_within = False  # a transaction
         self.are_described = False  # tables, since they were looked at
         self.text_bytes = 0  # of messages since something was taken last
@@ -134,6 +137,7 @@ class Gatherer:
                 self.is_within = True
             case b"C":
                 _, self._lsn, _ = _COMMIT.unpack_from(data, 1)
+                self._commit = self._lsn
                 self.is_within = False
                 self.transactions += 1
             case b"R":
@@ -198,7 +202,8 @@ class Gatherer:
             if table.is_emptied:
                 emptied.append(table.layout.reference)
             table.is_emptied = table.has_parts = False
-        return Changes(part.rows, part.anew, self._lsn, tuple(emptied), stopped)
+        commit, self._commit = self._commit, 0
+        return Changes(part.rows, part.anew, self._lsn, tuple(emptied), stopped, commit)
 
     # --- messages ------------------------------------------------------------------------------
 

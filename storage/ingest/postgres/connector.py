@@ -35,8 +35,9 @@ from foreshore.storage.ingest.messages import OutputRelation, SlotState
 from foreshore.storage.ingest.postgres.begin import Joining, begin
 from foreshore.storage.ingest.postgres.changes import Changes, Gathered, Gatherer
 from foreshore.storage.ingest.postgres.layout import layouts
+from foreshore.storage.ingest.postgres.overlap import HistoryChanged
 from foreshore.storage.ingest.postgres.shapes import PublicationChanged, Watch
-from foreshore.storage.ingest.postgres.slot import LSN, PUBLICATION, SlotWatch, lsn_of
+from foreshore.storage.ingest.postgres.slot import LSN, PUBLICATION, TRANSACTION, SlotWatch, lsn_of
 from foreshore.storage.ingest.postgres.snapshot import RowsMoved
 from foreshore.storage.ingest.postgres.stream import Held, Stream
 from foreshore.storage.ingest.postgres.whole import (
@@ -60,7 +61,7 @@ class PostgresConnector:
         self._spec, self._access = spec, accesses[spec.connection]
         self._tables = layouts(outputs)
         self._stream: Stream | None = None
-        self._is_lost = False  # whether the slot can give no more
+        self._lost: str | None = None  # why the slot can give no more
         self._moved = asyncio.Event()  # what is durable
         self._ceased: dict[str, str] = {}  # why tables are followed no longer
         self._waits: dict[str, str] = {}  # the states of tables that join later
@@ -75,7 +76,7 @@ class PostgresConnector:
         thread = ThreadPoolExecutor(1, thread_name_prefix="postgres")
         stopping = threading.Event()
         spec, access, tables = self._spec, self._access, self._tables
-        position, anew = dict(durable.position), self._is_lost
+        position, anew = dict(durable.position), self._lost
         unused: list[ReplicationSession] = []  # that have to be closed
         looking = loop.create_task(self._look_at_slot())
         try:
@@ -83,7 +84,7 @@ class PostgresConnector:
                 thread, lambda: begin(spec, tables, access, position, anew)
             )
             unused.append(begun.session)
-            self._is_lost, self._ceased, self._waits = False, {}, {}
+            self._lost, self._ceased, self._waits = None, {}, {}
             if begun.why is not None:
                 self._again = begun.why
                 logger.warning("all rows of a source are read again: %s", begun.why)
@@ -99,7 +100,8 @@ class PostgresConnector:
                 ) as rows:
                     async for each in rows:
                         if isinstance(each, Batch):
-                            each = Batch(each.rows, {**each.moved, **begun.identity})
+                            first = {TRANSACTION: each.moved[LSN], **begun.identity}
+                            each = Batch(each.rows, {**each.moved, **first})
                             position = dict(each.moved)
                             self._note_ceased(each)
                         yield each
@@ -120,7 +122,8 @@ class PostgresConnector:
                 if each.published_part in position
             }
             watch = Watch(access, spec.publication, begun.identity[PUBLICATION], published)
-            stream = self._stream = Stream(begun.session, gatherer, watch, stopping, hold)
+            stream = Stream(begun.session, gatherer, watch, stopping, hold, begun.overlap)
+            self._stream = stream
             stream.durable = durable.position.get(LSN, 0) if begun.new is None else 0
             unused.remove(begun.session)  # the stream closes it
             following = loop.run_in_executor(
@@ -145,8 +148,9 @@ class PostgresConnector:
                     stream.taken()
         except DatabaseError as error:
             # There was no publication when something was changed: the slot cannot get beyond that.
-            self._is_lost |= error.sqlstate == UndefinedObject.sqlstate
-            self._is_lost |= isinstance(error, PublicationChanged | RowsMoved)
+            is_lost = error.sqlstate == UndefinedObject.sqlstate
+            if is_lost or isinstance(error, PublicationChanged | RowsMoved | HistoryChanged):
+                self._lost = error.message
             raise
         finally:
             self._stream = None
@@ -251,6 +255,8 @@ class PostgresConnector:
             async for each in durable.contents(reference):
                 yield Part({reference: negated(each, schema)})
         moved, rows = {LSN: changes.lsn}, dict(changes.rows)
+        if changes.commit:
+            moved[TRANSACTION] = changes.commit
         if changes.stopped:
             rows[ERRORS] = error_rows(changes.stopped)
             moved |= {each.part: -changes.lsn for each in changes.stopped}

@@ -18,10 +18,12 @@ from foreshore.storage.external.libpq import ReplicationSession, open_session
 from foreshore.storage.external.postgres_failures import failure
 from foreshore.storage.ingest.connector import Position
 from foreshore.storage.ingest.messages import SlotState
+from foreshore.storage.ingest.postgres.overlap import Overlap
 
 logger = logging.getLogger(__name__)
 
 LSN = "lsn"  # the part of the position that says up to where the log was read
+TRANSACTION = "transaction"  # that where the last transaction ends that was taken
 SYSTEM = "system"  # that which identifies the server
 TIMELINE = "timeline"  # the server's history, which a standby leaves when it is promoted
 PUBLICATION = "publication"  # what it publishes; see `shapes.stamp_of`
@@ -116,6 +118,17 @@ def slot_break(
     if lsn_of(str(row[0])) > position[LSN]:
         return f'the replication slot "{name}" was read by somebody else'
     return None
+
+
+def overlap_of(
+    connection: psycopg.Connection[tuple[object, ...]], name: str, position: Position
+) -> Overlap | None:
+    """Return what comes again before the position; None if the slot has confirmed it."""
+    row = connection.execute(
+        "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", (name,)
+    ).fetchone()
+    confirmed, commit = lsn_of(str(row[0])) if row else 0, position.get(TRANSACTION, 0)
+    return Overlap(confirmed, position[LSN], commit) if 0 < confirmed < commit else None
 
 
 class SlotWatch:

@@ -20,6 +20,7 @@ from foreshore.errors import ConnectionFailure
 from foreshore.storage.external.libpq import ReplicationSession
 from foreshore.storage.external.postgres_failures import failure, refusal
 from foreshore.storage.ingest.postgres.changes import Gathered, Gatherer, commit_of
+from foreshore.storage.ingest.postgres.overlap import Overlap
 from foreshore.storage.ingest.postgres.shapes import Watch
 from foreshore.storage.ingest.postgres.slot import lsn_text
 
@@ -51,9 +52,10 @@ class Stream:
         watch: Watch,
         stopping: threading.Event,
         hold: int | None = None,
+        overlap: Overlap | None = None,
     ) -> None:
-        """Begin where the gatherer does; at `hold` it rests until `go_on`."""
-        self._hold = hold
+        """Begin where the gatherer does, or with an overlap; at `hold` it rests until `go_on`."""
+        self._hold, self._overlap = hold, overlap
         self._is_held = self._has_told = False
         self._stashed: bytes | None = None  # the message at which it rests
         self._resumed = threading.Event()
@@ -100,8 +102,9 @@ class Stream:
     def follow(self, slot: str, publication: str) -> None:
         """Emit changes until it is to stop; raises DatabaseError. Closes the session."""
         names = '"' + publication.replace('"', '""') + '"'
+        start = self._gatherer.lsn if self._overlap is None else self._overlap.start
         command = (
-            f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(self._gatherer.lsn)}'
+            f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(start)}'
             f" (proto_version '1', publication_names '{names.replace(chr(39), chr(39) * 2)}')"
         )
         try:
@@ -166,15 +169,22 @@ class Stream:
                 ):
                     self._stashed, self._is_held = content, True
                     return True
-                gatherer.message(content)
+                self._take(content)
             else:
                 _, end, _, is_asked = _KEEPALIVE.unpack_from(message)
                 self._received = max(self._received, end)
                 self._is_asked |= is_asked
+                if self._overlap is not None:
+                    self._overlap.reached(end)
                 if not gatherer.is_within:
                     self._idle_end = max(self._idle_end, end)
                     self._is_held = self._hold is not None and end >= self._hold
         return False
+
+    def _take(self, message: bytes) -> None:
+        """Let the gatherer have a message, unless it is of what was taken before."""
+        for each in (message,) if self._overlap is None else self._overlap.taken(message):
+            self._gatherer.message(each)
 
     def _hand_over(self) -> None:
         """Emit what was gathered, if the consumer is ready."""
@@ -210,13 +220,15 @@ class Stream:
             self._gatherer.skip_to(self._hold)
             self._hold, self._is_held = None, False
             if self._stashed is not None:
-                self._gatherer.message(self._stashed)
+                self._take(self._stashed)
                 self._stashed = None
 
     def _tell(self) -> None:
         """Send a status update if it is time for one."""
         now = time.monotonic()
-        durable = self.durable
+        # What is confirmed could not be compared any more.
+        is_sure = self._overlap is None or self._overlap.is_over
+        durable = self.durable if is_sure else 0
         is_wanted = self._gatherer.lsn < self.wanted
         pause = NEWS_SECONDS if durable > self._told or is_wanted else STATUS_SECONDS
         if not self._is_asked and now - self._told_at < pause:

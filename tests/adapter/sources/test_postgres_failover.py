@@ -58,6 +58,11 @@ def copied(primary: Server, *, standby: bool) -> Iterator[Server]:
             server.crash()
 
 
+def duplicate(folder: Path, copy: Path) -> None:
+    """Copy the files of a server that does not run."""
+    subprocess.run(["cp", "-a", folder, copy], check=True)
+
+
 @contextlib.asynccontextmanager
 async def connected(server: Server) -> "AsyncIterator[psycopg.Connection[tuple[object, ...]]]":
     with psycopg.connect(server.url, autocommit=True) as connection:
@@ -147,6 +152,48 @@ async def test_a_server_restored_to_an_earlier_time_is_read_again(
             assert "restored to an earlier time" in await because(env)
             upstream.execute("INSERT INTO up.b VALUES (1000, -1)")
             await equal(env, upstream)
+
+
+async def test_a_copy_of_the_files_that_has_gone_on_is_not_taken_for_the_server(
+    own_env: TestEnvironment, primary: Server
+) -> None:
+    """It has the slot and the timeline, and its log is longer than what was read."""
+    env = own_env
+    await follow(env, primary)
+    async with connected(primary) as upstream:
+        upstream.execute("INSERT INTO up.b VALUES (999, 1)")
+        await equal(env, upstream)
+    await asyncio.to_thread(primary.crash)
+    with initialised_postgres() as folder:
+        shutil.rmtree(folder / "data")
+        await asyncio.to_thread(duplicate, primary.folder / "data", folder / "data")
+        await asyncio.to_thread(primary.start)
+        async with connected(primary) as upstream:
+            upstream.execute("INSERT INTO up.b SELECT i, i FROM generate_series(1000, 1009) i")
+            await equal(env, upstream)
+        await asyncio.to_thread(primary.crash)  # what is confirmed of the slot is not on its disk
+        await asyncio.to_thread(primary.start)
+        async with connected(primary) as upstream:
+            upstream.execute("INSERT INTO up.b VALUES (1010, 1)")
+            await equal(env, upstream)
+            assert "rows_read_again" not in await env.query("a", DETAILS)
+        copy = Server(folder, free_port())
+        await asyncio.to_thread(copy.start)
+        try:
+            async with connected(copy) as upstream:
+                upstream.execute("INSERT INTO up.b SELECT i, 0 FROM generate_series(1005, 9000) i")
+                position = "SELECT \"offset\" FROM s_progress WHERE part = 'lsn'"
+                read = int((await env.query("a", position)).partition("\n")[0])
+                end = "SELECT (pg_current_wal_lsn() - '0/0')::int8"
+                (ends,) = upstream.execute(end).fetchone() or (0,)
+                assert int(str(ends)) > read
+                await lead_to(env, copy)
+                await equal(env, upstream)
+                assert "it is a copy from before, which has gone on" in await because(env)
+                upstream.execute("DELETE FROM up.b WHERE id = 1006")
+                await equal(env, upstream)
+        finally:
+            await asyncio.to_thread(copy.crash)
 
 
 async def test_another_server_is_told(own_env: TestEnvironment, primary: Server) -> None:

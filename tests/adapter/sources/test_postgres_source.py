@@ -4,10 +4,14 @@ import asyncio
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 
 import psycopg
+import pyarrow as pa
 import pytest
 
+from foreshore.storage.ingest.postgres.layout import TableLayout
+from foreshore.storage.ingest.postgres.snapshot import Snapshot
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.publisher import options_of
 from tests.adapter.sources.replicated import (
@@ -138,8 +142,20 @@ async def test_a_table_may_be_added(env: TestEnvironment, upstream: Upstream) ->
 
 @pytest.mark.parametrize("kills", [0, 2])
 async def test_an_added_table_joins_at_one_time_and_is_read_alone(
-    env: TestEnvironment, upstream: Upstream, publisher_url: str, kills: int
+    env: TestEnvironment,
+    upstream: Upstream,
+    publisher_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    kills: int,
 ) -> None:
+    read: list[str] = []
+    rows_read = Snapshot.rows
+
+    def noted(self: Snapshot, table: TableLayout) -> Iterator[pa.Table]:
+        read.append(table.reference)
+        return rows_read(self, table)
+
+    monkeypatch.setattr(Snapshot, "rows", noted)
     await env.ran("a", SOURCE.replace("FOR ALL TABLES", "FOR TABLES (a)"))
     await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
     stopping = threading.Event()
@@ -166,7 +182,8 @@ async def test_an_added_table_joins_at_one_time_and_is_read_alone(
         " JOIN mz_catalog.mz_objects o ON o.id = s.id ORDER BY o.name"
     )
     if not kills:
-        await until(env, staged, "a|NULL\nb|20\ns|20")
+        await until(env, staged, "a|24\nb|20\ns|44")
+        assert read == ["up.a", "up.b"]
     assert rows_of(upstream, "SELECT count(*) FROM pg_replication_slots") == "1"
 
 
