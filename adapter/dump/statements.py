@@ -52,12 +52,10 @@ def statements(reader: SessionCatalog, database: Database) -> Iterator[Dumped]:
     items = [item for item in state.items() if item.schema in schemas and _is_shown(state, item)]
     names = _short_names(state, schemas)
     sinks = [item for item in items if item.sink]
-    for item in (*_objects(state, schemas), *(each for each in items if not each.sink), *sinks):
-        if isinstance(item, Dumped):
-            yield item
-        else:
-            sql = item_statement(reader, item, with_foreign_keys=False)
-            yield _about(state, item, renamed(sql, names))
+    yield from _objects(state, schemas)
+    for item in (*(each for each in items if not each.sink), *sinks):
+        sql = item_statement(reader, item, with_foreign_keys=False)
+        yield _about(state, item, renamed(sql, names))
     for item in items:
         for sql in _additions(reader, item):
             yield _about(state, item, renamed(sql, names))
@@ -79,8 +77,8 @@ def _short_names(state: State, schemas: dict[str, Schema]) -> dict[FullName, Ful
     found: list[tuple[str, ...]] = [
         state.full_name(item) for item in state.all(Item) if item.schema in schemas
     ]
-    for kind in (Connection, Secret):
-        found += [full_name(state, each) for each in state.all(kind) if each.schema in schemas]
+    named: list[Connection | Secret] = [*state.all(Connection), *state.all(Secret)]
+    found += [full_name(state, each) for each in named if each.schema in schemas]
     return {(name[0], name[1], name[2]): ("", name[1], name[2]) for name in found}
 
 

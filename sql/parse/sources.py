@@ -68,8 +68,10 @@ class SourceParser(KafkaSourceParser, WebhookParser):
                 raise SyntaxError_(
                     f'unknown option "{each.name}" of CREATE SOURCE', position=each.at + 1
                 )
-        assert isinstance(reads, ast.KafkaSyntax) or not options
-        return replace(reads, options=(*reads.options, *options)) if options else reads
+        if not options:
+            return reads
+        assert isinstance(reads, ast.KafkaSyntax)
+        return replace(reads, options=(*reads.options, *options))
 
     def _alter_source(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax | None:
         """Parse ADD, DROP or REFRESH of tables, SET or RESET; None: it is none of these."""

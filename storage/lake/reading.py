@@ -111,10 +111,11 @@ def _read(
                 yield from _parquet(path, key, names)
             case "csv":
                 yield from _csv(path, key, form, names, bad)
-            case "json" if bad is None:
-                yield from json_rows(path, names, types)
             case "json":
-                yield from good_json_rows(path, names, types, bad)
+                if bad is None:
+                    yield from json_rows(path, names, types)
+                else:
+                    yield from good_json_rows(path, names, types, bad)
     except (pa.ArrowInvalid, duckdb.Error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's; those of compressed files have no number
