@@ -194,6 +194,11 @@ def _encryption(connection: HTTPConnection) -> Encryption | None:
     return None if cipher is None else Encryption(tls.version(), cipher[0], cipher[2])
 
 
+def named_by_agent(connection: HTTPConnection) -> dict[str, str]:
+    """Return the session variable `application_name`, which is the client's User-Agent."""
+    return {"application_name": connection.headers.get("user-agent") or "http"}
+
+
 def database_of(options: dict[str, str], default: str) -> str:
     """Return the database that options name, and take it out of them."""
     return options.pop("database", default)

@@ -26,7 +26,7 @@ from foreshore.server.http.ending import Disconnected
 from foreshore.server.http.exchange import Exchange, answered, long_lived
 from foreshore.server.http.messages import as_json, error_fields, notice_fields
 from foreshore.server.http.requests import SqlRequest, option_texts, options_of, sql_request
-from foreshore.server.http.sessions import Opened, Sessions, claimed, database_of
+from foreshore.server.http.sessions import Opened, Sessions, claimed, database_of, named_by_agent
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
@@ -47,7 +47,8 @@ class SqlEndpoint:
     async def _post(self, sessions: Sessions, exchange: Exchange) -> None:
         request = exchange.request
         tracing.take_parent(request.headers.get("traceparent"))
-        options = options_of(request.query_params.get("options", ""))
+        given = options_of(request.query_params.get("options", ""))
+        options = named_by_agent(request) | given
         database = database_of(options, sessions.first)
         claim = claimed(request)
         # Before its body: only who may have a session may send a large one.

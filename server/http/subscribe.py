@@ -37,6 +37,7 @@ from foreshore.server.http.sessions import (
     Sessions,
     claimed,
     database_of,
+    named_by_agent,
 )
 from foreshore.server.http.values import RowsAsJson, columns_of
 from foreshore.types import RelationDesc
@@ -64,7 +65,8 @@ class SubscribeEndpoint:
         request = exchange.request
         claim = claimed(request)
         query, token = _query_of(request), _token(request)
-        options = {**options_of(request.query_params.get("options", "")), **READ_ONLY}
+        given = options_of(request.query_params.get("options", ""))
+        options = named_by_agent(request) | given | READ_ONLY
         database, ending = database_of(options, sessions.first), exchange.ending
         guest = await sessions.admit(request, claim, database)
         async with exchange.watched(), sessions.open(guest, options, ending) as opened:

@@ -28,7 +28,15 @@ from foreshore.server.http.ending import Disconnected, Ending
 from foreshore.server.http.exchange import LAST_S, STALL_S, long_lived
 from foreshore.server.http.messages import as_json, error_fields, notice_fields, status_of
 from foreshore.server.http.requests import SocketStart, option_texts, socket_request, socket_start
-from foreshore.server.http.sessions import Claim, Opened, Sessions, claimed, database_of, not_ready
+from foreshore.server.http.sessions import (
+    Claim,
+    Opened,
+    Sessions,
+    claimed,
+    database_of,
+    named_by_agent,
+    not_ready,
+)
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
@@ -149,7 +157,7 @@ class _Conversation:
                 raise ProtocolViolation("the first message has not come in time") from None
             claim = _claim_of(start, self._claim)
             self._batches = start.batches
-            options = option_texts(start.options)
+            options = named_by_agent(socket) | option_texts(start.options)
             database = database_of(options, self._sessions.first)
             guest = await self._sessions.admit(socket, claim, database)
             async with self._sessions.open(guest, options, self._ending) as opened:

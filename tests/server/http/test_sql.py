@@ -109,6 +109,18 @@ def test_parameters_are_values_of_json_and_keep_their_digits(tmp_path: Path) -> 
     over_environment(tmp_path, go)
 
 
+def test_session_is_named_by_the_client(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        show: dict[str, Any] = {"query": "SHOW application_name"}
+        (shown,) = await http.results(show, headers={"user-agent": "shop/1.0"})
+        assert shown["rows"] == [["shop/1.0"]]
+        show |= {"options": {"Application_Name": "mine"}}
+        (shown,) = await http.results(show, headers={"user-agent": "shop/1.0"})
+        assert shown["rows"] == [["mine"]]
+
+    over_environment(tmp_path, go)
+
+
 def test_options_set_session_variables(tmp_path: Path) -> None:
     async def go(http: Http) -> None:
         show = {"query": "SHOW search_path", "options": {"search_path": "a, b"}}
