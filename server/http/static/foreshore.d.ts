@@ -75,6 +75,8 @@ export interface Live<R extends Row = Row> {
   rows(): R[];
   /** The row with these values of the key's columns. */
   get(...key: Value[]): R | undefined;
+  /** Resolved when the copy has all changes up to a time; rejected if it stops before. */
+  reached(time: bigint | number | string): Promise<Live<R>>;
   /** Stop following; the copy stays as it is. */
   close(): void;
 }

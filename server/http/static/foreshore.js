@@ -62,6 +62,8 @@ class Live {
   #gathered = []; // changes of a time of which more may come
   #isReset = true; // whether what is gathered replaces the copy
   #token = null; // the id of the last progress
+  #waiting = []; // what `reached` has returned: {time, resolve, reject}
+  #isFinal = false; // whether the result can never change
   #resolve;
   #reject;
 
@@ -113,10 +115,33 @@ class Live {
     return row && this.#asObject(row);
   }
 
+  /**
+   * Resolved with the copy when it has all changes up to a time, such as that of `SELECT mz_now()`
+   * after a change of one's own; rejected if the copy stops before.
+   */
+  reached(time) {
+    const wanted = BigInt(time);
+    if (this.#isFinal || (this.time !== null && this.time >= wanted)) return Promise.resolve(this);
+    if (!this.following) return Promise.reject(new Error("closed"));
+    return new Promise((resolve, reject) => this.#waiting.push({ time: wanted, resolve, reject }));
+  }
+
   /** Stop following; the copy stays as it is. */
   close() {
-    this.following = false;
+    this.#end(new Error("closed"));
     this.#stop.abort();
+  }
+
+  #end(error) {
+    this.following = false;
+    for (const { reject } of this.#waiting.splice(0)) reject(error);
+  }
+
+  #wake() {
+    const isReached = ({ time }) => this.#isFinal || this.time >= time;
+    const reached = this.#waiting.filter(isReached);
+    this.#waiting = this.#waiting.filter((each) => !isReached(each));
+    for (const { resolve } of reached) resolve(this);
   }
 
   // --- the connection
@@ -184,6 +209,7 @@ class Live {
       case "progress":
         this.#token = id;
         this.#apply(BigInt(JSON.parse(data).time));
+        this.#wake();
         break;
       case "reset":
         this.#gathered = [];
@@ -193,6 +219,8 @@ class Live {
       case "error":
         throw new ForeshoreError(JSON.parse(data));
       case "end": // it can never change
+        this.#isFinal = true;
+        this.#wake();
         this.close();
         break;
     }
@@ -256,7 +284,7 @@ class Live {
   }
 
   #fail(error) {
-    this.following = false;
+    this.#end(error);
     this.#reject(error);
   }
 }

@@ -128,3 +128,40 @@ def test_page_of_the_docs_follows_a_query_through_a_kill_of_the_server(tmp_path:
                 page.get_by_role("row", name="milk 1").wait_for(timeout=60_000)
                 assert page.locator("tbody tr").count() == 2
                 browser.close()
+
+
+REACHED = """
+import { live } from "SCRIPT";
+let send;
+const body = new ReadableStream({
+  start: (controller) => (send = (text) => controller.enqueue(new TextEncoder().encode(text))),
+});
+const progress = (time) => send(`event: progress\\nid: ${time}-x\\ndata: {"time":"${time}"}\\n\\n`);
+const copy = live("SELECT 1", { url: "http://x", fetch: async () => ({ ok: true, body }) });
+const rows = (time, rows) => ({ time, desc: { columns: [{ name: "a" }] }, rows });
+send(`event: rows\\ndata: ${JSON.stringify(rows("5", [[1, [3]]]))}\\n\\n`);
+progress(5);
+await copy.ready;
+const said = [];
+copy.reached(7).then((found) => said.push(["seven", String(found.time), found.size]));
+const nine = copy.reached("9").catch((error) => said.push(["nine", error.message]));
+said.push((await copy.reached(5n)) === copy);
+progress(6);
+await copy.reached(6);
+said.push(said.length);
+send(`event: rows\\ndata: ${JSON.stringify(rows("8", [[1, [4]]]))}\\n\\n`);
+progress(8);
+await copy.reached(8);
+copy.close();
+await nine;
+await copy.reached(9).catch((error) => said.push(error.message));
+console.log(JSON.stringify(said));
+"""
+
+
+def test_copy_tells_when_it_has_reached_a_time() -> None:
+    script = REACHED.replace("SCRIPT", (FILES / "foreshore.js").as_uri())
+    command = [program("node"), "--input-type=module", "--eval", script]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == [True, 1, ["seven", "8", 2], ["nine", "closed"], "closed"]
