@@ -8,6 +8,7 @@ import msgspec
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Connection, Database, Item, Schema
 from foreshore.connection_spec import PROGRESS_TOPIC, SecretRef
+from foreshore.ids import GlobalId
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.places import IcebergTarget
 from foreshore.sources.formats import Format, name_of
@@ -50,7 +51,8 @@ def _ssh_tunnels(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def _aws_connections(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the options that are texts, and the ids of the secrets that others are."""
     for each in _connections(snapshot, "aws"):
-        options, row = each.spec.options, {"id": each.id}
+        options = each.spec.options
+        row = {"id": each.id}
         for name in _AWS_TEXTS:
             if isinstance(found := options.get(name), str):
                 row[name.replace(" ", "_")] = found
@@ -71,7 +73,7 @@ def _kafka_source_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in _fed(snapshot):
         if not item.feed or (messages := item.feed.messages) is None:
             continue
-        source = snapshot.state.item(item.feed.source).feed
+        source = snapshot.state.item(GlobalId(item.feed.source)).feed
         assert source, item
         assert isinstance(source.spec, KafkaSource), item
         yield {
@@ -90,7 +92,7 @@ def _format_name(format: Format | None) -> str | None:
 def _postgres_source_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in _fed(snapshot):
         assert item.feed, item
-        source = snapshot.state.item(item.feed.source).feed
+        source = snapshot.state.item(GlobalId(item.feed.source)).feed
         if not source or not isinstance(source.spec, PostgresSource) or not item.feed.details:
             continue
         details = msgspec.json.decode(item.feed.details, type=Details)

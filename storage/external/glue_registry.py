@@ -1,17 +1,16 @@
 """A schema registry of AWS Glue, by its JSON protocol, with requests signed by botocore."""
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from foreshore.errors import (
     ConnectionFailure,
     DatabaseError,
-    FeatureNotSupported,
     InvalidParameterValue,
     UndefinedObject,
 )
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.aws_signature import signature
 from foreshore.storage.external.bounded_http import FAILURES, asked, client, reason
 
 DEFAULT_REGISTRY = "default-registry"
@@ -37,7 +36,7 @@ class GlueRegistry:
         self._url = given.get("endpoint", f"https://glue.{self._region}.amazonaws.com").rstrip("/")
         self._registry = given.get("registry", DEFAULT_REGISTRY)
         keys = (given["access key id"], given["secret access key"], given.get("session token"))
-        self._signs = _signature(keys, self._region)
+        self._signs = signature(keys, self._region, "glue")
         self._client = client()
 
     async def __aenter__(self) -> "GlueRegistry":
@@ -82,7 +81,7 @@ class GlueRegistry:
         }
         url = f"{self._url}/"
         try:
-            signed = self._signs(url, headers, body)
+            signed = self._signs("POST", url, headers, body)
             response = await asked(self._client, "POST", url, headers=signed, content=body)
             found = response.json()
             if not isinstance(found, dict):
@@ -113,33 +112,6 @@ class GlueRegistry:
         if code.startswith("AccessDenied"):
             return DatabaseError(message, sqlstate="42501", hint=_RIGHTS)
         return ConnectionFailure(message)
-
-
-_Signature: TypeAlias = Callable[[str, dict[str, str], bytes], dict[str, str]]
-
-
-def _signature(keys: tuple[str, str, str | None], region: str) -> _Signature:
-    """Return what signs a request: the headers with which it is sent.
-
-    Raises FeatureNotSupported if the package for it is missing.
-    """
-    try:
-        from botocore.auth import SigV4Auth
-        from botocore.awsrequest import AWSRequest
-        from botocore.credentials import Credentials
-    except ModuleNotFoundError as error:
-        raise FeatureNotSupported(
-            f'the Python package "{error.name}" is not installed',
-            hint="Registries of AWS Glue need pip install botocore.",
-        ) from None
-    signs = SigV4Auth(Credentials(*keys), "glue", region)
-
-    def signed(url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        request = AWSRequest("POST", url, headers=headers, data=body)
-        signs.add_auth(request)
-        return dict(request.headers)
-
-    return signed
 
 
 async def validate(access: Access) -> None:

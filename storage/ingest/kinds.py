@@ -32,6 +32,7 @@ _VALIDATIONS: dict[ConnectionKind, str] = {
     "postgres": "foreshore.storage.ingest.postgres.ready",
     "kafka": "foreshore.storage.external.kafka",
     "confluent schema registry": "foreshore.storage.external.schema_registry",
+    "aws": "foreshore.storage.external.aws_keys",
     "aws glue schema registry": "foreshore.storage.external.glue_registry",
     "iceberg catalog": "foreshore.storage.external.iceberg",
 }

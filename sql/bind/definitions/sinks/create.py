@@ -45,7 +45,11 @@ from foreshore.sql.planning import Planning, located
 _WITH_HISTORY = ("table", "source", "materialized view")
 COMMIT_INTERVAL: Mapping[str, tuple[str, Parse]] = {"commit interval": ("commit_ms", milliseconds)}
 TIMEOUT: Mapping[str, tuple[str, Parse]] = {"timeout": ("timeout_ms", timeout)}  # of Python's calls
-_OPTIONS = {"snapshot": ("with_snapshot", flag), **COMMIT_INTERVAL, **TIMEOUT}
+_OPTIONS: Mapping[str, tuple[str, Parse]] = {
+    "snapshot": ("with_snapshot", flag),
+    **COMMIT_INTERVAL,
+    **TIMEOUT,
+}
 
 
 def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> CreateSink:
