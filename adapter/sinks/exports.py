@@ -103,7 +103,7 @@ class SinkExports:
         self._moved.set()
         if described is not None:
             self.controller.start(described)
-        elif stopped is not None and not stopped.paused:
+        elif stopped is not None and not _is_of_original(stopped):
             self._begin_to_dispose(stopped)
 
     async def close(self) -> None:
@@ -372,3 +372,8 @@ def secret_texts(coordinator: "Coordinator", ids: Iterable[str]) -> dict[str, st
             name = coordinator.state.objects[id].name
             raise InvalidParameterValue(f'the secret "{name}" is no text') from None
     return found
+
+
+def _is_of_original(sink: SinkDescription) -> bool:
+    """Return whether the frontier in the target may be that of the database before a restore."""
+    return sink.paused or bool(sink.export.spec.written_as)

@@ -14,7 +14,7 @@ import pytest
 from foreshore.catalog.item import Item
 from tests.docs.pages import REFERENCE
 from tests.e2e.test_pg_dump import run, url_of
-from tests.harness import Server, program
+from tests.harness import Server, program, until
 
 DEFINITIONS = (
     "CREATE TYPE mood AS ENUM ('low', 'high')",
@@ -226,3 +226,26 @@ def test_foreshore_dump_makes_all_objects_again(server: Server) -> None:
     before, after = (sorted(each.split(";\n")[1:]) for each in (dump, again))
     assert before == after
     assert len(before) > len(DEFINITIONS)
+
+
+@pytest.mark.full
+def test_sources_are_restored_as_tables_with_their_rows(server: Server) -> None:
+    source = (
+        "CREATE SOURCE auction FROM LOAD GENERATOR AUCTION (TICK INTERVAL '1 h') FOR ALL TABLES"
+    )
+    with server.connect() as connection:
+        connection.execute("CREATE DATABASE sourced")
+        connection.execute("CREATE DATABASE from_sources")
+    rows = "SELECT count(*), min(name) FROM organizations"
+    with psycopg.connect(url_of(server, "sourced"), autocommit=True) as connection:
+        connection.execute(source.encode())
+        connection.execute("CREATE MATERIALIZED VIEW named AS SELECT name FROM organizations")
+        arrived = "SELECT count(*) > 0 FROM organizations"
+        until(lambda: connection.execute(arrived.encode()).fetchone() == (True,), "rows arrive")
+        before = connection.execute(rows.encode()).fetchone()
+    dump = run(program("pg_dump"), url_of(server, "sourced"))
+    options = ("-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null")
+    run(program("psql"), url_of(server, "from_sources"), *options, given=dump)
+    with psycopg.connect(url_of(server, "from_sources"), autocommit=True) as connection:
+        assert connection.execute(rows.encode()).fetchone() == before
+        assert connection.execute("SELECT * FROM named").fetchall()

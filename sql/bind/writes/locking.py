@@ -290,7 +290,8 @@ def bind_lock_table(planning: Planning, statement: ast.LockTableStatement) -> Lo
     for ref in statement.tables:
         with located(ref.at):
             item = planning.catalog.resolve_item(ref.name)
-        if item.kind not in ("table", "view", "builtin"):
+        weak = statement.mode in _WEAK  # pg_dump takes ACCESS SHARE on what sources write
+        if item.kind not in ("table", "view", "builtin", *(["source"] if weak else [])):
             what = {"index": "indexes"}.get(item.kind, f"{item.kind}s")
             raise WrongObjectType(
                 f'cannot lock relation "{item.name.item}"',

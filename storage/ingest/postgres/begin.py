@@ -115,9 +115,11 @@ def _break(
     if position.get(PUBLICATION, stamp) != stamp:
         return f'publication "{spec.publication}" was altered'
     why = slot_break(connection, spec.slot, position)
-    if why is not None and copy_slot(connection, spec.copied_slots, spec.slot, position):
+    if why is None or not spec.copied_slots:
+        return why
+    if copy_slot(connection, spec.copied_slots, spec.slot, position):
         return None
-    return why
+    return f"{why}, unless this is the first start after a restore from a backup"
 
 
 def _joining(

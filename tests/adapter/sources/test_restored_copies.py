@@ -1,6 +1,7 @@
 """A database that was restored from a backup beside its original: neither disturbs the other."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -209,3 +210,35 @@ async def test_resumed_sink_stalls_if_the_original_has_written_on(
         await copy.ran("a", "ALTER SINK s RESUME")
         await until(copy, SINK, "stalled|", "which this database does not know")
         assert upstream.run("SELECT * FROM up.written") == [(9, 9)]
+        await copy.ran("a", "DROP SINK s")
+    assert upstream.run("SELECT count(*) FROM foreshore.frontiers") == [(1,)]
+    await env.ran("a", "INSERT INTO t VALUES (10, 10)")
+    await until_written(upstream, [(9, 9), (10, 10)])
+
+
+async def test_resumed_sink_to_files_goes_on_in_its_place(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, tmp_path / "out"
+    place.mkdir()
+    env.environment.let_copy([str(place)], tmp_path / "data")
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k int)",
+        "INSERT INTO t VALUES (1)",
+        f"CREATE SINK s FROM t INTO FILES (URL '{place}/t', FORMAT json)"
+        " WITH (COMMIT INTERVAL '1 ms')",
+        "WAIT FOR SINKS s",
+    )
+    await env.close()
+    copy = await restored(env, tmp_path / "restored")
+    await copy.open()
+    copy.environment.let_copy([str(place)], tmp_path / "data")
+    await copy.environment.equip_sources()
+    await copy.ran("a", "INSERT INTO t VALUES (2)")
+    await until(copy, SINK, "paused|")
+    await copy.ran("a", "ALTER SINK s RESUME", "WAIT FOR SINKS s")
+    written = "".join(sorted(each.read_text() for each in (place / "t").glob("*.json*")))
+    assert [json.loads(line)["k"] for line in written.splitlines()] == [1, 2]
+    await copy.close()
+    await env.open()
