@@ -199,12 +199,15 @@ def test_times_and_durations_are_written_in_units(shown: Console) -> None:
         const now = new Date(2026, 6, 4, 12);
         return [[119_700, 59_970, 3_599_999, 86_399_000].map(f.duration),
           ["00:00:00.207", "1 day 00:00:01", "-00:00:01", "1 mon", null].map(f.intervalMs),
+          ["2026-11-27 13:00:00.5-05:30", "2026-11-27 13:00:00.5", "2026-11-27"].map(
+            text => f.when(f.wall(text), now)),
           f.when(new Date(2026, 6, 4, 9, 5, 6), now), f.when(new Date(2026, 6, 3, 9, 5, 6), now)];
       }"""
     )
     assert found == [
         ["2 min 0 s", "1 min 0 s", "1 h 0 min", "23 h 59 min"],
         [207, 86_401_000, -1000, None, None],
+        ["2026-11-27 13:00:00", "2026-11-27 13:00:00", "2026-11-27 00:00:00"],
         "09:05:06",
         "2026-07-03 09:05:06",
     ]
@@ -257,3 +260,27 @@ def test_tabs_keep_texts_of_their_own_and_one_history(shown: Console) -> None:
     ran = shown.page.get_by_role("list", name="Ran")
     for text in ("SELECT 'mine'", "SELECT 'other'"):
         ran.get_by_text(text).wait_for()
+
+
+def test_wide_rows_are_shown_by_part_and_reached_by_keys(shown: Console) -> None:
+    columns = ", ".join(f"i * 1000 + {n} AS c{n}" for n in range(300))
+    shown.run(f"SELECT {columns} FROM generate_series(1, 3) i")
+    shown.page.get_by_role("gridcell", name="1000", exact=True).click()
+    assert shown.page.locator("[role=grid] th").count() < 60
+    shown.page.keyboard.press("End")
+    last = shown.page.get_by_role("gridcell", name="1299", exact=True)
+    last.wait_for()
+    shown.page.keyboard.press("ArrowDown")
+    shown.page.keyboard.press("Control+c")
+    assert copied(shown) == "2299"
+    box, grid = last.bounding_box(), shown.page.get_by_role("grid").bounding_box()
+    assert box is not None
+    assert grid is not None
+    assert grid["x"] <= box["x"] < grid["x"] + grid["width"]
+    shown.page.keyboard.press("Home")
+    shown.page.get_by_role("gridcell", name="1000", exact=True).wait_for()
+
+
+def test_text_without_a_statement_is_not_called_running(shown: Console) -> None:
+    shown.run("-- nothing yet")
+    shown.sees("There is no statement in the text.")

@@ -52,6 +52,11 @@ export function moment(text) {
   return Number.isNaN(date.getTime()) ? null : date;
 }
 
+/** A time as the clock of its own time zone has it, so that a chart and a table of results show the same. */
+export function wall(text) {
+  return moment(/^\d+-\d\d-\d\d$/.test(text || "") ? text + "T00:00" : text?.replace(/(:\d\d(?:\.\d+)?)[+-]\d\d(?::\d\d){0,2}$/, "$1"));
+}
+
 export function clock(date) {
   return date ? date.toLocaleTimeString("en-GB") : "–";
 }

@@ -1,4 +1,4 @@
-// A table of many rows: only those in view are in the page. Arrow keys move, with Shift they choose
+// A table of many rows and columns: only those in view are in the page. Arrow keys move, with Shift they choose
 // a range, as a click with Shift does; Enter shows a value whole, Ctrl-C copies the range.
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm/preact.js";
@@ -9,6 +9,7 @@ import { CopyButton, Dialog } from "./ui.js";
 const ROW = 28;
 const HEAD = 46;
 const BEYOND = 12; // rows above and below what is seen
+const MOST_COLUMNS = 40; // of more, only those in view are in the page
 const SAMPLE = 100; // rows at the beginning whose values make the widths, and as many all over the others
 const SHOWN = 400; // characters of a value in its cell
 
@@ -23,6 +24,18 @@ function widthsOf(columns, rows) {
     }
     return Math.round(Math.min(420, Math.max(64, most * 7.6 + 34)));
   });
+}
+
+/** The columns that are in view, as [first, behind the last], with some beyond; all, if they are not many. */
+function inView(widths, { left, width }) {
+  if (widths.length <= MOST_COLUMNS) return [0, widths.length];
+  let [first, last, at] = [0, 0, 0];
+  for (const [i, each] of widths.entries()) {
+    if (at + each < left) first = i + 1;
+    if (at < left + width) last = i + 1;
+    at += each;
+  }
+  return [Math.max(0, Math.min(first, widths.length - 1) - 3), Math.min(widths.length, last + 3)];
 }
 
 let grids = 0;
@@ -41,10 +54,10 @@ function sorted(rows, { at, down }, columns) {
   return [...rows].sort((a, b) => (down && a[at] !== null && b[at] !== null ? -1 : 1) * compared(a[at], b[at], numeric));
 }
 
-/** columns: [{name, type_oid}]; rows: arrays; `version` changes when rows do. */
-export function Grid({ columns, rows: given, version, label = "Rows" }) {
+/** columns: [{name, type_oid}]; rows: arrays; `version` changes when rows do; `whole` says that no more come. */
+export function Grid({ columns, rows: given, version, whole = false, label = "Rows" }) {
   const box = useRef(null);
-  const [view, setView] = useState({ top: 0, height: 400 });
+  const [view, setView] = useState({ top: 0, height: 400, left: 0, width: 800 });
   const [at, setAt] = useState([0, 0]);
   const [from, setFrom] = useState(null); // the other corner of the range
   const [order, setOrder] = useState(null); // {at, down}; null: as they came
@@ -55,12 +68,12 @@ export function Grid({ columns, rows: given, version, label = "Rows" }) {
   const [open, setOpen] = useState(null);
   const [resized, setResized] = useState({});
   const widths = useRef({ key: null });
-  const key = columns.map((c) => c.name).join("\u0000") + "|" + Math.ceil(Math.log2(rows.length + 1));
+  const key = columns.map((c) => c.name).join("\u0000") + "|" + Math.ceil(Math.log2(rows.length + 1)) + whole;
   if (widths.current.key !== key) widths.current = { key, list: widthsOf(columns, rows) };
 
   useLayoutEffect(() => {
     const element = box.current;
-    const update = () => setView({ top: element.scrollTop, height: element.clientHeight });
+    const update = () => setView({ top: element.scrollTop, height: element.clientHeight, left: element.scrollLeft, width: element.clientWidth });
     update();
     element.addEventListener("scroll", update, { passive: true });
     const watch = new ResizeObserver(update);
@@ -82,6 +95,9 @@ export function Grid({ columns, rows: given, version, label = "Rows" }) {
   const first = Math.max(0, Math.min(rows.length, Math.floor(view.top / ROW)) - BEYOND);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / ROW) + BEYOND);
   const list = widths.current.list.map((width, i) => resized[i] || width);
+  const [firstColumn, lastColumn] = inView(list, view);
+  const seen = columns.map((column, i) => [column, i]).slice(firstColumn, lastColumn);
+  const side = (count) => count > 0 && html`<td class="space" colspan=${count} aria-hidden="true"></td>`;
   const [[top, left], [bottom, right]] = from
     ? [[Math.min(at[0], from[0]), Math.min(at[1], from[1])], [Math.max(at[0], from[0]), Math.max(at[1], from[1])]]
     : [at, at];
@@ -99,6 +115,9 @@ export function Grid({ columns, rows: given, version, label = "Rows" }) {
     const [up, down] = [to[0] * ROW, (to[0] + 1) * ROW + HEAD];
     if (up < box.current.scrollTop) box.current.scrollTop = up;
     else if (down > box.current.scrollTop + view.height) box.current.scrollTop = down - view.height;
+    const start = list.slice(0, to[1]).reduce((a, b) => a + b, 0);
+    if (start < box.current.scrollLeft) box.current.scrollLeft = start;
+    else if (start + list[to[1]] > box.current.scrollLeft + view.width) box.current.scrollLeft = start + list[to[1]] - view.width;
   };
   const keys = (event) => {
     const page = Math.max(1, Math.floor(view.height / ROW) - 2);
@@ -124,18 +143,18 @@ export function Grid({ columns, rows: given, version, label = "Rows" }) {
     aria-colcount=${columns.length} aria-multiselectable="true" aria-activedescendant=${rows.length ? `${id.current}-${at[0]}-${at[1]}` : null} data-version=${version} onKeyDown=${keys}>
     <table class="grid" role="none" style=${{ width: list.reduce((a, b) => a + b, 0) + "px" }}>
       <colgroup>${list.map((width) => html`<col style=${{ width: width + "px" }} />`)}</colgroup>
-      <thead role="rowgroup"><tr role="row">${columns.map((column, i) => html`<th role="columnheader" scope="col" class=${isNumber(column.type_oid) ? "number" : ""} title=${column.name} aria-sort=${order?.at === i ? (order.down ? "descending" : "ascending") : null}>
+      <thead role="rowgroup"><tr role="row">${side(firstColumn)}${seen.map(([column, i]) => html`<th key=${i} aria-colindex=${i + 1} role="columnheader" scope="col" class=${isNumber(column.type_oid) ? "number" : ""} title=${column.name} aria-sort=${order?.at === i ? (order.down ? "descending" : "ascending") : null}>
         <button class="sort" tabindex="-1" onClick=${() => turn(i)}><span class="name">${column.name}${order?.at === i ? (order.down ? " ↓" : " ↑") : ""}</span><span class="type">${typeName(column.type_oid)}</span></button>
         <${Handle} width=${list[i]} onWidth=${(width) => setResized({ ...resized, [i]: width })} />
-      </th>`)}</tr></thead>
+      </th>`)}${side(columns.length - lastColumn)}</tr></thead>
       <tbody role="rowgroup">
-        ${first > 0 && html`<tr key="above" aria-hidden="true"><td class="space" style=${{ height: first * ROW + "px" }}></td></tr>`}
+        ${first > 0 && html`<tr key="above" aria-hidden="true"><td class="space" colspan=${columns.length} style=${{ height: first * ROW + "px" }}></td></tr>`}
         ${rows.slice(first, last).map((row, i) => html`<tr role="row" key=${first + i} aria-rowindex=${first + i + 2} class=${row.diff < 0 ? "gone" : row.fresh ? "fresh" : ""}>
-          ${columns.map((column, j) => html`<${Cell} id=${`${id.current}-${first + i}-${j}`} value=${row[j]} column=${column} on=${at[0] === first + i && at[1] === j}
+          ${side(firstColumn)}${seen.map(([column, j]) => html`<${Cell} key=${j} id=${`${id.current}-${first + i}-${j}`} value=${row[j]} column=${column} on=${at[0] === first + i && at[1] === j}
             chosen=${from !== null && first + i >= top && first + i <= bottom && j >= left && j <= right}
-            onClick=${(event) => choose([first + i, j], event.shiftKey)} onOpen=${() => setOpen([first + i, j])} />`)}
+            onClick=${(event) => choose([first + i, j], event.shiftKey)} onOpen=${() => setOpen([first + i, j])} />`)}${side(columns.length - lastColumn)}
         </tr>`)}
-        ${last < rows.length && html`<tr key="below" aria-hidden="true"><td class="space" style=${{ height: (rows.length - last) * ROW + "px" }}></td></tr>`}
+        ${last < rows.length && html`<tr key="below" aria-hidden="true"><td class="space" colspan=${columns.length} style=${{ height: (rows.length - last) * ROW + "px" }}></td></tr>`}
       </tbody>
     </table>
     ${open && rows[open[0]] && html`<${Value} column=${columns[open[1]]} value=${rows[open[0]][open[1]]} onClose=${() => setOpen(null)} />`}

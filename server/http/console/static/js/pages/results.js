@@ -19,11 +19,11 @@ export function Results({ state, onShow }) {
   const shown = at === "messages" || (!result && messages.length) ? null : result;
   return html`<div class="results" aria-label="Results">
     ${(results.length > 1 || (results.length > 0 && messages.length > 0)) && html`<div class="tabs compact" role="tablist">
-      ${results.slice(0, 100).map((one, i) => html`<button role="tab" key=${i} aria-selected=${shown === one ? "true" : "false"} onClick=${() => choose(i)}>${i + 1}: ${labelOf(one)}</button>`)}
+      ${results.slice(0, 100).map((one, i) => html`<button role="tab" key=${i} aria-selected=${shown === one ? "true" : "false"} onClick=${() => choose(i)}>${i + 1}: ${labelOf(one, state.running)}</button>`)}
       ${messages.length > 0 && html`<button role="tab" aria-selected=${!shown ? "true" : "false"} onClick=${() => choose("messages")}>Messages<span class="number">${messages.length}</span></button>`}
     </div>`}
     ${state.error && html`<${Failure} error=${{ fields: state.error.fields }}><${Where} error=${state.error} onShow=${onShow} /></${Failure}>`}
-    ${shown ? html`<${One} key=${at} result=${shown} version=${state.version} running=${state.running} />` : html`<${Messages} messages=${messages.filter((m) => m.kind === "notice")} />`}
+    ${shown ? html`<${One} key=${at} result=${shown} version=${state.version} running=${state.running} failed=${state.error !== null || state.cancelled} />` : html`<${Messages} messages=${messages.filter((m) => m.kind === "notice")} />`}
     ${!results.length && !messages.length && !state.running && html`<div class="empty quiet"><p>${state.cancelled ? "Cancelled: there is no result." : "Results appear here."}</p></div>`}
   </div>`;
 }
@@ -36,9 +36,9 @@ function Where({ error, onShow }) {
     ${error.undone.length > 0 && html` Statements that run together are one transaction, so these were rolled back: ${error.undone.join(", ")}.`}</p>`;
 }
 
-function labelOf(result) {
+function labelOf(result, running) {
   if (result.tag) return result.tag;
-  return result.streaming ? "SUBSCRIBE" : "running";
+  return result.streaming ? "SUBSCRIBE" : running ? "running" : "failed";
 }
 
 function Messages({ messages }) {
@@ -46,11 +46,11 @@ function Messages({ messages }) {
     ${fields.detail && html`<div class="dim">${fields.detail}</div>`}${fields.hint && html`<div class="dim">Hint: ${fields.hint}</div>`}</li>`)}</ul>`;
 }
 
-function One({ result, version, running }) {
+function One({ result, version, running, failed }) {
   const [as, setAs] = useState(null);
   const [changes, setChanges] = useState(false);
   if (!result.columns) {
-    return html`<div class="result-line"><strong>${result.tag || "Running …"}</strong><span class="dim">${result.ms !== null ? format.duration(result.ms) : ""}</span></div>`;
+    return html`<div class="result-line"><strong>${result.tag || (running ? "Running …" : failed ? "Failed" : "There is no statement in the text.")}</strong><span class="dim">${result.ms !== null ? format.duration(result.ms) : ""}</span></div>`;
   }
   const copied = result.copy && !changes;
   const columns = copied ? result.copy.columns : result.columns;
@@ -72,7 +72,7 @@ function One({ result, version, running }) {
         ${!plan && html`<button class="small" aria-pressed=${shown === "chart"} onClick=${() => setAs("chart")}><${Icon} name="chart" size="14" /> Chart</button>`}</div>
       <${Downloads} result=${result} columns=${columns} rows=${rows} />
     </div>
-    ${shown === "plan" ? html`<${Plan} lines=${rows.map(([line]) => line)} />` : shown === "table" ? html`<${Grid} columns=${columns} rows=${rows} version=${version} label="Result" />` : html`<${Chart} columns=${columns} rows=${rows} version=${version} />`}`;
+    ${shown === "plan" ? html`<${Plan} lines=${rows.map(([line]) => line)} />` : shown === "table" ? html`<${Grid} columns=${columns} rows=${rows} version=${version} whole=${result.ms !== null} label="Result" />` : html`<${Chart} columns=${columns} rows=${rows} version=${version} />`}`;
 }
 
 /** A menu of files: what the page has, or all of it from the server. */
@@ -150,7 +150,7 @@ function plot(kind, columns, rows, across, up) {
     return html`<${BarChart} labels=${used.map((row) => format.cell(row[across]) ?? "NULL")} series=${bars} height=${300} label="Chart of the result" /><${Legend} series=${series} />`;
   }
   const time = format.isTime(columns[across].type_oid);
-  const place = (row, at) => (time ? format.moment(row[across])?.getTime() : format.isNumber(columns[across].type_oid) ? number(row[across]) : at);
+  const place = (row, at) => (time ? format.wall(row[across])?.getTime() : format.isNumber(columns[across].type_oid) ? number(row[across]) : at);
   const lines = series.map((one) => ({
     ...one,
     points: used.map((row, at) => [place(row, at), number(row[one.index])]).filter(([at]) => Number.isFinite(at)).sort((a, b) => a[0] - b[0]),

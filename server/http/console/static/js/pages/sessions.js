@@ -14,6 +14,7 @@ import { Plan } from "./plan.js";
 const SESSIONS = `SELECT pid, usename, datname, application_name, client_addr, state, query, wait_event_type, wait_event,
     backend_start, xact_start, query_start, state_change, clock_timestamp() AS now
   FROM pg_stat_activity WHERE backend_type = 'client backend'`;
+const HIDDEN = "<insufficient privilege>"; // the statement of a session that the role may not end
 const MOST_STATEMENTS = 500;
 const OWN = "foreshore console"; // what this page itself asks
 
@@ -58,8 +59,8 @@ function Running({ route }) {
     { label: "For", kind: "number", value: (s) => format.duration(since(s)) },
     { label: "Statement", kind: "code", value: (s) => html`<span title=${s.query}>${s.query}</span>` },
     { label: "", kind: "buttons", value: (s) => html`
-        <button class="small" disabled=${s.state !== "active"} onClick=${() => call("pg_cancel_backend", s)} aria-label=${`Cancel the statement of session ${s.pid}`}>Cancel</button>
-        <button class="small ghost danger-text" onClick=${() => setEnding(s)} aria-label=${`End session ${s.pid}`}>End</button>` },
+        <button class="small" disabled=${s.state !== "active" || s.query === HIDDEN} onClick=${() => call("pg_cancel_backend", s)} aria-label=${`Cancel the statement of session ${s.pid}`}>Cancel</button>
+        <button class="small ghost danger-text" disabled=${s.query === HIDDEN} onClick=${() => setEnding(s)} aria-label=${`End session ${s.pid}`}>End</button>` },
   ];
   const active = data.filter((s) => s.state === "active" && s.application_name !== OWN).length;
   const aside = html`<span class="dim" role="status">${said}</span>
