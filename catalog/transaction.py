@@ -366,6 +366,9 @@ class Transaction:
                 on=item.on and now(item.on),
                 policy=item.policy and item.policy.on(now(item.policy.table)),
                 owned_by=owner and msgspec.structs.replace(owner, table=now(owner.table)),
+                part_of=item.part_of and now(item.part_of),
+                feed=item.feed
+                and msgspec.structs.replace(item.feed, source=now(GlobalId(item.feed.source))),
                 known=known and {now(id): columns for id, columns in known.items()},
                 known_keys=keys and {now(id): each for id, each in keys.items()},
                 foreign_keys=item.foreign_keys

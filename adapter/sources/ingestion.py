@@ -107,7 +107,10 @@ class Ingestion:
         `changed` are the objects that the catalog has gained, lost or changed.
         """
         async with self._following:
-            for id in {source for each in changed for source in self._concerned(each)}:
+            ids = {source for each in changed for source in self._concerned(each)}
+            state = self._coordinator.state
+            # Those that are gone first: another may go on with the rows of one, under a new id.
+            for id in sorted(ids, key=lambda id: id in state.objects):
                 await self._follow_one(id)
 
     async def _follow_one(self, id: GlobalId) -> None:
@@ -121,7 +124,9 @@ class Ingestion:
             return
         stopped = await self.controller.stop(id)
         if described is not None:
-            position = {} if stopped is None else stopped.position
+            position = None if stopped is None else stopped.position
+            if position is None:  # it is new, or was altered and has another id
+                position = await self._position(described.progress)
             self.controller.start(described, position, stopped)
         elif stopped is not None:
             self._begin_to_dispose(stopped)

@@ -149,6 +149,8 @@ def _written(state: State, item: Item) -> str:
             more = [f"FOLLOW = {follow}", f"POLL INTERVAL = '{spec.poll_ms} ms'"]
             if spec.filter is not None:
                 more.append(f"FILTER = {quote_string(spec.filter)}")
+            if spec.applies_changes:
+                more.append("SCHEMA CHANGES = APPLY")
             return catalog_table_text(state, spec.of, *more)
         case PythonSource():
             return python_text(spec)

@@ -93,6 +93,8 @@ def files_text(spec: FilesSource, connection: str | None) -> str:
         options.append("HIVE PARTITIONING = true")
     options.append(f"FOLLOW = {'true' if spec.follow else 'false'}")
     options.append(f"POLL INTERVAL = '{spec.poll_ms} ms'")
+    if spec.applies_changes:
+        options.append("SCHEMA CHANGES = APPLY")
     if spec.filter is not None:
         options.append(f"FILTER = {quote_string(spec.filter)}")
     uses = "" if connection is None else f" USING AWS CONNECTION {connection}"

@@ -30,4 +30,5 @@ class FilesSource(msgspec.Struct, frozen=True, tag="files"):
     null: str = ""
     order: FileOrder = "name"  # in which files are read that are new
     age_ms: int = 0  # since the last change of a file, before it is read
+    applies_changes: bool = False  # of the columns of a lake table
     hive: bool = False  # whether directories called column=value are columns

@@ -7,7 +7,6 @@ the rows come or go that are deleted in one of them only. Columns keep their ids
 renamed stays the same.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from foreshore.errors import (
     FeatureNotSupported,
     UndefinedFile,
 )
+from foreshore.sources.lake import LakeDetails
 from foreshore.storage.lake import iceberg
 from foreshore.storage.lake.iceberg_filter import RowFilter
 from foreshore.storage.lake.iceberg_plan import Planned, planned_files
@@ -61,14 +61,14 @@ class IcebergTable:
     ) -> None:
         self._opened = opened
         self._filter = row_filter
-        self._ids: Mapping[str, int] | None = json.loads(details) if details else None
+        self._ids = LakeDetails.read(details).ids
 
     def columns(self) -> tuple[pa.Schema, str]:
         """Return the schema of the newest version, and the ids of its columns."""
         found = self._open().table.schema()
         self._row_filter(found)
         ids = {field.name: field.field_id for field in found.fields}
-        return found.as_arrow(), json.dumps(ids)
+        return found.as_arrow(), LakeDetails(ids).text()
 
     def newest(self) -> Position:
         """Return the position after the newest version."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 VERSION = "version"  # the number of the next version
 TABLE = "table"  # which table it is, as one may be dropped and made anew in its place
 SNAPSHOT = "snapshot"  # the id of the snapshot of an Iceberg table; 0: it had none
+COLUMNS = "columns"  # how often the relation was refreshed before it was read
 Position: TypeAlias = Mapping[str, int]
 
 

@@ -166,6 +166,8 @@ def _users(context: StatementContext, table: Item, at: int) -> list[GlobalId]:
 
     found = []
     for item in views_naming(state, table.id):
+        if item.part_of == table.id:
+            continue  # the progress of a source, and the like, which are tables
         known = known_columns(item, table.id, desc)
         gone = without_column(known, desc.names[at], desc.columns[at])
         if plan_with(item, known) != plan_with(item, gone):

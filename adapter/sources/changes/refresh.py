@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.ddl.tables.alter import alter_table
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sources.changes.altering import alter_part
+from foreshore.adapter.sources.changes.refresh_lake import is_lake_table, refresh_lake_table
 from foreshore.adapter.sources.tables import is_table, source_called
 from foreshore.adapter.sources.versions import details_of, table_of
 from foreshore.adapter.subscribe.durable_statements import subscribed_by
@@ -32,9 +33,7 @@ from foreshore.errors import (
 from foreshore.sources.outputs import Column, Output
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
-from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import AlterTable, RefreshSourceTables
-from foreshore.sql.planner import plan_statement
+from foreshore.sql.plan import RefreshSourceTables
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.ingest.messages import OutputRelation
 from foreshore.storage.ingest.postgres.details import ADDED, Details
@@ -46,8 +45,11 @@ async def refresh_source_tables(context: StatementContext, plan: RefreshSourceTa
     source = source_called(context, plan.source, plan.if_exists)
     if source is not None:
         assert source.feed
+        if is_lake_table(source.feed.spec):
+            await refresh_lake_table(context, source, plan.names)
+            return Completed("ALTER SOURCE")
         if not isinstance(source.feed.spec, PostgresSource):
-            raise FeatureNotSupported("only tables of PostgreSQL sources can be refreshed")
+            raise FeatureNotSupported("only tables of PostgreSQL and of lakes can be refreshed")
         for name in plan.names:
             found = find_if_exists(context, "source", name, if_exists=False, altered=True)
             assert isinstance(found, Item), found
@@ -205,16 +207,7 @@ async def _alter(
 ) -> Item:
     """Run actions of ALTER TABLE on a relation of a source, and return what it is after them."""
     if actions:
-        name = dotted(context.planner.state.full_name(table))
-        (syntax,) = parse(f"ALTER TABLE {name} {', '.join(actions)}")
-        reader = context.planner.reader()
-        reader.altered_parts.add(table.id)
-        try:
-            plan = plan_statement(syntax, reader)
-        finally:
-            reader.altered_parts.discard(table.id)
-        assert isinstance(plan, AlterTable), plan
-        await alter_table(context, plan, contents)
+        await alter_part(context, table, actions, contents)
     now = context.catalog_change().state.item_with(table.oid)
     assert isinstance(now, Item), table
     return now

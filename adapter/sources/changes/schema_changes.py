@@ -12,6 +12,8 @@ from foreshore.adapter.sources.versions import table_of
 from foreshore.catalog.item import Item, Role
 from foreshore.errors import DatabaseError, DependentObjectsStillExist
 from foreshore.ids import GlobalId
+from foreshore.sources.files import FilesSource
+from foreshore.sources.iceberg import IcebergSource
 from foreshore.sources.postgres import PostgresSource
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.external.retries import waits
@@ -38,7 +40,8 @@ class SchemaChanges:
     def ceased(self, source: SourceDescription, table: GlobalId) -> None:
         """Refresh a table of a source that has ceased, if the source wants that."""
         spec = source.spec
-        if not isinstance(spec, PostgresSource) or not spec.applies_changes:
+        follows = isinstance(spec, PostgresSource | FilesSource | IcebergSource)
+        if not follows or not spec.applies_changes:
             return
         if table not in self._refreshing:
             task = asyncio.get_running_loop().create_task(self._refresh(source.id, table))
@@ -72,8 +75,11 @@ class SchemaChanges:
             state = self._coordinator.state
             item, part = state.item(source), state.item(table)
             assert part.feed, part
-            again = f"CREATE TABLE ... FROM SOURCE {item.name} (REFERENCE {table_of(part.feed)})"
-            hint = f"Drop that, or read the table beside this one: {again}"
+            hint = "Drop that, or read the table beside this one by another source"
+            if source != table:
+                name = table_of(part.feed)
+                again = f"CREATE TABLE ... FROM SOURCE {item.name} (REFERENCE {name})"
+                hint = f"Drop that, or read the table beside this one: {again}"
         said = [error.message, *(error.detail or "").splitlines()[:1]]
         return f"{': '.join(said)} ({hint})" if hint else ": ".join(said)
 

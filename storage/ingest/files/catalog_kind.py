@@ -27,7 +27,7 @@ class CatalogKind:
         """Return a new connector."""
         own = outputs[OWN_ROWS]
         table = IcebergTable(_opened(spec, accesses), own.details, spec.filter)
-        return TableConnector(table, own.desc, spec.poll_ms, follow=spec.follow)
+        return TableConnector(table, own, spec)
 
     async def discover(self, spec: IcebergSource, accesses: Accesses) -> Discovered:
         """Return the columns of the table."""

@@ -54,7 +54,7 @@ class FilesKind:
         own = outputs[OWN_ROWS]
         if spec.format in TABLES:
             table = _table(spec, accesses, own.details)
-            return TableConnector(table, own.desc, spec.poll_ms, follow=spec.follow)
+            return TableConnector(table, own, spec)
         return FilesConnector(spec, own.desc, lambda: location_of(spec, accesses))
 
     async def discover(self, spec: FilesSource, accesses: Accesses) -> Discovered:

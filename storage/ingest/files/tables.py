@@ -6,19 +6,31 @@ A version is one batch. What does not fit into memory comes in parts before it.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
 
 from foreshore.errors import Unavailable
+from foreshore.sources.files import FilesSource
+from foreshore.sources.iceberg import IcebergSource
+from foreshore.sources.lake import LakeDetails, lake_changes
 from foreshore.sources.outputs import ERRORS, OWN_ROWS
-from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Part, Position
+from foreshore.storage.ingest.connector import (
+    REACHED,
+    Batch,
+    Durable,
+    OutputReport,
+    Part,
+    Position,
+    Report,
+)
 from foreshore.storage.ingest.difference import difference, in_turn
 from foreshore.storage.ingest.errors import Unreadable, error_rows
-from foreshore.storage.ingest.files.columns import as_relation, with_diffs
+from foreshore.storage.ingest.files.columns import as_relation, columns_of_schema, with_diffs
+from foreshore.storage.ingest.messages import OutputRelation
 from foreshore.storage.lake.followed import Followed
-from foreshore.storage.lake.steps import Step
-from foreshore.types import RelationDesc
+from foreshore.storage.lake.steps import COLUMNS, VERSION, Step
 
 PART_BYTES = 16 << 20  # of rows that are sent together
 ANEW = (
@@ -31,11 +43,15 @@ T = TypeVar("T")
 class TableConnector:
     """Reads the newest version of a table, and then each one that follows."""
 
-    def __init__(self, table: Followed, desc: RelationDesc, poll_ms: int, *, follow: bool) -> None:
+    def __init__(
+        self, table: Followed, own: OutputRelation, spec: FilesSource | IcebergSource
+    ) -> None:
         self._table = table
-        self._desc = desc
-        self._poll_ms = poll_ms
-        self._follow = follow
+        self._desc = own.desc
+        self._known = LakeDetails.read(own.details)
+        self._spec = spec
+        self._rows = 0  # that were read
+        self._ceased: str | None = None
 
     async def run(self, durable: Durable) -> AsyncIterator[Batch | Part]:
         """Yield the rows that each version adds and removes; a version is one batch."""
@@ -43,7 +59,10 @@ class TableConnector:
         thread = ThreadPoolExecutor(1, thread_name_prefix="lake")
         try:
             while True:
-                steps = await _on(thread, self._table.steps, position)
+                if self._spec.applies_changes and (await _on(thread, self._has_ceased, position)):
+                    await asyncio.sleep(self._spec.poll_ms / 1000)
+                    continue
+                steps = await _on(thread, self._steps, position)
                 async for step in in_turn(thread, steps):
                     changes = in_turn(thread, self._changes(step))
                     if step.anew:
@@ -56,9 +75,9 @@ class TableConnector:
                     is_first = False
                 is_first = False
                 yield REACHED
-                if not self._follow:
+                if not self._spec.follow:
                     return
-                await asyncio.sleep(self._poll_ms / 1000)
+                await asyncio.sleep(self._spec.poll_ms / 1000)
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
 
@@ -68,6 +87,33 @@ class TableConnector:
 
     def committed(self, position: Position) -> None:
         """Do nothing: the table is its owner's."""
+
+    def report(self) -> Report:
+        """Return how many rows were read, and how the columns of the table have changed."""
+        return Report({OWN_ROWS: OutputReport(self._rows, ceased=self._ceased)}, {})
+
+    def _has_ceased(self, position: Position) -> bool:
+        """Look whether the table has other columns, with which the relation cannot go on."""
+        schema, details = self._table.columns()
+        types = {
+            name: str(each.type)
+            for name, each in zip(self._desc.names, self._desc.columns, strict=True)
+        }
+        now = LakeDetails.read(details)
+        changes = lake_changes(types, self._known, columns_of_schema(schema), now)
+        said = changes.text()
+        self._ceased = None if said is None else f"the columns of the table have changed: {said}"
+        return said is not None
+
+    def _steps(self, position: Position) -> Iterator[Step]:
+        """Yield the steps from a position; if the relation was refreshed, all is read anew."""
+        number = self._known.number
+        if number == position.get(COLUMNS, 0):
+            yield from self._table.steps(position)
+            return
+        for each in self._table.steps({}):
+            moved = {**each.moved, COLUMNS: number}
+            yield replace(each, moved=moved, anew=VERSION in position)
 
     async def _instead(
         self, changes: AsyncIterator[Batch | Part], durable: Durable, thread: Executor
@@ -97,6 +143,7 @@ class TableConnector:
                 for batch in file.rows(self._desc.names):
                     rows = as_relation(batch, self._desc, file.path, first, wrong)
                     first += batch.num_rows
+                    self._rows += batch.num_rows
                     kept.add(OWN_ROWS, with_diffs([rows], diff))
                     if kept.size >= PART_BYTES:
                         yield Part(kept.taken())

@@ -22,7 +22,9 @@ IDS = "SELECT id, p FROM s ORDER BY 1"
 class Published:
     """An Iceberg table whose versions have the names that readers without a catalog look for."""
 
-    def __init__(self, place: Path, rows: pa.Table, format: int = 2) -> None:
+    _format: int | None = None  # in the versions, if not that of the package
+
+    def __init__(self, place: Path, rows: pa.Table, format: int | None = None) -> None:
         from pyiceberg.catalog.sql import SqlCatalog
 
         catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{place}")
@@ -37,7 +39,9 @@ class Published:
         for number, each in enumerate(sorted((self.path / "metadata").glob("0*.json"))):
             published = each.with_name(f"v{number}.metadata.json")
             if not published.exists():
-                metadata = json.loads(each.read_text()) | {"format-version": self._format}
+                metadata = json.loads(each.read_text())
+                if self._format is not None:  # which the package does not write
+                    metadata["format-version"] = self._format
                 published.with_suffix(".draft").write_text(json.dumps(metadata))
                 published.with_suffix(".draft").rename(published)
 

@@ -5,12 +5,14 @@ from typing import cast
 
 from foreshore.errors import InvalidParameterValue
 from foreshore.sources.files import TABLES, FileFormat, FilesSource
+from foreshore.sources.outputs import Column
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
 from foreshore.sql.bind.definitions.sources.options import (
     OptionValue,
     Parse,
+    is_apply,
     milliseconds,
     parsed_options,
     text,
@@ -61,6 +63,7 @@ _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "order": ("order", _order),
     "minimum age": ("age_ms", milliseconds),
     "hive partitioning": ("hive", truth),
+    "schema changes": ("applies_changes", is_apply),
     "follow": ("follow", truth),
     "poll interval": ("poll_ms", milliseconds),
     "filter": ("filter", text),
@@ -92,6 +95,7 @@ def bind_files(
             hint="Filter the rows in a view.",
             position=reads.at + 1,
         )
+    check_applies(options, columns, reads.at)
     format = cast(FileFormat, options.pop("format"))
     connection = None
     if reads.connection is not None:
@@ -107,8 +111,20 @@ def _check_options(reads: ast.FilesSyntax, format: str) -> None:
                 raise InvalidParameterValue(f'the option "{option.name}" is for CSV files')
             if option.name in (*_LOCAL, "hive partitioning") and format in TABLES:
                 raise InvalidParameterValue(f'the option "{option.name}" is for files')
+            if option.name == "schema changes" and format not in TABLES:
+                raise InvalidParameterValue(f'the option "{option.name}" is for lake tables')
             if option.name in _LOCAL and reads.url.startswith("s3:"):
                 raise InvalidParameterValue(f'the option "{option.name}" is for local files')
+
+
+def check_applies(options: Mapping[str, object], columns: Sequence[Column], at: int) -> None:
+    """Raise InvalidParameterValue if columns are declared that are to follow those of a table."""
+    if options.get("applies_changes") and columns:
+        raise InvalidParameterValue(
+            "SCHEMA CHANGES = APPLY is for sources without declared columns",
+            hint="Leave out the columns: the source has those of the table.",
+            position=at + 1,
+        )
 
 
 def with_format(option: ast.SourceOption) -> ast.SourceOption:

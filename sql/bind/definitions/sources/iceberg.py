@@ -9,8 +9,10 @@ from foreshore.sources.iceberg import IcebergSource
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
+from foreshore.sql.bind.definitions.sources.files import check_applies
 from foreshore.sql.bind.definitions.sources.options import (
     Parse,
+    is_apply,
     milliseconds,
     parsed_options,
     text,
@@ -29,6 +31,7 @@ _OPTIONS = {
     "follow": ("follow", truth),
     "poll interval": ("poll_ms", milliseconds),
     "filter": ("filter", text),
+    "schema changes": ("applies_changes", is_apply),
 }
 
 
@@ -38,7 +41,9 @@ def bind_iceberg(
     """Return which table is followed."""
     options = parsed_options(WHAT, reads.options, _OPTIONS)
     table = bind_catalog_table(planning, reads, options)
-    return IcebergSource(table, declared_columns(planning, declared), **options)
+    columns = declared_columns(planning, declared)
+    check_applies(options, columns, reads.at)
+    return IcebergSource(table, columns, **options)
 
 
 def bind_catalog_table(

@@ -80,3 +80,11 @@ def flag(name: str, value: OptionValue) -> bool:
     if not isinstance(word, str) or word.lower() not in ("true", "on", "false", "off"):
         raise InvalidParameterValue(f'option "{name}" requires a Boolean value')
     return word.lower() in ("true", "on")
+
+
+def is_apply(name: str, value: OptionValue) -> bool:
+    """Return whether changes of columns in the external system are applied here."""
+    word = value.lower() if isinstance(value, str) else None
+    if word not in ("apply", "ignore"):
+        raise InvalidParameterValue(f'option "{name}" must be APPLY or IGNORE')
+    return word == "apply"

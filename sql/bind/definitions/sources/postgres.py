@@ -7,28 +7,20 @@ from foreshore.sources.postgres import PostgresSource, TableOptions
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.options import (
-    OptionValue,
     Parse,
+    is_apply,
     names,
     parsed_options,
     text,
 )
 from foreshore.sql.planning import Planning
 
-
-def _is_apply(name: str, value: OptionValue) -> bool:
-    word = value.lower() if isinstance(value, str) else None
-    if word not in ("apply", "ignore"):
-        raise InvalidParameterValue(f'option "{name}" must be APPLY or IGNORE')
-    return word == "apply"
-
-
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "publication": ("publication", text),
     "text columns": ("text_columns", names),
     "exclude columns": ("exclude_columns", names),
     "exclude constraints": ("exclude_constraints", names),
-    "schema changes": ("applies_changes", _is_apply),
+    "schema changes": ("applies_changes", is_apply),
 }
 
 
