@@ -37,6 +37,7 @@ from foreshore.catalog.item import (
     Secret,
 )
 from foreshore.catalog.naming import parent_of
+from foreshore.catalog.rekeyed import rekeyed
 from foreshore.catalog.state import FIRST_USER_OID, State, is_system, with_allotted, with_objects
 from foreshore.errors import (
     DuplicateDatabase,
@@ -351,32 +352,9 @@ class Transaction:
 
     def rekey(self, ids: Mapping[GlobalId, GlobalId]) -> None:
         """Give items new ids because they have new collections, and update references."""
-
-        def now(id: GlobalId) -> GlobalId:
-            return ids.get(id, id)
-
         changes: dict[str, Object | None] = dict.fromkeys(ids)
         for item in self.state.all(Item):
-            owner, known, keys = item.owned_by, item.known, item.known_keys
-            new = msgspec.structs.replace(
-                item,
-                id=now(item.id),
-                depends_on=tuple(sorted(map(now, item.depends_on))),
-                bound=tuple((name, now(id)) for name, id in item.bound),
-                on=item.on and now(item.on),
-                policy=item.policy and item.policy.on(now(item.policy.table)),
-                owned_by=owner and msgspec.structs.replace(owner, table=now(owner.table)),
-                part_of=item.part_of and now(item.part_of),
-                feed=item.feed
-                and msgspec.structs.replace(item.feed, source=now(GlobalId(item.feed.source))),
-                known=known and {now(id): columns for id, columns in known.items()},
-                known_keys=keys and {now(id): each for id, each in keys.items()},
-                foreign_keys=item.foreign_keys
-                and tuple(
-                    msgspec.structs.replace(key, references=now(key.references))
-                    for key in item.foreign_keys
-                ),
-            )
+            new = rekeyed(item, ids)
             if new != item:
                 changes[new.id] = new
         self.state = with_objects(self.state, changes)
