@@ -77,7 +77,7 @@ def check_obstacles(outputs: Mapping[str, Output]) -> None:
         first, *others = [each.obstacle for each in found]
         raise ObjectNotInPrerequisiteState(
             first,
-            detail=f"So it is with others: {_listed(others)}." if others else None,
+            detail=f"So it is with others: {listed(others)}." if others else None,
             hint=found[0].hint or None,
         )
 
@@ -117,12 +117,13 @@ def _found(references: list[str], asked: str) -> str:
         perhaps = f'Perhaps you mean "{like[0]}". ' if like else ""
         raise UndefinedTable(
             f'table "{asked}" does not exist in the source',
-            hint=f"{perhaps}It has {_listed(references)}.",
+            hint=f"{perhaps}It has {listed(references)}.",
         )
     return found[0]
 
 
-def _listed(references: list[str], most: int = 20) -> str:
+def listed(references: list[str], most: int = 20) -> str:
+    """Return names as a text, the first of them if they are many."""
     more = f" and {len(references) - most} more" if len(references) > most else ""
     return ", ".join(references[:most]) + more if references else "no tables"
 

@@ -8,7 +8,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists, schema_of, skip_existing
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.access import access, access_by
-from foreshore.adapter.sources.chosen import check_obstacles
+from foreshore.adapter.sources.chosen import check_obstacles, listed
 from foreshore.adapter.sources.create import check_types
 from foreshore.catalog.item import Connection, Schema, Secret
 from foreshore.catalog.rights import holds
@@ -94,14 +94,15 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
     with context.interrupts.running():
         spec = PostgresSource(found.id, plan.publication)
         outputs = (await context.coordinator.ingestion.discovered(spec)).outputs
-    check_obstacles(outputs)
-    for reference, output in outputs.items():
-        check_types(context, reference, output)
     if not outputs:
         raise UndefinedTable(
             f'publication "{plan.publication}" has no tables',
             hint="Run ALTER PUBLICATION ... ADD TABLE upstream.",
         )
+    check_obstacles(outputs)
+    for reference, output in outputs.items():
+        check_types(context, reference, output)
+    context.notice(f'publication "{plan.publication}" has {listed([*outputs])}')
     return Completed("VALIDATE CONNECTION")
 
 
