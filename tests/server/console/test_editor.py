@@ -192,3 +192,11 @@ def test_two_thousand_objects_are_listed_in_parts_and_found(shown: Console, serv
     shown.page.get_by_label("Find in the list").fill("v1987")
     listed.get_by_role("link", name="v1987").click()
     shown.page.get_by_role("heading", name="v1987").wait_for()
+    # The tree has it, too, and has scrolled to it.
+    row = shown.page.locator(".tree .object[aria-current=page]")
+    row.wait_for()
+    assert row.inner_text() == "v1987"
+    assert row.evaluate(
+        """row => { const [a, b] = [row, row.closest('.tree')].map(e => e.getBoundingClientRect());
+        return a.top >= b.top && a.bottom <= b.bottom; }"""
+    )

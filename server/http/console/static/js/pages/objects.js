@@ -1,6 +1,6 @@
 // All objects: a tree by database and schema, the graph of who is made of what, and one object.
 
-import { html, useState } from "../../vendor/htm/preact.js";
+import { html, useEffect, useRef, useState } from "../../vendor/htm/preact.js";
 import { catalog, compare } from "../catalog.js";
 import * as format from "../format.js";
 import { Graph } from "../graph.js";
@@ -45,12 +45,20 @@ const MOST_DRAWN = 150; // objects that are a graph unless a list is asked for
 function Tree({ data, chosen }) {
   const [find, setFind] = useState("");
   const [closed, setClosed] = useState(new Set());
+  const tree = useRef(null);
+  // Bring the object that is shown into view, without moving the page.
+  useEffect(() => {
+    const row = tree.current.querySelector(".object[aria-current=page]");
+    if (!row) return;
+    const away = row.getBoundingClientRect().top - tree.current.getBoundingClientRect().top;
+    if (away < 0 || away > tree.current.clientHeight - row.clientHeight) tree.current.scrollTop += away - tree.current.clientHeight / 2;
+  }, [chosen?.id]);
   const toggle = (key) => {
     const next = new Set(closed);
     if (!next.delete(key)) next.add(key);
     setClosed(next);
   };
-  return html`<aside class="tree" aria-label="Objects">
+  return html`<aside class="tree" aria-label="Objects" ref=${tree}>
     <label class="search"><${Icon} name="search" size="14" /><input type="search" placeholder="Filter objects" aria-label="Filter objects" value=${find} onInput=${(e) => setFind(e.target.value)} /></label>
     <a class=${"row all" + (chosen ? "" : " on")} href=${link("objects")}><${Icon} name="objects" />All objects</a>
     ${groups(data, find).map((group) => {
@@ -59,13 +67,18 @@ function Tree({ data, chosen }) {
       return html`<div key=${key}>
         <button class="row schema" aria-expanded=${open ? "true" : "false"} onClick=${() => toggle(key)}>
           <span class=${"fold" + (open ? " open" : "")}><${Icon} name="right" size="12" /></span><span>${group.database}.${group.name}</span><small>${group.objects.length}</small></button>
-        ${open && sorted(group.objects).slice(0, MOST_SHOWN).map((object) => html`<a key=${object.id} class=${"row object" + (chosen?.id === object.id ? " on" : "")} href=${objectLink(object)} title=${format.kindName(object.type) + " " + object.name}
+        ${open && listed(group.objects, chosen).map((object) => html`<a key=${object.id} class=${"row object" + (chosen?.id === object.id ? " on" : "")} href=${objectLink(object)} title=${format.kindName(object.type) + " " + object.name}
           aria-current=${chosen?.id === object.id ? "page" : null}><${Icon} name=${object.type} size="14" /><span>${object.name}</span></a>`)}
         ${open && group.objects.length > MOST_SHOWN && html`<div class="none">${group.objects.length - MOST_SHOWN} more: use the filter</div>`}
         ${open && !group.objects.length && html`<div class="none">empty</div>`}
       </div>`;
     })}
   </aside>`;
+}
+
+/** The first objects of a schema, and the one that is shown. */
+function listed(objects, chosen) {
+  return sorted(objects).filter((object, i) => i < MOST_SHOWN || object.id === chosen?.id);
 }
 
 function sorted(objects) {
