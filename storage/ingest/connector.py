@@ -64,9 +64,10 @@ class Durable(Protocol):
         """Return how far the source was read."""
         ...
 
-    def contents(self, reference: str) -> AsyncIterator[pa.Table]:
+    def contents(self, reference: str, columns: int | None = None) -> AsyncIterator[pa.Table]:
         """Yield the rows of an output's relation, with `__diff`, as of `position`.
 
+        With `columns` only so many of the first columns, which need not make a row distinct.
         Only while all batches before are durable. Raises OSError if they cannot be read.
         """
         ...

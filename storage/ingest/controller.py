@@ -51,6 +51,7 @@ from foreshore.storage.ingest.messages import (
 )
 from foreshore.storage.ingest.spool import Spool
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
+from foreshore.update import DIFF
 
 logger = logging.getLogger(__name__)
 
@@ -426,6 +427,8 @@ class IngestController:
                             return  # nobody waits for them
                         await self._changed(source)
                     source.untaken[run, request] += 1
+                    if isinstance(asked, AskContents) and asked.columns is not None:
+                        table = table.select([*table.column_names[: asked.columns], DIFF])
                     connection.send(Contents(id, run, request, False, upper=upper), (table,))
                     await connection.drained()
             connection.send(Contents(id, run, request, True, upper=upper))

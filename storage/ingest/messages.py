@@ -231,12 +231,16 @@ class Reported(Message, frozen=True):
 
 
 class AskContents(Message, frozen=True):
-    """A source that has nothing on its way asks for the present rows of a relation of its own."""
+    """A source that has nothing on its way asks for the present rows of a relation of its own.
+
+    With `columns` it gets only so many of the first columns.
+    """
 
     id: GlobalId
     run: int
     request: int
     output: GlobalId
+    columns: int | None = None
 
 
 class AskInput(Message, frozen=True):

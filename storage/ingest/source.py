@@ -133,13 +133,13 @@ class Source:
             can_say = False
         self._send(Furthest(self._id, request, dict(position), error, can_say))
 
-    async def contents(self, reference: str) -> AsyncIterator[pa.Table]:
+    async def contents(self, reference: str, columns: int | None = None) -> AsyncIterator[pa.Table]:
         """Yield the rows of an output's relation, with `__diff`, as of `position`."""
         while self._sent:
             await self._has_room()
         request = self._request()
         output = self._outputs[reference].id
-        self._send(AskContents(self._id, self._run_number, request, output))
+        self._send(AskContents(self._id, self._run_number, request, output, columns))
         async for _, table in self._answers(request):
             if table is not None:
                 yield table

@@ -22,7 +22,7 @@ from foreshore.storage.ingest.connector import Batch, Durable, Interval, Positio
 from foreshore.storage.ingest.errors import Unreadable, error_rows
 from foreshore.storage.ingest.python.calls import Calls
 from foreshore.storage.ingest.python.memo import ForgottenAnswers, KeptAnswers
-from foreshore.storage.ingest.python.memo_rows import NetRows, key_of, net_rows, row_keys
+from foreshore.storage.ingest.python.memo_rows import NetRows, key_of, net_rows, row_words
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF
 
@@ -121,9 +121,12 @@ class _Run:
 
     async def _load(self, frontier: int | None) -> None:
         """Learn which rows have answers, which have failed, and what the input has."""
-        async for rows in self._durable.contents(OWN_ROWS):
-            table = rows.drop_columns([DIFF]).cast(self._schema)
-            self._memo.load(await asyncio.to_thread(row_keys, table, self._inputs), table)
+        width = len(self._inputs.names)
+        columns = None if self._memo.needs_rows else width
+        async for rows in self._durable.contents(OWN_ROWS, columns):
+            table = rows.drop_columns([DIFF])
+            table = table.cast(pa.schema(list(self._schema)[: columns or len(self._schema)]))
+            self._memo.load(await asyncio.to_thread(row_words, table, self._inputs), table)
         async for rows in self._durable.contents(ERRORS):
             for each in rows.select(["offset", "data"]).to_pylist():
                 if each["offset"] >= (frontier or 0) and each["data"] is not None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.python_functions.row_hashes import Words, row_hashes
 from foreshore.storage.lake.columns import json_texts, texts
 from foreshore.types import TEXT, RelationDesc, SqlType
 
@@ -14,8 +15,29 @@ KEY_BYTES = 16
 
 
 def key_of(text: str) -> bytes:
-    """Return the key of a row, given as JSON."""
-    return blake2b(text.encode(), digest_size=KEY_BYTES).digest()
+    """Return the key of a row, given as JSON; it holds in this process only."""
+    return keys_of(_words(pa.chunked_array([[text]], pa.string())))[0]
+
+
+def keys_of(words: Words) -> list[bytes]:
+    """Return keys, given as pairs of words."""
+    data = words.tobytes()
+    return [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
+
+
+def words_of(keys: Sequence[bytes]) -> Words:
+    """Return keys as pairs of words."""
+    return np.frombuffer(b"".join(keys), np.uint64).reshape(-1, 2)
+
+
+def _words(texts: pa.ChunkedArray) -> Words:
+    """Return the keys of rows, given as JSON, as pairs of words."""
+    found = [np.zeros((0, 2), np.uint64)]
+    for chunk in texts.chunks:
+        hashes = row_hashes([chunk])
+        assert hashes is not None, chunk.type
+        found.append(np.column_stack(hashes))
+    return np.concatenate(found)
 
 
 def row_texts(rows: pa.Table, desc: RelationDesc) -> pa.ChunkedArray:
@@ -46,9 +68,9 @@ def _value_texts(column: pa.Array, type: SqlType) -> pa.Array:
     return pc.if_else(lost, json_texts(texts(column, type), TEXT), found)
 
 
-def row_keys(rows: pa.Table, desc: RelationDesc) -> list[bytes]:
-    """Return the key of each row."""
-    return [key_of(text) for text in row_texts(rows, desc).to_pylist()]
+def row_words(rows: pa.Table, desc: RelationDesc) -> Words:
+    """Return the key of each row, as a pair of words."""
+    return _words(row_texts(rows, desc))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +104,6 @@ def net_rows(updates: Sequence[pa.Table], desc: RelationDesc) -> NetRows:
     grouped = grouped.filter(pc.not_equal(grouped.column("net_sum"), 0))
     rows = whole.select(range(len(desc.names))).take(grouped.column("at_min"))
     rows = rows.rename_columns(list(desc.names))
-    texts = grouped.column("text").to_pylist()
-    return NetRows(rows, texts, [key_of(each) for each in texts], grouped["net_sum"].to_pylist())
+    texts = grouped.column("text")
+    keys = keys_of(_words(texts))
+    return NetRows(rows, texts.to_pylist(), keys, grouped["net_sum"].to_pylist())

@@ -35,7 +35,7 @@ class NothingRead:
     def position(self) -> Position:
         return {}
 
-    def contents(self, reference: str) -> AsyncIterator[pa.Table]:
+    def contents(self, reference: str, columns: int | None = None) -> AsyncIterator[pa.Table]:
         raise AssertionError("files need no contents")
 
     async def changes(self, frontier: int | None, *, contents: bool = False) -> Interval:
