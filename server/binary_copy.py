@@ -7,10 +7,12 @@ import pyarrow as pa
 from foreshore.adapter.client import CopyIn
 from foreshore.errors import BadCopyFileFormat, DatabaseError
 from foreshore.expr.datum import to_array
+from foreshore.server.binary_tuples import columns_of, tuples_at
 from foreshore.server.parameters import decode_binary
 from foreshore.types import Datum
 
 PIECE = 1024 * 1024
+WINDOW = 2 * PIECE  # that is looked at at once, which takes 16 times as much memory
 SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 
 _INT16 = Struct("!h")
@@ -50,10 +52,13 @@ class BinaryCopyParser:
         data = bytes(self._data)
         at = 0
         columns: list[list[Datum]] = [[] for _ in self._types]
+        many: list[pa.Array] | None = None
         try:
             if not self._begun:
                 at = self._header(data)
                 self._begun = True
+            if not self.ended and self._types:
+                many, at = self._many(data, at)
             while not self.ended:
                 at = self._tuple(data, at, columns)
         except (error, IndexError):
@@ -66,10 +71,29 @@ class BinaryCopyParser:
         self._data = bytearray(data[at:])
         if self.ended and self._data:
             self.feed(b"x")
-        if not columns or not columns[0]:
+        if not columns or not (columns[0] or many):
             return None
         arrays = [to_array(c, type) for c, type in zip(columns, self._types, strict=True)]
+        if many is not None:
+            arrays = [pa.concat_arrays(pair) for pair in zip(many, arrays, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _many(self, data: bytes, at: int) -> tuple[list[pa.Array] | None, int]:
+        """Return the columns of the tuples from `at` on that hold what is expected, and their end.
+
+        The rest, or all of them, is left to `_tuple`.
+        """
+        parts: list[list[pa.Array]] = []
+        while True:
+            window = data[at : at + WINDOW]
+            tuples = tuples_at(window, 0, len(self._types))
+            found = columns_of(window, tuples, self._types, decode_binary) if len(tuples) else None
+            if found is None:
+                break
+            parts.append(found)
+            self._line += len(tuples)
+            at += tuples.end
+        return [pa.concat_arrays(each) for each in zip(*parts, strict=True)] or None, at
 
     def _header(self, data: bytes) -> int:
         if data[: len(SIGNATURE)] != SIGNATURE[: len(data)]:
