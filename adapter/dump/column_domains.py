@@ -20,10 +20,11 @@ def column_domains(state: State, id: GlobalId) -> Mapping[int, int]:
     }
     if not domains or item.feed:
         return {}
-    bound = dict(item.bound)
+    named: dict[tuple[str, ...], int] = {
+        name: domains[id] for name, id in item.bound if id in domains
+    }
     declared = enumerate(_declared(item.create_sql))
-    found = ((place, bound.get(name)) for place, name in declared if len(name) == 3)
-    return {place: domains[type] for place, type in found if type in domains}
+    return {place: named[name] for place, name in declared if name in named}
 
 
 @lru_cache(maxsize=1024)
