@@ -284,3 +284,18 @@ def test_wide_rows_are_shown_by_part_and_reached_by_keys(shown: Console) -> None
 def test_text_without_a_statement_is_not_called_running(shown: Console) -> None:
     shown.run("-- nothing yet")
     shown.sees("There is no statement in the text.")
+
+
+def test_plan_of_a_view_is_drawn_whole(shown: Console, server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute(
+            "CREATE MATERIALIZED VIEW joined AS SELECT o.item, n FROM orders o JOIN counts c"
+            " ON o.item = c.item UNION ALL SELECT item, id FROM orders"
+        )
+    shown.run("EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW joined")
+    plan = shown.page.get_by_test_id("plan")
+    plan.get_by_role("button", name="Delta join").first.wait_for()
+    plan.get_by_role("button", name="Union").first.wait_for()
+    # All is one picture: each operator but the last feeds another one.
+    nodes = plan.locator("g[role=button]").count()
+    assert plan.locator("path.edge").count() >= nodes - 1

@@ -122,6 +122,9 @@ function Trouble({ error }) {
 }
 
 function NotHere() {
+  useEffect(() => {
+    document.title = "No such page · Foreshore";
+  }, []);
   return html`<div class="empty"><strong>There is no such page.</strong><p><a href=${link("overview")}>Go to the overview</a></p></div>`;
 }
 

@@ -24,7 +24,7 @@ function operators(lines) {
   for (const line of lines) {
     const found = OPERATOR.exec(line);
     if (found) {
-      const on = /\bon operators? ([\d, and]+)/.exec(found[2]);
+      const on = /\b(?:on|of) operators? (\d+(?:(?:, and |, | and )\d+)*)/.exec(found[2]);
       node = { id: found[1], title: titleOf(found[2]), text: found[2], inputs: on ? on[1].match(/\d+/g) : [] };
       nodes.push(node);
     } else if (node && /^ {2,}\S/.test(line)) node.text += "\n" + line.trim();
@@ -63,5 +63,7 @@ function indented(lines) {
 function titleOf(text) {
   const get = /^(?:Get|Read|Scan|Index lookup on|Lookup) (\S+)/.exec(text);
   if (get) return get[1].split(".").pop().replaceAll('"', "");
+  const join = /^(?:\w+ ){1,2}join\b/i.exec(text);
+  if (join) return join[0];
   return text.split(/[ (=]/, 1)[0].replace(/,$/, "");
 }
