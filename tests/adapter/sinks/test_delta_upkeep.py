@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import deltalake
+import pytest
 
 from foreshore.storage.export.files import delta_upkeep
 from tests.adapter.harness import TestEnvironment
@@ -14,6 +15,7 @@ def small_files(place: Path) -> int:
     return len(deltalake.DeltaTable(str(place)).file_uris())
 
 
+@pytest.mark.full
 async def test_small_files_are_merged_and_the_source_reads_nothing_again(
     own_env: TestEnvironment, place: Path
 ) -> None:

@@ -13,6 +13,7 @@ from tests.iceberg_catalog import IcebergCatalog
 ICEBERG = "ICEBERG CATALOG CONNECTION c (NAMESPACE 'n', TABLE 't', LOCAL FILES, RETENTION '1 ms')"
 
 
+@pytest.mark.full
 async def test_old_snapshots_expire_with_the_files_that_only_they_had(
     own_env: TestEnvironment,
     catalog: IcebergCatalog,
