@@ -22,7 +22,7 @@ Ints: TypeAlias = Any  # an array of int64
 Decode: TypeAlias = Callable[[bytes, SqlType], Datum]
 
 NULL = -1
-_NUMBERS = {
+_NUMBERS: dict[str, np.dtype[Any]] = {
     "int2": np.dtype(">i2"),
     "int4": np.dtype(">i4"),
     "int8": np.dtype(">i8"),

@@ -33,7 +33,7 @@ TYPES = {
     INT2: ">h", INT4: ">i", INT8: ">q", FLOAT4: ">f", FLOAT8: ">d", DATE: ">i", TIMESTAMPTZ: ">q",
     BOOL: ">?", TEXT: "", NUMBER: "numeric",
 }  # fmt: skip
-EDGES = {
+EDGES: dict[str, list[Any]] = {
     ">h": [0, 1, -1, 32767], ">i": [0, 2, -1, 2**31 - 1, -(2**31), 10_000_000], ">f": [0.5, -0.0],
     ">q": [0, 2, -1, 2**63 - 1, -(2**63), 3 * 10**17], ">d": [1.5, float("inf")], ">?": [True, False],
     "": ["", "a", "é", "\0\2", "x" * 300], "numeric": [b"\0\1\0\0\0\0\0\0\0\7", b"\0\0\0\0\0\0\0\0"],

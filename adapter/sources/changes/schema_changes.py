@@ -40,10 +40,9 @@ class SchemaChanges:
     def ceased(self, source: SourceDescription, table: GlobalId) -> None:
         """Refresh a table of a source that has ceased, if the source wants that."""
         spec = source.spec
-        follows = isinstance(spec, PostgresSource | FilesSource | IcebergSource)
-        if not follows or not spec.applies_changes:
+        if not isinstance(spec, PostgresSource | FilesSource | IcebergSource):
             return
-        if table not in self._refreshing:
+        if spec.applies_changes and table not in self._refreshing:
             task = asyncio.get_running_loop().create_task(self._refresh(source.id, table))
             self._refreshing[table] = task
             task.add_done_callback(lambda done: self._refreshing.pop(table, None))
