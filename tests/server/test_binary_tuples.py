@@ -29,7 +29,7 @@ from foreshore.types import (
 )
 from tests.effort import examples
 
-TYPES = {
+TYPES: dict[Any, str] = {
     INT2: ">h", INT4: ">i", INT8: ">q", FLOAT4: ">f", FLOAT8: ">d", DATE: ">i", TIMESTAMPTZ: ">q",
     BOOL: ">?", TEXT: "", NUMBER: "numeric",
 }  # fmt: skip
