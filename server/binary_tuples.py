@@ -83,7 +83,7 @@ def _integers(data: bytes, width: int) -> Ints:
 
 def _chain(begins: Ints, ends: Ints, at: int) -> Ints:
     """Return which places are tuples: the one at `at`, and each one at the end of another."""
-    follows = np.searchsorted(begins, ends)
+    follows: Ints = np.searchsorted(begins, ends)
     leads = follows < len(begins)
     leads[leads] = begins[follows[leads]] == ends[leads]
     follows = np.where(leads, follows, -1)
