@@ -51,24 +51,39 @@ class Tuples:
 
 
 def tuples_at(data: bytes, at: int, fields: int) -> Tuples:
-    """Return the complete tuples of so many fields that follow each other from `at` on."""
-    size = len(data)
+    """Return the complete tuples of so many fields that follow each other from `at` on.
+
+    There are none of data in which far more places look like tuples than can be.
+    """
     counts, lengths = _integers(data, 2), _integers(data, 4)
     begins = np.flatnonzero(counts[at:] == fields) + at if at < len(counts) else np.zeros(0, int)
-    ends = begins + 2
-    is_whole = np.ones(len(begins), np.bool_)
-    all_starts = np.empty((len(begins), fields), np.int64)
-    all_lengths = np.empty((len(begins), fields), np.int64)
+    ends = _ends(begins, lengths, fields, len(data))
+    chain = _chain(begins, ends, at)
+    starts = np.empty((len(chain), fields), np.int64)
+    sizes = np.empty((len(chain), fields), np.int64)
+    next_at = begins[chain] + 2
     for field in range(fields):
-        is_whole &= ends + 4 <= size
-        length = lengths[np.minimum(ends, max(size - 4, 0))] if len(lengths) else ends
-        all_starts[:, field], all_lengths[:, field] = ends + 4, length
-        is_whole &= length >= NULL
-        ends = np.minimum(ends + 4 + np.maximum(length, 0), size + 1)
-        is_whole &= ends <= size
-    chain = _chain(begins, np.where(is_whole, ends, -1), at)
-    end = int(ends[chain[-1]]) if len(chain) else at
-    return Tuples(all_starts[chain], all_lengths[chain], end)
+        starts[:, field], sizes[:, field] = next_at + 4, lengths[next_at]
+        next_at = next_at + 4 + np.maximum(sizes[:, field], 0)
+    return Tuples(starts, sizes, int(ends[chain[-1]]) if len(chain) else at)
+
+
+def _ends(begins: Ints, lengths: Ints, fields: int, size: int) -> Ints:
+    """Return where tuples end; -1 for what is none, or is cut off."""
+    ends = np.full(len(begins), -1, np.int64)
+    whole, next_at, left = np.arange(len(begins)), begins + 2, size
+    for _ in range(fields):
+        left -= len(whole)
+        if left < 0:  # a field takes four bytes at least
+            return ends
+        is_there = next_at < len(lengths)
+        whole, next_at = whole[is_there], next_at[is_there]
+        length = lengths[next_at]
+        next_at = next_at + 4 + np.maximum(length, 0)
+        is_whole = (length >= NULL) & (next_at <= size)
+        whole, next_at = whole[is_whole], next_at[is_whole]
+    ends[whole] = next_at
+    return ends
 
 
 def _integers(data: bytes, width: int) -> Ints:

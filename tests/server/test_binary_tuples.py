@@ -1,6 +1,7 @@
 """COPY's binary format parsed many tuples at once gives what it gives tuple by tuple."""
 
 import struct
+import tracemalloc
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.server import binary_copy
 from foreshore.server.binary_copy import SIGNATURE, BinaryCopyParser
+from foreshore.server.binary_tuples import tuples_at
 from foreshore.types import (
     BOOL,
     DATE,
@@ -124,3 +126,30 @@ def test_places_within_values_are_no_tuples(monkeypatch: pytest.MonkeyPatch) -> 
     found = parsed([INT4, TEXT], SIGNATURE + bytes(8) + tuples(rows * 50) + b"\xff\xff", 0)
     assert len(found["c0"]) == 150
     assert found["c0"][1:3] == [5, 0x20000]
+
+
+def test_places_that_only_look_like_tuples_cost_no_memory_for_each_field() -> None:
+    for fields, pattern in ((257, b"\1"), (256, b"\0\0\1\0"), (1600, b"\6\x40")):
+        data = pattern * (400_000 // len(pattern))
+        tracemalloc.start()
+        assert not len(tuples_at(data, 0, fields))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 100 * len(data)
+
+
+def test_a_long_value_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binary_copy, "PIECE", 1000)
+    parser = BinaryCopyParser(_Copy("t", RelationDesc(("a",), (ColumnType(TEXT),))))  # type: ignore[arg-type]
+    value = b"x" * 100_000
+    data = SIGNATURE + bytes(8) + struct.pack(">hi", 1, len(value)) + value + b"\xff\xff"
+    takes = 0
+    for at in range(0, len(data), 500):
+        parser.feed(data[at : at + 500])
+        if parser.full:
+            takes += 1
+            assert parser.take(final=False) is None or at > len(value)
+    assert takes < 12
+    batch = parser.take(final=True)
+    assert batch is not None
+    assert from_array(batch.column(0), TEXT) == [value.decode()]
