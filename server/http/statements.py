@@ -1,6 +1,7 @@
 """Statements: run a request in a session, by the rules of the simple or the extended protocol."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from sys import getsizeof
 from typing import Any
 
 from foreshore import blocking
@@ -11,7 +12,7 @@ from foreshore.server.http.params import text_of
 from foreshore.server.http.requests import ExtendedQuery, SqlRequest
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
-from foreshore.types import JSONB, Datum, SqlType
+from foreshore.types import Datum, SqlType
 
 LONG_ARGUMENTS = 1 << 17  # bytes of parameters: some ten milliseconds of decoding
 
@@ -59,23 +60,25 @@ async def _arguments(
 ) -> list[Datum]:
     """Return the parameters' values; those that may be long are decoded on a thread."""
     zone = session.time_zone
-    if sum(map(_size, params)) <= LONG_ARGUMENTS:
+    # As many as are not expected are refused before they are looked at.
+    if len(params) != len(types) or sum(map(_size, params)) <= LONG_ARGUMENTS:
         return _decoded(params, types, zone)
     return await blocking.run(None, collection_paused()(_decoded), params, types, zone)
 
 
 def _decoded(params: Sequence[Any], types: Sequence[SqlType], zone: str) -> list[Datum]:
-    kinds = types if len(types) == len(params) else [JSONB] * len(params)  # refused below
-    texts = [text_of(value, kind) for value, kind in zip(params, kinds, strict=True)]
-    values = [None if each is None else each.encode() for each in texts]
+    values: Sequence[bytes | None] = (None,) * len(params)
+    if len(params) == len(types):
+        texts = [text_of(value, type) for value, type in zip(params, types, strict=True)]
+        values = [None if each is None else each.encode() for each in texts]
     return arguments(Bind("", "", (), values, ()), types, zone)
 
 
 def _size(value: Any) -> int:
-    """Return the bytes of a parameter; arrays and objects of any size count as long ones."""
+    """Return about the bytes of a parameter; arrays and objects of any size count as long ones."""
     if isinstance(value, str):
         return len(value)
-    return LONG_ARGUMENTS + 1 if isinstance(value, list | tuple | dict) else 0
+    return LONG_ARGUMENTS + 1 if isinstance(value, list | tuple | dict) else getsizeof(value)
 
 
 def refuse_copy(execution: Execution) -> None:

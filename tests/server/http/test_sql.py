@@ -3,9 +3,16 @@
 import asyncio
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from foreshore.errors import ProtocolViolation
+from foreshore.server.http import statements
+from foreshore.types import TEXT
 from tests.adapter.harness import until
 from tests.server.http.serving import Http, over_environment
 
@@ -270,3 +277,24 @@ def test_description_names_what_requests_are_decoded_by(tmp_path: Path) -> None:
         assert "export function live" in script.text
 
     over_environment(tmp_path, go)
+
+
+def test_many_numbers_are_decoded_on_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = SimpleNamespace(time_zone="UTC")
+    threads: list[int] = []
+
+    async def run(_: Any, function: Any, *given: Any) -> Any:
+        threads.append(len(given[0]))
+        return function(*given)
+
+    monkeypatch.setattr(statements.blocking, "run", run)
+
+    async def go() -> None:
+        for params in ([1] * 10_000, [Decimal("1." + "1" * 1_000_000)], [1, 2.5, True]):
+            types = [TEXT] * len(params)
+            assert len(await statements._arguments(session, params, types)) == len(params)
+        with pytest.raises(ProtocolViolation, match="supplies 10000 parameters"):
+            await statements._arguments(session, [1] * 10_000, [])
+
+    asyncio.run(go())
+    assert threads == [10_000, 1]
