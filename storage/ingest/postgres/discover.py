@@ -32,7 +32,7 @@ SELECT t.schemaname::text, t.tablename::text, a.attname::text,
     AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'),
     c.relrowsecurity AND pg_catalog.row_security_active(c.oid),
     CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END,
-    a.atthasmissing OR NOT a.atthasdef
+    a.atthasmissing OR NOT (a.atthasdef OR a.attidentity <> '' OR b.typtype = 'd')
 FROM pg_catalog.pg_publication_tables t
 JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
 JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename

@@ -1,9 +1,10 @@
 """Transactions that come again when a stream begins: they have to be those that were taken.
 
 A slot may have less confirmed than is durable here. So the stream begins where the slot is, and
-passes over what was taken. The last transaction among it must end where it did: else the server is
-a copy from before, which has gone on with other transactions. Where the slot has that transaction
-confirmed, the server has its log up to there.
+passes over what was taken. The last transaction among it must end where it did, and none may follow
+before our position, which moves also while nothing is published: else the server is a copy from
+before, which has gone on with other transactions. Where the slot has that transaction confirmed,
+the server has its log up to there.
 """
 
 import struct
@@ -21,13 +22,17 @@ class HistoryChanged(ObjectNotInPrerequisiteState):
 
 
 class Overlap:
-    """Passes over transactions from `start` to `end`, among which is one that ends at `commit`."""
+    """Passes over transactions from `start` to `end`, the last of which ends at `commit`.
+
+    If that is not after `start`, there is none.
+    """
 
     def __init__(self, start: int, end: int, commit: int) -> None:
         self.start = start
         self.is_over = False
         self._end, self._commit = end, commit
-        self._is_seen = self._is_within = False
+        self._is_seen = commit <= start
+        self._is_within = False
         self._tables: dict[int, bytes] = {}  # what they are like, as it was sent in between
 
     def reached(self, end: int) -> None:
@@ -61,7 +66,10 @@ class Overlap:
             self._tables[_RELATION.unpack_from(message, 1)[0]] = message
         elif kind == b"C":
             self._is_within = False
-            self._is_seen |= _COMMIT.unpack_from(message, 1)[1] == self._commit
+            end = _COMMIT.unpack_from(message, 1)[1]
+            if end > self._commit:
+                raise _changed()
+            self._is_seen |= end == self._commit
 
     def _described(self, kind: bytes, message: bytes) -> Sequence[bytes]:
         """Return what the tables of a change are like, if that was passed over."""
@@ -76,8 +84,12 @@ class Overlap:
 
     def _finish(self) -> None:
         if not self._is_seen:
-            raise HistoryChanged(
-                "the server has other transactions than those that were read: it is a copy from"
-                " before, which has gone on"
-            )
+            raise _changed()
         self.is_over = True
+
+
+def _changed() -> HistoryChanged:
+    return HistoryChanged(
+        "the server has other transactions than those that were read: it is a copy from before,"
+        " which has gone on"
+    )

@@ -107,8 +107,8 @@ def slot_break(
 ) -> str | None:
     """Return why the slot has not all that follows the position; None if it has."""
     row = connection.execute(
-        "SELECT confirmed_flush_lsn::text, wal_status FROM pg_replication_slots"
-        " WHERE slot_name = %s AND database = current_database()",
+        "SELECT confirmed_flush_lsn::text, to_jsonb(s) ->> 'wal_status'"  # none in PostgreSQL 12
+        " FROM pg_replication_slots s WHERE slot_name = %s AND database = current_database()",
         (name,),
     ).fetchone()
     if row is None or row[0] is None:
@@ -123,12 +123,13 @@ def slot_break(
 def overlap_of(
     connection: psycopg.Connection[tuple[object, ...]], name: str, position: Position
 ) -> Overlap | None:
-    """Return what comes again before the position; None if the slot has confirmed it."""
+    """Return what comes again before the position; None if the slot has confirmed all of it."""
     row = connection.execute(
         "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", (name,)
     ).fetchone()
     confirmed, commit = lsn_of(str(row[0])) if row else 0, position.get(TRANSACTION, 0)
-    return Overlap(confirmed, position[LSN], commit) if 0 < confirmed < commit else None
+    is_known = commit > 0 and 0 < confirmed < position[LSN]
+    return Overlap(confirmed, position[LSN], commit) if is_known else None
 
 
 class SlotWatch:

@@ -154,8 +154,14 @@ async def test_a_server_restored_to_an_earlier_time_is_read_again(
             await equal(env, upstream)
 
 
+END = "SELECT (pg_current_wal_lsn() - '0/0')::int8"
+PUBLISHED = "INSERT INTO up.b SELECT i, i FROM generate_series(1000, 1009) i"
+NOT_PUBLISHED = "CREATE TABLE up.c AS SELECT i FROM generate_series(1, 20000) i"
+
+
+@pytest.mark.parametrize("meanwhile", [PUBLISHED, NOT_PUBLISHED])
 async def test_a_copy_of_the_files_that_has_gone_on_is_not_taken_for_the_server(
-    own_env: TestEnvironment, primary: Server
+    own_env: TestEnvironment, primary: Server, meanwhile: str
 ) -> None:
     """It has the slot and the timeline, and its log is longer than what was read."""
     env = own_env
@@ -169,23 +175,28 @@ async def test_a_copy_of_the_files_that_has_gone_on_is_not_taken_for_the_server(
         await asyncio.to_thread(duplicate, primary.folder / "data", folder / "data")
         await asyncio.to_thread(primary.start)
         async with connected(primary) as upstream:
-            upstream.execute("INSERT INTO up.b SELECT i, i FROM generate_series(1000, 1009) i")
+            upstream.execute(meanwhile.encode())
             await equal(env, upstream)
         await asyncio.to_thread(primary.crash)  # what is confirmed of the slot is not on its disk
         await asyncio.to_thread(primary.start)
         async with connected(primary) as upstream:
-            upstream.execute("INSERT INTO up.b VALUES (1010, 1)")
+            if meanwhile == PUBLISHED:
+                upstream.execute("INSERT INTO up.b VALUES (1010, 1)")
             await equal(env, upstream)
+            read = "SELECT count(*) > 20 FROM b"  # moves the position to the end of the log
+            await env.ran("a", "SET real_time_recency = on", read, "SET real_time_recency = off")
             assert "rows_read_again" not in await env.query("a", DETAILS)
         copy = Server(folder, free_port())
         await asyncio.to_thread(copy.start)
         try:
             async with connected(copy) as upstream:
-                upstream.execute("INSERT INTO up.b SELECT i, 0 FROM generate_series(1005, 9000) i")
+                for first, last in ((1005, 1009), (2000, 9000)):
+                    some = f"SELECT i, 0 FROM generate_series({first}, {last}) i"
+                    upstream.execute(f"INSERT INTO up.b {some}".encode())
+                upstream.execute(NOT_PUBLISHED.replace("up.c", "up.d").encode())
                 position = "SELECT \"offset\" FROM s_progress WHERE part = 'lsn'"
                 read = int((await env.query("a", position)).partition("\n")[0])
-                end = "SELECT (pg_current_wal_lsn() - '0/0')::int8"
-                (ends,) = upstream.execute(end).fetchone() or (0,)
+                (ends,) = upstream.execute(END).fetchone() or (0,)
                 assert int(str(ends)) > read
                 await lead_to(env, copy)
                 await equal(env, upstream)

@@ -54,7 +54,7 @@ def test_a_truncation_finds_its_tables_described() -> None:
     ]
 
 
-@pytest.mark.parametrize("others", [[], [begin(10), commit(10, 21)]])
+@pytest.mark.parametrize("others", [[], [begin(10), commit(10, 19)]])
 def test_another_history_is_told(others: list[bytes]) -> None:
     overlap = Overlap(5, 30, 20)
     assert taken(overlap, *others) == []
@@ -64,3 +64,14 @@ def test_another_history_is_told(others: list[bytes]) -> None:
     assert taken(idle, *others) == []
     with pytest.raises(HistoryChanged):
         idle.reached(30)
+
+
+@pytest.mark.parametrize("start", [5, 20, 22])
+def test_a_transaction_between_the_last_and_the_position_is_of_another_history(start: int) -> None:
+    again = AGAIN if start < 20 else []
+    overlap = Overlap(start, 30, 20)
+    assert taken(overlap, *again, begin(24)) == []
+    with pytest.raises(HistoryChanged):
+        overlap.taken(commit(24, 26))
+    same = Overlap(start, 30, 20)
+    assert taken(same, *again, begin(30)) == [begin(30)]
