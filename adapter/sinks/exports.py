@@ -73,6 +73,8 @@ class SinkExports:
         self._lineage = lineage
         # The time before which the target has all changes, where its position is earlier.
         self._idle_before: dict[GlobalId, Timestamp] = {}
+        # The ends of the interval that was sent last: frontiers that are ours, whatever came of it.
+        self._ends: dict[GlobalId, tuple[Timestamp, Timestamp]] = {}
         self._moved = Signal()
         self._disposing: set[asyncio.Task[None]] = set()
         self._following = asyncio.Lock()  # else a sink might be started twice
@@ -103,7 +105,9 @@ class SinkExports:
         self._moved.set()
         if described is not None:
             self.controller.start(described)
-        elif stopped is not None and not _is_of_original(stopped):
+            return
+        self._ends.pop(id, None)
+        if stopped is not None and not _is_of_original(stopped):
             self._begin_to_dispose(stopped)
 
     async def close(self) -> None:
@@ -272,6 +276,13 @@ class SinkExports:
                 " only: the original database has written on.",
                 hint="Empty the target, drop the sink and create it anew.",
             )
+        ends = self._ends.get(sink, (frontier, frontier))
+        if frontier > position.reached and frontier not in ends:
+            raise ObjectNotInPrerequisiteState(
+                f"the target has changes before {frontier}, which this database has not written:"
+                " another copy of it, such as one restored from a backup, writes there",
+                hint="End one of the two. Then empty the target, drop the sink and create it anew.",
+            )
         if frontier > self._coordinator.oracle.read_ts() + 1:
             raise ObjectNotInPrerequisiteState(
                 f"the target has changes before {frontier}, which this database does not know",
@@ -284,6 +295,11 @@ class SinkExports:
 
         The first interval begins at the sink's beginning, with the contents.
         """
+        through = await self._through(sink, frontier)
+        self._ends[sink] = frontier, through + 1
+        return through
+
+    async def _through(self, sink: GlobalId, frontier: Timestamp) -> Timestamp:
         coordinator, relation = self._coordinator, self._relation(sink)
         position = coordinator.subscriptions.position(sink)
         if position is None or frontier <= position.began:

@@ -216,6 +216,31 @@ async def test_resumed_sink_stalls_if_the_original_has_written_on(
     await until_written(upstream, [(9, 9), (10, 10)])
 
 
+async def test_sink_stalls_if_a_copy_writes_its_target_too(
+    own_env: TestEnvironment, upstream: Upstream, tmp_path: Path
+) -> None:
+    """Somebody has resumed the copy's sink although the original runs."""
+    env = own_env
+    await env.ran(
+        "a",
+        f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})",
+        "CREATE TABLE t (id int PRIMARY KEY, v int)",
+        "CREATE SINK s FROM t INTO POSTGRES CONNECTION pg (TABLE 'up.written') "
+        "WITH (COMMIT INTERVAL '10 ms')",
+        "WAIT FOR ALL SINKS",
+    )
+    copy = await restored(env, tmp_path / "restored")
+    async with opened(copy):
+        await until(copy, SINK, "paused|")
+        await copy.ran("a", "ALTER SINK s RESUME", "INSERT INTO t VALUES (2, 2)")
+        await until_written(upstream, [(2, 2)])
+        await env.ran("a", "INSERT INTO t VALUES (3, 3)")
+        await until(env, SINK, "stalled|", "another copy of it")
+        await copy.ran("a", "INSERT INTO t VALUES (4, 4)")
+        await until_written(upstream, [(2, 2), (4, 4)])
+        await until(env, SINK, "stalled|", "another copy of it")
+
+
 async def test_resumed_sink_to_files_goes_on_in_its_place(
     own_env: TestEnvironment, tmp_path: Path
 ) -> None:
