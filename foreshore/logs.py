@@ -3,8 +3,7 @@
 A record has a message that is always the same, and values beside it (`extra`). Each JSON record is
 one line: `time`, `level`, `process`, `pid`, `logger`, `message`, the values by their names, and if
 there was an error its `sqlstate` and `exception`. What is logged while an HTTP request is answered
-has its `request` (`REQUEST`). Child processes inherit the format by the
-environment.
+has its `request` (`logged_request`). Child processes inherit the format by the environment.
 
     {"time":"2026-11-26T10:12:31.042Z","level":"info","process":"server","pid":4711,
      "logger":"foreshore.storage.controller","message":"shard opened","shard":"u1"}
@@ -14,7 +13,10 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
@@ -26,10 +28,31 @@ FORMAT_VARIABLE = "FORESHORE_LOG_FORMAT"
 LEVEL_VARIABLE = "FORESHORE_LOG_LEVEL"
 MOST_VALUE = 8_192  # characters of a value
 
-REQUEST: ContextVar[str | None] = ContextVar("request", default=None)  # the id of an HTTP request
-
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _RESERVED = frozenset(("time", "level", "process", "pid", "logger", "message"))
+
+
+@dataclass(slots=True)
+class _Request:
+    """An HTTP request; tasks that it has started may outlive it."""
+
+    id: str
+    is_over: bool = False
+
+
+_request: ContextVar[_Request | None] = ContextVar("request", default=None)
+
+
+@contextmanager
+def logged_request(id: str) -> Iterator[None]:
+    """Let records of the block, and of its tasks until it ends, have the id of an HTTP request."""
+    request = _Request(id)
+    token = _request.set(request)
+    try:
+        yield
+    finally:
+        request.is_over = True
+        _request.reset(token)
 
 
 def values_of(record: logging.LogRecord) -> dict[str, object]:
@@ -38,8 +61,9 @@ def values_of(record: logging.LogRecord) -> dict[str, object]:
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, DatabaseError):
         found.setdefault("sqlstate", error.sqlstate)
-    if (request := REQUEST.get()) is not None:
-        found.setdefault("request", request)
+    request = _request.get()
+    if request is not None and not request.is_over:
+        found.setdefault("request", request.id)
     return found
 
 

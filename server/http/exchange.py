@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.types import Message, Receive, Scope, Send
 
 from foreshore.errors import DatabaseError, ProtocolViolation
-from foreshore.logs import REQUEST
+from foreshore.logs import logged_request
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected, Ending
 from foreshore.server.http.messages import as_json, error_fields, status_of
@@ -58,22 +58,20 @@ async def answered(
         await _send_not_ready(send)
         return
     exchange = Exchange(sessions, scope, receive, send)
-    token = REQUEST.set(exchange.id)
-    try:
-        sessions.origins.check(exchange.request)
-        if scope["method"] == "OPTIONS":
-            await exchange.answer(b"{}")
-        else:
-            await handle(sessions, exchange)
-    except Disconnected:
-        pass
-    except Exception as error:
-        if refuse is None:
-            await exchange.refuse(error)
-        else:
-            await refuse(exchange, error)
-    finally:
-        REQUEST.reset(token)
+    with logged_request(exchange.id):
+        try:
+            sessions.origins.check(exchange.request)
+            if scope["method"] == "OPTIONS":
+                await exchange.answer(b"{}")
+            else:
+                await handle(sessions, exchange)
+        except Disconnected:
+            pass
+        except Exception as error:
+            if refuse is None:
+                await exchange.refuse(error)
+            else:
+                await refuse(exchange, error)
 
 
 async def _send_not_ready(send: Send) -> None:

@@ -1,5 +1,6 @@
 """The logs of all processes, as lines for people and as JSON."""
 
+import asyncio
 import json
 import logging
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 from foreshore.errors import Unavailable
-from foreshore.logs import MOST_VALUE, JsonFormatter, TextFormatter, configure
+from foreshore.logs import MOST_VALUE, JsonFormatter, TextFormatter, configure, logged_request
 
 
 def record(
@@ -47,6 +48,26 @@ def test_text_record_ends_with_its_values() -> None:
     line = TextFormatter("server").format(record("lost", shard="u1"))
     assert line.endswith("WARNING foreshore.x: lost (shard=u1)")
     assert TextFormatter("server").format(record("lost")).endswith(": lost")
+
+
+def test_what_a_request_has_started_is_not_logged_as_its_own_when_it_is_over() -> None:
+    def logged() -> object:
+        return json.loads(JsonFormatter("server").format(record("m"))).get("request")
+
+    async def replica(is_over: asyncio.Event) -> list[object]:
+        found = [logged()]
+        await is_over.wait()
+        return [*found, logged()]
+
+    async def go() -> list[object]:
+        is_over = asyncio.Event()
+        with logged_request("r1"):
+            task = asyncio.create_task(replica(is_over))
+            await asyncio.sleep(0)
+        is_over.set()
+        return await task
+
+    assert asyncio.run(go()) == ["r1", None]
 
 
 def test_unknown_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
