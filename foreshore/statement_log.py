@@ -13,8 +13,6 @@ from foreshore.redaction import redacted
 from foreshore.setting_kinds import DEBUG_TO_ERROR, milliseconds
 from foreshore.statement_history import Who
 
-MOST_LOGGED = 8_192  # characters of a statement
-
 _DDL = frozenset(("definition",))
 _KINDS = {
     "ddl": _DDL,
@@ -57,7 +55,7 @@ def log(
     """Log a statement with a message; values of its parameters are not logged."""
     values: dict[str, object] = {
         "duration_ms": round(1000 * seconds, 3),
-        "statement": redacted(query)[:MOST_LOGGED],
+        "statement": redacted(query),
         "session": who.pid,
         "role": who.name,
         "database": who.database,
