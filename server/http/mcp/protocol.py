@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from foreshore.server.http.messages import as_json
+from foreshore.server.http.params import decoder
 
 STATELESS = ("2026-07-28",)
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26")  # the newest first
@@ -68,7 +69,7 @@ class Message(msgspec.Struct, frozen=True):
     params: dict[str, Any] = {}
 
 
-_decoder = msgspec.json.Decoder(Message)
+_decoder = decoder(Message)
 
 
 def decoded(body: bytes) -> Message:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from foreshore.server.http.mcp.protocol import decoded
 from tests.server.fake import FakeClient
 from tests.server.http.serving import Http, policy_of
 from tests.server.http.test_admission import PASSWORD, with_fake
@@ -100,6 +101,11 @@ def test_bodies_that_are_no_message_are_refused() -> None:
         assert (await http.client.delete(PATH)).status_code == 405
 
     with_fake(go)
+
+
+def test_numbers_keep_their_digits() -> None:
+    body = b'{"jsonrpc": "2.0", "params": {"arguments": {"params": [123456789012345.6789010]}}}'
+    assert str(decoded(body).params["arguments"]["params"][0]) == "123456789012345.6789010"
 
 
 def test_clients_are_admitted_as_those_of_sql_are(tmp_path: Path) -> None:
