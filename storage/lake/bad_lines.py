@@ -18,20 +18,24 @@ class BadLine:
     number: int
     data: bytes
     error: str
+    place: int  # how many rows are before it
 
 
 class BadLines:
-    """Gathers the bad lines of one file, whose name is `file`."""
+    """Gathers the bad lines of one file, whose name is `file`; perhaps its first is a header.
 
-    def __init__(self, file: str) -> None:
+    Readers find them ahead of the rows, further at one time than at another.
+    """
+
+    def __init__(self, file: str, *, header: bool = False) -> None:
         self._file = file
+        self._header = header
         self._found: list[BadLine] = []
         self._count = 0
 
     def add(self, number: int, data: bytes, error: str) -> None:
         """Keep a line; raises BadCopyFileFormat if there are too many."""
-        self._count += 1
-        self._found.append(BadLine(number, data[:MOST_BYTES], error))
+        self._keep(number, data, error)
         self.check()
 
     def check(self) -> None:
@@ -43,14 +47,19 @@ class BadLines:
 
     def handler(self, row: Any) -> str:
         """Take a row of pyarrow's CSV reader that has another number of columns."""
-        self._count += 1
-        if self._count <= MOST_BAD:
-            said = f"the line has {row.actual_columns} columns instead of {row.expected_columns}"
-            data = str(row.text).encode()[:MOST_BYTES]
-            self._found.append(BadLine(row.number or 0, data, said))
+        said = f"the line has {row.actual_columns} columns instead of {row.expected_columns}"
+        self._keep(row.number or 0, str(row.text).encode(), said)
         return "skip"
 
-    def taken(self) -> Sequence[BadLine]:
-        """Return those that were found since the last call."""
-        found, self._found = self._found, []
-        return found
+    def _keep(self, number: int, data: bytes, error: str) -> None:
+        if self._count < MOST_BAD:
+            place = number - 1 - self._header - self._count
+            self._found.append(BadLine(number, data[:MOST_BYTES], error, place))
+        self._count += 1
+
+    def taken(self, rows: int | None = None) -> Sequence[BadLine]:
+        """Return those that are before the end of so many rows, or all, but each once."""
+        taken = [each for each in self._found if rows is None or each.place < rows]
+        for each in taken:
+            self._found.remove(each)  # in place, as the reader may be adding some in its thread
+        return taken

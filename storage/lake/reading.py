@@ -218,7 +218,7 @@ def _columns_in_header(path: Path, key: str, form: CsvForm, names: Sequence[str]
 def header_of(path: Path, form: CsvForm) -> list[str]:
     """Return the values of the first line of a CSV file."""
     with pa.input_stream(path, compression="detect") as stream:
-        text = stream.read(HEADER_BYTES).decode(errors="replace")
+        text = stream.read(HEADER_BYTES).decode("utf-8-sig", "replace")
     is_doubled = form.escape == form.quote
     reader = text_csv.reader(
         io.StringIO(text, newline=""),

@@ -24,7 +24,7 @@ from foreshore.storage.ingest.files.columns import (
     with_diffs,
     with_partitions,
 )
-from foreshore.storage.lake.bad_lines import BadLines
+from foreshore.storage.lake.bad_lines import BadLine, BadLines
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.reading import WrongColumns, rows_of
 from foreshore.types import RelationDesc
@@ -101,9 +101,10 @@ class FilesConnector:
         parted = partitions_in(key) if self._spec.hive else {}
         columns = zip(names, self._desc.columns, strict=True)
         own = {name: each.type for name, each in columns if name not in parted}
-        bad = BadLines(key)
+        bad = BadLines(key, header=self._spec.format == "csv" and self._spec.header)
         tables: list[pa.Table] = []
         wrong: list[Unreadable] = []
+        failure: DatabaseError | None = None
         size = read = 0
         try:
             for each in rows_of(
@@ -113,11 +114,9 @@ class FilesConnector:
                 skipped = min(max(done - read, 0), each.rows.num_rows)
                 rows = each.rows.slice(skipped)
                 first, read = read + skipped + 1, read + each.rows.num_rows
-                lines = bad.taken()
-                if read >= done:  # others were told before the last start
-                    wrong += (Unreadable(key, line.number, line.error, line.data) for line in lines)
                 if not rows.num_rows:
                     continue
+                wrong += _letters(key, bad.taken(read), done)
                 if parted:
                     rows = with_partitions(rows, key, names)
                 tables.append(as_relation(rows, self._desc, key, first, wrong))
@@ -135,10 +134,18 @@ class FilesConnector:
         except Unavailable:
             raise  # the store is away: the file is read again from what was committed of it
         except DatabaseError as error:
-            lines = bad.taken()
-            wrong += (Unreadable(key, line.number, line.error, line.data) for line in lines)
-            wrong.append(Unreadable(key, read, error.message))
+            failure = error
+        wrong += _letters(key, bad.taken(), done)
+        if failure is not None:
+            wrong.append(Unreadable(key, read, failure.message))
         yield _batch(tables, wrong, {key: stamp})
+
+
+def _letters(key: str, lines: Sequence[BadLine], done: int) -> Iterator[Unreadable]:
+    """Yield what is told of bad lines, but of those before `done` rows, which were told."""
+    for line in lines:
+        if line.place >= done:
+            yield Unreadable(key, line.number, line.error, line.data)
 
 
 def _batch(tables: list[pa.Table], wrong: list[Unreadable], moved: Position) -> Batch:

@@ -5,11 +5,16 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 import zstandard
 
-from foreshore.sources.files import FilesSource
-from foreshore.storage.ingest.files.connector import _stamps
+from foreshore.sources.files import FileFormat, FilesSource
+from foreshore.sources.outputs import ERRORS, OWN_ROWS
+from foreshore.storage.ingest.files import connector
+from foreshore.storage.ingest.files.connector import FilesConnector, _stamps
+from foreshore.storage.lake import json_files, reading
 from foreshore.storage.lake.places import CopyPlaces
+from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.test_files import allowed, put, reaches
 
@@ -51,6 +56,40 @@ async def test_bad_lines_of_compressed_files_are_dead_letters(
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("format", "good", "bad"), [("csv", "{},x\n", "1,2,3\n"), ("json", '{{"k":{}}}\n', "[]\n")]
+)
+def test_rows_and_bad_lines_of_a_file_that_is_read_in_parts_come_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: FileFormat, good: str, bad: str
+) -> None:
+    monkeypatch.setattr(connector, "BATCH_BYTES", 1)
+    for module in (reading, json_files):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 200)
+    is_bad = [i % 7 == 0 or 60 < i < 90 for i in range(200)]  # blocks without a row are among them
+    lines = (bad if wrong else good.format(i) for i, wrong in enumerate(is_bad))
+    (tmp_path / "a").write_text("k,v\n" * (format == "csv") + "".join(lines))
+    column = ColumnType(INT4, True)
+    desc = RelationDesc(("k",), (column,))
+    if format == "csv":
+        desc = RelationDesc(("k", "v"), (column, ColumnType(TEXT, True)))
+    spec = FilesSource(str(tmp_path), format, header=format == "csv")
+    location = CopyPlaces([str(tmp_path)]).find(str(tmp_path))
+    reader, rows, numbers, done, parts = (
+        FilesConnector(spec, desc, lambda: location), [], [], 0, 0
+    )  # fmt: skip
+    while done >= 0:  # it is killed after each part
+        batch = next(iter(reader._file(location, "a", 5, done)))
+        parts += 1
+        rows += batch.rows[OWN_ROWS].column("k").to_pylist() if OWN_ROWS in batch.rows else []
+        if ERRORS in batch.rows:
+            numbers += batch.rows[ERRORS].column("offset").to_pylist()
+        done = -batch.moved["a"]
+    first = 2 if format == "csv" else 1
+    assert rows == [i for i, wrong in enumerate(is_bad) if not wrong]
+    assert sorted(numbers) == [i + first for i, wrong in enumerate(is_bad) if wrong]
+    assert parts > 5
+
+
 async def test_a_header_that_lacks_a_column_stalls_the_source(
     own_env: TestEnvironment, tmp_path: Path
 ) -> None:
@@ -61,7 +100,8 @@ async def test_a_header_that_lacks_a_column_stalls_the_source(
     await env.ran("a", f"CREATE SOURCE s {source}")
     await reaches(env, STATUS, "stalled")
     put(place, "b.csv", "v,other,k\nx,2,3\n")
-    await reaches(env, "SELECT k, v FROM s ORDER BY 1", "1|a", "3|x")
+    put(place, "c.csv", "\ufeffk,v\n4,y\n")  # as Excel writes files
+    await reaches(env, "SELECT k, v FROM s ORDER BY 1", "1|a", "3|x", "4|y")
 
 
 async def test_directories_called_column_and_value_are_columns(
