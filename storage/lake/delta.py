@@ -116,6 +116,7 @@ def made(
         deltalake.Schema.from_arrow(schema),
         partition_by=list(partition_by) or None,
         configuration=properties,
+        raise_if_key_not_exists=False,  # as some are ours
         storage_options=options,
     )
 

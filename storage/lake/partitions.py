@@ -1,6 +1,7 @@
 """Partitions of lake tables that are made here."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from foreshore.errors import (
 from foreshore.sinks.places import PartitionField
 
 BUCKET = "bucket"
+BUCKETS = "foreshore.buckets"  # the property of a Delta table: its buckets' columns and numbers
 MOST_BUCKETS = 16_384
 
 
@@ -76,6 +78,19 @@ def bucket_fields(
                 hint="Rename it in a materialized view.",
             )
     return found
+
+
+def bucket_properties(fields: Sequence[PartitionField]) -> dict[str, str]:
+    """Return what a Delta table remembers of its buckets, which stay what they are."""
+    if not fields:
+        return {}
+    return {BUCKETS: json.dumps({field.column: field.number for field in fields})}
+
+
+def buckets_of(properties: Mapping[str, str]) -> list[PartitionField]:
+    """Return the buckets of a Delta table that has these properties."""
+    known = json.loads(properties.get(BUCKETS, "{}"))
+    return [PartitionField(column, BUCKET, number) for column, number in known.items()]
 
 
 def with_buckets(rows: pa.RecordBatch, fields: Sequence[PartitionField]) -> pa.RecordBatch:

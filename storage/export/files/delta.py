@@ -9,7 +9,6 @@ not at all.
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 
 from foreshore import blocking
 from foreshore.errors import DatabaseError, DataError, ObjectNotInPrerequisiteState
-from foreshore.sinks.places import DeltaTarget, PartitionField
+from foreshore.sinks.places import PartitionField
 from foreshore.storage.export.files.delta_upkeep import DeltaUpkeep
 from foreshore.storage.export.files.latest import latest_rows
 from foreshore.storage.export.files.place import DIFF_COLUMN, TIME_COLUMN
@@ -27,7 +26,7 @@ from foreshore.storage.export.files.spool import spooled
 from foreshore.storage.export.messages import Export
 from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import check_years
-from foreshore.storage.lake.partitions import BUCKET, with_buckets
+from foreshore.storage.lake.partitions import buckets_of, with_buckets
 from foreshore.storage.lake.places import Location
 from foreshore.update import Timestamp
 
@@ -45,10 +44,7 @@ class DeltaExporter:
         self._reached: Timestamp | None = None  # the frontier that the table must have
         self._local: Path | None = None  # its directory, unless it is in a bucket
         self._upkeep = DeltaUpkeep()
-        target = export.spec.target
-        assert isinstance(target, DeltaTarget), target
-        is_bucket = (field.transform == BUCKET for field in target.partition_by)
-        self._buckets = [*compress(target.partition_by, is_bucket)]
+        self._buckets: Sequence[PartitionField] = ()
 
     async def resume(self) -> Timestamp | None:
         """Read the table, and return the frontier."""
@@ -72,6 +68,7 @@ class DeltaExporter:
         self._local = None if location.root is None else location.path
         with errors():
             self._table = delta.opened(location)
+            self._buckets = buckets_of(self._table.metadata().configuration)
             self._reached = self._frontier()
             return self._reached
 

@@ -3,8 +3,13 @@
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedColumn
-from foreshore.sinks.places import RETENTION_MS, DeltaTarget
+from foreshore.errors import (
+    DatatypeMismatch,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    UndefinedColumn,
+)
+from foreshore.sinks.places import RETENTION_MS, DeltaTarget, PartitionField
 from foreshore.storage.export.exporter import Exporter
 from foreshore.storage.export.files.delta import DeltaExporter, errors
 from foreshore.storage.export.files.delta_upkeep import kept_properties
@@ -14,6 +19,8 @@ from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import check_delta, check_distinct_without_case, file_type
 from foreshore.storage.lake.partitions import (
     bucket_fields,
+    bucket_properties,
+    buckets_of,
     check_buckets,
     check_columns,
     check_delta_types,
@@ -57,9 +64,20 @@ def _check(export: Export) -> None:
     check_delta_types(partitions, schema)
     with errors():
         retention = RETENTION_MS if target.retention_ms is None else target.retention_ms
-        table = delta.made(location, schema, partitions, kept_properties(retention))
+        properties = kept_properties(retention) | bucket_properties(buckets)
+        table = delta.made(location, schema, partitions, properties)
         found = pa.schema(table.schema().to_arrow())
         check_delta_types(table.metadata().partition_columns, found)
+        there = buckets_of(table.metadata().configuration)
+    if buckets and sorted(map(PartitionField.text, buckets)) != sorted(
+        map(PartitionField.text, there)
+    ):
+        has = ", ".join(map(PartitionField.text, there)) or "no buckets"
+        raise InvalidParameterValue(
+            f"the Delta table has {has} instead of {', '.join(map(PartitionField.text, buckets))}",
+            hint="Leave out PARTITION BY: a table that is there keeps its partitions.",
+        )
+    bucket_fields(there, export.spec.key, list(columns))
     for name, type in wanted.items():
         if name not in found.names:
             raise UndefinedColumn(

@@ -58,6 +58,32 @@ async def test_a_merge_rewrites_the_buckets_of_its_keys_only(
     assert 'column "v" is not in the key' in answer
 
 
+async def test_a_table_keeps_its_buckets_whatever_another_sink_says(
+    own_env: TestEnvironment, place: Path
+) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (k int UNIQUE NULLS NOT DISTINCT, v text)")
+    await env.ran("a", "INSERT INTO t SELECT nullif(i, 9), 'old' FROM generate_series(1, 50) i")
+    into = f"CREATE SINK {{}} FROM t INTO DELTA (URL '{place}/t'{{}}) KEY (k)"
+    parted = ", PARTITION BY 'bucket({}, k)'".format
+    await env.ran("a", into.format("s", parted(32)), "WAIT FOR SINKS s", "DROP SINK s")
+    answer = await env.query("a", into.format("s", parted(4)))
+    assert 'ERROR 22023: the Delta table has bucket(32, "k") instead of bucket(4, "k")' in answer
+    before = {*delta_rows(place / "t")}
+    for number, more in enumerate(("", parted(32))):
+        sink = f"s{number}"
+        await env.ran("a", into.format(sink, more), f"WAIT FOR SINKS {sink}")
+        assert {*delta_rows(place / "t")} == before
+        await env.ran("a", f"UPDATE t SET v = '{sink}' WHERE k IS NULL OR k = 3")
+        await env.ran("a", f"WAIT FOR SINKS {sink}", f"DROP SINK {sink}")
+        rows = delta_rows(place / "t")
+        assert len(rows) == 50
+        assert {row[0] for row in rows if row[1] == sink} == {None, 3}
+        before = {*rows}
+    answer = await env.query("a", into.format("s", "").replace("KEY (k)", "ENVELOPE APPEND"))
+    assert 'no column "mz_timestamp"' in answer
+
+
 def test_files_and_versions_older_than_the_retention_are_removed(tmp_path: Path) -> None:
     import pyarrow as pa
 
