@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
-from foreshore.adapter.introspection.failing_views import with_view
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog
 from foreshore.adapter.sinks.inherited import PAUSED, is_paused
-from foreshore.adapter.sinks.reading import changed, contents, interval
+from foreshore.adapter.sinks.reading import changed, check_errors, contents, first_through, interval
 from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.transaction.moves import move_positions
@@ -29,7 +28,6 @@ from foreshore.catalog.item import Connection, Item, Object, Secret
 from foreshore.catalog.subscription_positions import Move
 from foreshore.errors import (
     DatabaseError,
-    DataError,
     InvalidParameterValue,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
@@ -303,41 +301,15 @@ class SinkExports:
         coordinator, relation = self._coordinator, self._relation(sink)
         position = coordinator.subscriptions.position(sink)
         if position is None or frontier <= position.began:
-            await coordinator.wait_readable(relation, frontier)
-            return await self._first_through(sink, relation, frontier)
+            spec = coordinator.state.item(sink).sink
+            if spec and not spec.with_snapshot:  # no row is read
+                await coordinator.wait_readable(relation, frontier)
+                return frontier
+            return await first_through(coordinator, relation, frontier)
         idle = partial(self._note_idle, sink)
         through = await changed(coordinator, relation, frontier, idle)
-        await self._check_errors(relation, through)
+        await check_errors(coordinator, relation, through)
         return through
-
-    async def _first_through(
-        self, sink: GlobalId, relation: GlobalId, began: Timestamp
-    ) -> Timestamp:
-        """Return the time of the contents with which a sink begins.
-
-        That is its beginning, or the newest time if the relation's data had an error then: this
-        would never pass.
-        """
-        coordinator = self._coordinator
-        spec = coordinator.state.item(sink).sink
-        if spec and not spec.with_snapshot:
-            return began  # no row is read
-        try:
-            await self._check_errors(relation, began)
-        except DataError:
-            newest = min(coordinator.upper(relation) - 1, coordinator.oracle.read_ts())
-            if newest <= began:
-                raise
-            await self._check_errors(relation, newest)
-            return newest
-        return began
-
-    async def _check_errors(self, relation: GlobalId, time: Timestamp) -> None:
-        """Raise the error in the relation's data at a time, with the view that has it."""
-        try:
-            await self._coordinator.compute.maintained.check_errors([relation], time)
-        except DataError as error:
-            raise with_view(self._coordinator, error) from None
 
     async def changes(
         self, sink: GlobalId, frontier: Timestamp, through: Timestamp

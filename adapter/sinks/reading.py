@@ -1,4 +1,4 @@
-"""The changes of a relation that a sink gets: in intervals of bounded size, and these in parts."""
+"""The changes of a relation that a sink or source gets: in intervals of bounded size, in parts."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.introspection.failing_views import with_view
+from foreshore.errors import DataError
 from foreshore.ids import GlobalId
 from foreshore.storage.listen import ListenEvent
 from foreshore.update import Timestamp, at_time
@@ -20,6 +22,34 @@ ROWS_AT_ONCE = 65_536
 BYTES_AT_ONCE = 8 << 20
 MOST_ROWS = 500_000  # of an interval that has several times
 MOST_BYTES = 128 << 20  # of these, as they are stored
+
+
+async def check_errors(coordinator: "Coordinator", relation: GlobalId, time: Timestamp) -> None:
+    """Raise the error in a relation's data at a time, with the view that has it."""
+    try:
+        await coordinator.compute.maintained.check_errors([relation], time)
+    except DataError as error:
+        raise with_view(coordinator, error) from None
+
+
+async def first_through(
+    coordinator: "Coordinator", relation: GlobalId, began: Timestamp
+) -> Timestamp:
+    """Return the time of the contents with which a reader begins; raises the error in the data.
+
+    That is its beginning, or the newest time if the relation's data had an error then: this would
+    never pass.
+    """
+    await coordinator.wait_readable(relation, began)
+    try:
+        await check_errors(coordinator, relation, began)
+    except DataError:
+        newest = min(coordinator.upper(relation) - 1, coordinator.oracle.read_ts())
+        if newest <= began:
+            raise
+        await check_errors(coordinator, relation, newest)
+        return newest
+    return began
 
 
 async def changed(

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
-from foreshore.adapter.introspection.failing_views import with_view
-from foreshore.adapter.sinks.reading import changed, contents, interval
+from foreshore.adapter.sinks.reading import changed, check_errors, contents, first_through, interval
 from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.subscription_positions import Move
-from foreshore.errors import DataError, ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.sources.python import INPUT
@@ -43,7 +42,8 @@ class SourceInputs:
     async def known_through(self, source: GlobalId, frontier: Timestamp | None) -> Timestamp:
         """Wait for changes at `frontier` or later; return a time through which to go.
 
-        None: the time at which the source was created, with whose contents all begins.
+        None: the time at which the source was created, with whose contents all begins; a later one
+        if the input had an error then.
         """
         coordinator = self._coordinator
         subscription, relation = self._input(source)
@@ -51,21 +51,16 @@ class SourceInputs:
         if position is None:
             raise UndefinedObject(f"source {source} was dropped")
         if frontier is None:
-            await coordinator.wait_readable(relation, position.began)
-            through = position.began
-        elif frontier <= position.as_of:
+            return await first_through(coordinator, relation, position.began)
+        if frontier <= position.as_of:
             raise ObjectNotInPrerequisiteState(
                 f"the source has read its input before {frontier} only, and the history before"
                 f" {position.reached} is not kept for it",
                 hint="Drop the source and create it anew.",
             )
-        else:
-            idle = partial(self._note_idle, subscription, frontier)
-            through = await changed(coordinator, relation, frontier, idle)
-        try:
-            await coordinator.compute.maintained.check_errors([relation], through)
-        except DataError as error:
-            raise with_view(coordinator, error) from None
+        idle = partial(self._note_idle, subscription, frontier)
+        through = await changed(coordinator, relation, frontier, idle)
+        await check_errors(coordinator, relation, through)
         return through
 
     async def changes(
