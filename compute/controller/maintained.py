@@ -236,7 +236,7 @@ class Maintained:
         return all(
             writer.errors.is_known(time) and writer.errors.first(time, time + 1) is None
             for writer, _ in self.sinks_below((id,))
-        )
+        ) and not any(self._at_refreshes((id,), time, time, set()))
 
     async def check_errors(
         self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
@@ -291,9 +291,38 @@ class Maintained:
                 for writer, _ in self.sinks_below(ids)
                 if (first := writer.errors.first(lower, upper)) is not None
             ]
+            found += self._at_refreshes(ids, lower, lower, set())
         except CollectionCorrupted as corruption:
             return lower, corruption
         if not found:
             return None
         time, text, view = min(found)
         return time, DataError.parse(text, None if text == LOST else view)
+
+    def _at_refreshes(
+        self,
+        ids: Iterable[GlobalId],
+        time: Timestamp,
+        read_at: Timestamp,
+        seen: set[tuple[GlobalId, Timestamp]],
+    ) -> Iterator[tuple[Timestamp, str, GlobalId]]:
+        """Yield errors that were in the inputs of views with a schedule at their last refreshes.
+
+        That is the last one of each at `time`: its rows lack those with errors until the next one,
+        also if the inputs are mended. Errors that are skipped at `read_at` are left out.
+        """
+        for _, dataflow in self.below(ids):
+            description = dataflow.description
+            if description.refresh is None:
+                continue
+            begun = description.as_of if description.as_of <= time else -1
+            refreshed = max(description.refresh.at_or_before(time), begun)
+            if refreshed < 0 or (description.id, refreshed) in seen:
+                continue
+            seen.add((description.id, refreshed))
+            for writer, _ in self.sinks_below(description.imports):
+                first = writer.errors.first(refreshed, refreshed + 1)
+                policy = writer.errors.policy
+                if first and policy.first_failing(read_at, read_at + 1) is not None:
+                    yield read_at, first[1], writer.id
+            yield from self._at_refreshes(description.imports, refreshed, read_at, seen)
