@@ -87,9 +87,12 @@ def _objects(state: State, schemas: dict[str, Schema]) -> Iterator[Dumped]:
     for cluster in state.all(Cluster):
         if cluster.name != FIRST_CLUSTER and not is_system(cluster.id):
             yield Dumped("cluster", cluster.name, cluster_statement(state, cluster))
+            yield from _comment(cluster, (cluster.name,))
     for schema in schemas.values():
         if schema.name != "public" and not schema.temporary:
             yield Dumped("schema", schema.name, f"CREATE SCHEMA {quote_identifier(schema.name)}")
+        if not schema.temporary:
+            yield from _comment(schema, (schema.name,))
     for secret in state.all(Secret):
         if secret.schema in schemas:
             name = full_name(state, secret)[1:]
@@ -105,7 +108,9 @@ def _objects(state: State, schemas: dict[str, Schema]) -> Iterator[Dumped]:
         yield from _comment(each, name)
 
 
-def _comment(each: Secret | Connection, name: tuple[str, ...]) -> Iterator[Dumped]:
+def _comment(
+    each: Cluster | Schema | Secret | Connection, name: tuple[str, ...]
+) -> Iterator[Dumped]:
     if each.comment:
         sql = f"COMMENT ON {each.kind.upper()} {dotted(name)} IS {quote_string(each.comment)}"
         yield Dumped(each.kind, ".".join(name), sql)
@@ -125,7 +130,7 @@ def _additions(reader: SessionCatalog, item: Item) -> Iterator[str]:
         yield f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"
     if item.force_row_security:
         yield f"ALTER TABLE {name} FORCE ROW LEVEL SECURITY"
-    if item.comment and (called := _called(state, item)):
+    if item.comment and (called := _called(reader, item)):
         yield f"COMMENT ON {called} IS {quote_string(item.comment)}"
     if item.column_comments:
         columns = reader.planned[item.id].desc.names
@@ -138,14 +143,23 @@ def _additions(reader: SessionCatalog, item: Item) -> Iterator[str]:
             yield f"COMMENT ON CONSTRAINT {quote_identifier(constraint.name)} ON {name} IS {text}"
 
 
-def _called(state: State, item: Item) -> str | None:
-    """Return how COMMENT ON names an item; None if several functions have its name."""
+def _called(reader: SessionCatalog, item: Item) -> str | None:
+    """Return how COMMENT ON names an item.
+
+    None for one of several functions of a name that has a parameter of a type made by a user.
+    """
+    state = reader.state
     if item.policy:
         table = dotted(state.full_name(state.item(item.policy.table)))
         return f"POLICY {quote_identifier(item.name)} ON {table}"
+    called = f"{item.kind.upper()} {dotted(state.full_name(item))}"
     if item.is_function and len(state.functions_in(item.schema, item.name)) > 1:
-        return None
-    return f"{item.kind.upper()} {dotted(state.full_name(item))}"
+        function = reader.planned[item.id].function
+        assert function is not None, item
+        if any((type.element or type).defined is not None for type in function.types):
+            return None
+        called += f"({', '.join(map(str, function.types))})"
+    return called
 
 
 def _about(state: State, item: Item, sql: str) -> Dumped:

@@ -141,6 +141,10 @@ OTHERS = (
     "COMMENT ON CONNECTION pg IS 'to pg'",
     "COMMENT ON POLICY never ON orders IS 'never'",
     "COMMENT ON FUNCTION is_good IS 'good'",
+    "CREATE FUNCTION of_two(x int) RETURNS int LANGUAGE sql RETURN 1",
+    "CREATE FUNCTION of_two(x text[]) RETURNS int LANGUAGE sql RETURN 2",
+    "COMMENT ON FUNCTION of_two(text[]) IS 'of texts'",
+    "COMMENT ON SCHEMA \"Other\" IS 'others'",
 )
 OBJECTS = """
     SELECT o.name, o.type FROM mz_objects o JOIN mz_schemas s ON s.id = o.schema_id
@@ -226,6 +230,7 @@ def test_foreshore_dump_makes_all_objects_again(server: Server) -> None:
     before, after = (sorted(each.split(";\n")[1:]) for each in (dump, again))
     assert before == after
     assert len(before) > len(DEFINITIONS)
+    assert dump.count("COMMENT ON ") == sum("COMMENT ON " in each for each in DEFINITIONS + OTHERS)
 
 
 @pytest.mark.full
