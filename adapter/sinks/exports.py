@@ -71,7 +71,8 @@ class SinkExports:
         self._lineage = lineage
         # The time before which the target has all changes, where its position is earlier.
         self._idle_before: dict[GlobalId, Timestamp] = {}
-        # The ends of the interval that was sent last: frontiers that are ours, whatever came of it.
+        # The ends of the interval that was sent last, frontiers that are ours whatever came of it;
+        # or where the sink began.
         self._ends: dict[GlobalId, tuple[Timestamp, Timestamp]] = {}
         self._moved = Signal()
         self._disposing: set[asyncio.Task[None]] = set()
@@ -237,6 +238,7 @@ class SinkExports:
         if position is None:
             raise UndefinedObject(f"sink {sink} was dropped")
         begins = self._beginning(sink, position, frontier)
+        self._ends.setdefault(sink, (begins, begins))
         since = self._coordinator.holds.since(self._relation(sink))
         if max(position.began, begins - 1) < since:
             raise ObjectNotInPrerequisiteState(

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_PRESENT_ROWS = 1_000_000  # of a table that is read at once, as its columns have changed
+PRESENT_ROWS_SECONDS = 10.0  # for these, as the catalog is locked meanwhile
 ROWS_AT_ONCE = 65_536  # that a source reads of a relation of its own
 
 
@@ -165,10 +166,11 @@ class Ingestion:
     async def rows_of(self, spec: SourceSpec, output: OutputRelation) -> pa.Table | None:
         """Return all rows of an output of a source as its system has them now, with `__diff`.
 
-        None if there are more than MOST_PRESENT_ROWS. Raises DatabaseError.
+        None if there are more than MOST_PRESENT_ROWS. Raises DatabaseError, also if that takes
+        longer than PRESENT_ROWS_SECONDS.
         """
         request = ReadRows(spec, output, self._accesses(spec), MOST_PRESENT_ROWS)
-        _, tables = await answer_with_tables(self._launcher, request, Answer)
+        _, tables = await answer_with_tables(self._launcher, request, Answer, PRESENT_ROWS_SECONDS)
         return tables[0] if tables else None
 
     async def equip(self) -> None:

@@ -19,11 +19,11 @@ async def answer_to(launcher: Launcher, request: Message, answers: Any) -> Any:
 
 
 async def answer_with_tables(
-    launcher: Launcher, request: Message, answers: Any
+    launcher: Launcher, request: Message, answers: Any, longest_seconds: float = LONGEST_SECONDS
 ) -> tuple[Any, Tables]:
     """Return the answer of a process that is started for it, one of `answers`, and its tables.
 
-    Raises DatabaseError if it is refused, or does not come within LONGEST_SECONDS.
+    Raises DatabaseError if it is refused, or does not come within some seconds.
     """
     answer: asyncio.Future[tuple[Any, Tables]] = asyncio.get_running_loop().create_future()
 
@@ -36,7 +36,7 @@ async def answer_with_tables(
             answer.set_exception(ConnectionFailure("the process that asks has ended"))
 
     try:
-        async with asyncio.timeout(LONGEST_SECONDS), launcher.start() as process:
+        async with asyncio.timeout(longest_seconds), launcher.start() as process:
             connection: Connection[Any] = Connection(
                 answers, lambda _, found, tables: deliver(found, tables), lambda _: lost()
             )
@@ -51,7 +51,7 @@ async def answer_with_tables(
                 connection.abort()
     except TimeoutError:
         raise ConnectionFailure(
-            f"the external system has not answered within {LONGEST_SECONDS:.0f} seconds"
+            f"the external system has not answered within {longest_seconds:.0f} seconds"
         ) from None
     except OSError as error:
         raise ConnectionFailure(f"no process: {error}") from error

@@ -160,13 +160,14 @@ class _Contents:
         )
         ingestion = self.context.coordinator.ingestion
         relation = OutputRelation(self.table.id, desc, text)
-        try:
-            return await ingestion.rows_of(self.source.feed.spec, relation)
-        except DatabaseError as error:
-            self.context.notice(
-                f'table "{self.table.name}" gets its present rows later', detail=error.message
-            )
-            return None
+        with self.context.interrupts.running():
+            try:
+                return await ingestion.rows_of(self.source.feed.spec, relation)
+            except DatabaseError as error:
+                self.context.notice(
+                    f'table "{self.table.name}" gets its present rows later: {error.message}'
+                )
+                return None
 
     def _ceased_at_a_new_column(self) -> bool:
         statuses = self.context.coordinator.ingestion.controller.statuses()

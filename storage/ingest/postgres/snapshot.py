@@ -21,6 +21,7 @@ from foreshore.storage.ingest.postgres.shapes import checked, shapes
 from foreshore.update import DIFF_FIELD
 
 PIECE_BYTES = 4 << 20  # that are parsed together
+PATIENCE = "2s"  # for who locks a table, while our catalog is locked
 _NULL = "\\N"
 _COLUMNS = """
 SELECT c.relkind::text, a.attname, a.atttypid::int8, a.atttypmod
@@ -51,7 +52,7 @@ class Snapshot:
     ) -> None:
         """Begin with an exported snapshot, or at the present if `name` is None.
 
-        Raises DatabaseError.
+        At the present it waits for locks of others for PATIENCE only. Raises DatabaseError.
         """
         self._connection = open_session(access)
         self._publication = publication
@@ -59,7 +60,9 @@ class Snapshot:
         self._stopping = stopping
         try:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            if name is not None:
+            if name is None:
+                self._connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'".encode())
+            else:
                 self._connection.execute(
                     sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name))
                 )

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pytest
 
@@ -246,3 +247,33 @@ async def test_key_that_a_view_relies_on_is_told_with_what_helps(
     await until(env, "SELECT count(*) FROM b2", "21")
     await until(env, "SELECT count(*) FROM t", "20")
     await until(env, "SELECT count(*), count(DISTINCT id) FROM b", "21|20")
+
+
+async def test_identity_columns_have_their_values_from_the_first_read_on(
+    env: TestEnvironment, upstream: Upstream
+) -> None:
+    """Rows from before have other values than NULL, though the column has no default."""
+    await env.ran("a", APPLYING)
+    await equal(env, upstream)
+    upstream.execute("ALTER TABLE up.b ADD c int GENERATED ALWAYS AS IDENTITY")
+    upstream.execute("INSERT INTO up.b VALUES (50, 5)")
+    found = ""
+    while not found.endswith("SELECT 1"):
+        found = await env.query("a", "SELECT count(*) - count(c) FROM b", alone=False)
+        await asyncio.sleep(0.01)
+    assert found == "0\nSELECT 1"
+
+
+async def test_a_table_that_is_locked_upstream_does_not_hold_up_the_catalog(
+    env: TestEnvironment, upstream: Upstream, publisher_url: str
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    upstream.execute("ALTER TABLE up.b ADD c int DEFAULT 7")
+    with psycopg.connect(publisher_url) as other:
+        other.execute("LOCK TABLE up.b")
+        found = await env.query("a", "ALTER SOURCE s REFRESH TABLE b")
+        assert 'table "b" gets its present rows later' in found
+        assert "due to lock timeout" in found
+    upstream.execute("UPDATE up.b SET c = 8 WHERE id = 3")
+    await same(env, upstream, "id, v, c")
