@@ -8,7 +8,7 @@ import httpx
 SECONDS = 10.0  # without a byte of an answer
 LONGEST_SECONDS = 30.0  # for an answer as a whole
 MOST_BYTES = 16 * 2**20  # of an answer
-FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError)
+FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError, RecursionError)
 _PART_BYTES = 65_536
 _KEPT = ("location", "content-type")  # headers of answers
 

@@ -70,7 +70,7 @@ class GlueRegistry:
             raise InvalidParameterValue(f'the schema of "{what}" is {format}, not AVRO')
         try:
             return json.loads(found["SchemaDefinition"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ConnectionFailure(f"{self._begins}: no schema is in its answer") from error
 
     async def _ask(self, action: str, asks: dict[str, Any], what: str) -> dict[str, Any]:

@@ -50,9 +50,15 @@ class Schema(msgspec.Struct, frozen=True):
     references: dict[str, str] = {}
 
     def document(self) -> Any:
-        """Return an Avro schema, with the definitions of the types that it refers to."""
-        known = {name: _document(text) for name, text in self.references.items()}
-        return inlined(_document(self.text), known) if known else _document(self.text)
+        """Return an Avro schema, with the definitions of the types that it refers to.
+
+        Raises InvalidParameterValue if it is nested too deeply.
+        """
+        try:
+            known = {name: _document(text) for name, text in self.references.items()}
+            return inlined(_document(self.text), known) if known else _document(self.text)
+        except RecursionError:
+            raise InvalidParameterValue("the schema is nested too deeply") from None
 
     def files(self) -> dict[str, str]:
         """Return the files of a Protobuf schema by their names, its own first."""

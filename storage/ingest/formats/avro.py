@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 
 from foreshore.errors import DatabaseError, InvalidParameterValue, UndefinedObject
 from foreshore.expr.datum import to_array
 from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import Column
+from foreshore.storage.ingest.formats.avro_bounds import Schema, parsed
 from foreshore.storage.ingest.formats.decoder import Decoded, Values, told, without_wrong
 from foreshore.storage.ingest.formats.frames import Frame, SchemaId
 from foreshore.types import SqlType, arrow_type
@@ -54,10 +54,7 @@ def columns_of(document: Any, name: str, *, is_change: bool) -> tuple[tuple[Colu
     Those of a change (ENVELOPE DEBEZIUM) are those of its field `after`. Raises
     InvalidParameterValue if the schema is wrong.
     """
-    try:
-        schema: Any = fastavro.parse_schema(document)
-    except Exception as error:  # of many classes
-        raise InvalidParameterValue(f"the Avro schema is wrong: {error}") from None
+    schema: Any = parsed(document).parsed
     known: dict[str, Any] = {}
     _define(schema, known)
     if is_change:
@@ -148,11 +145,11 @@ class AvroDecoder:
         writer: Callable[[Any], Any] | None,
     ) -> None:
         self._unknown: dict[SchemaId, str] = {}  # ids that the registry does not have, and why
-        self._reader: Any = fastavro.parse_schema(json.loads(schema))
+        self._reader = parsed(json.loads(schema))
         self._names, self._types = tuple(names), tuple(types)
         self._is_single, self._frame, self._writer = is_single, frame, writer
         self._is_change = is_change
-        self._known: dict[SchemaId, Any] = {}
+        self._known: dict[SchemaId, Schema] = {}
 
     def decode(self, values: Values) -> Decoded:
         """Return the fields of each message."""
@@ -180,7 +177,7 @@ class AvroDecoder:
                 id, value = self._frame(value)
                 writer = self._schema_of(id)
             data = BytesIO(value)
-            found = fastavro.schemaless_reader(data, writer, self._reader)
+            found = writer.read(data, self._reader)
             if data.tell() < len(value):
                 raise ValueError("there is more after the record")
             return found
@@ -190,7 +187,7 @@ class AvroDecoder:
             errors[row] = f"invalid Avro: {told(error)}"
             return None
 
-    def _schema_of(self, id: SchemaId) -> Any:
+    def _schema_of(self, id: SchemaId) -> Schema:
         """Return the schema that wrote a message."""
         if self._writer is None:
             return self._reader
@@ -198,7 +195,7 @@ class AvroDecoder:
             raise ValueError(self._unknown[id])
         if id not in self._known:
             try:
-                self._known[id] = fastavro.parse_schema(self._writer(id))
+                self._known[id] = parsed(self._writer(id))
             except (UndefinedObject, InvalidParameterValue) as error:
                 self._unknown[id] = error.message
                 raise ValueError(error.message) from error

@@ -36,13 +36,22 @@ class Decoder(Protocol):
 
 
 def told(error: Exception) -> str:
-    """Return why a message could not be decoded."""
+    """Return why a message could not be decoded, in at most MOST_TOLD characters."""
     if isinstance(error, DataError):
         return error.message
-    return str(error) or type(error).__name__
+    return (str(error) or type(error).__name__)[:MOST_TOLD]
 
 
-_WRONG = (DataError, pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError)
+MOST_TOLD = 1_000
+_WRONG = (
+    DataError,
+    pa.ArrowException,
+    ValueError,
+    TypeError,
+    OverflowError,
+    ArithmeticError,
+    RecursionError,  # JSON of deep values
+)
 _PARTS = 16
 
 

@@ -88,7 +88,7 @@ async def _avro(format: AvroFormat, asked: Asked, accesses: Accesses) -> Resolve
     if text is not None:
         try:
             document = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidParameterValue(f"the Avro schema is no JSON: {error}") from None
     else:
         assert format.registry is not None, format
