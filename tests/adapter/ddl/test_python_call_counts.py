@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.python_functions.calls import CHECKED, SHARE
 from foreshore.python_functions.limits import ALLOWED
-from tests.adapter.harness import TestEnvironment
+from tests.adapter.harness import TestEnvironment, until
 
 CREATE = """CREATE FUNCTION noted(a int) RETURNS int LANGUAGE python IMMUTABLE STRICT AS $$
 def noted(a):
@@ -92,6 +92,8 @@ async def test_index_and_queries_call_once_for_a_distinct_argument(
     assert await env.query("a", "SELECT noted(9000) + noted(9000)") == "18002\nSELECT 1"
     assert set(calls.taken()) == {9000}
     await env.ran("a", "CREATE VIEW w AS SELECT id, noted(a) AS b FROM t", "CREATE INDEX ON w (id)")
+    coordinator = env.environment.coordinator
+    await until(lambda: all(map(coordinator.is_hydrated, coordinator.as_ofs)))
     await env.query("a", "SELECT * FROM w WHERE id = 1")
     calls.taken()
     await env.ran("a", "INSERT INTO t VALUES (7000, 7000)")
