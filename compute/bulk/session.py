@@ -29,6 +29,7 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Column, Constant, Get, OrderKey, Reduce, Relation
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId
+from foreshore.python_functions.relations import calls_volatile
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, update_schema
 
@@ -145,6 +146,8 @@ class Session(ABC):
         sources = {id: self._kept_source(id, inputs[id], columns[id], as_of) for id in columns}
         single = frozenset(id for id in columns if has_single_rows(inputs[id]))
         retracting = frozenset(id for id in columns if not adds_only(inputs[id]))
+        if calls_volatile(relation):  # equal rows that are added up would be one call
+            retracting = frozenset()
         key = (relation, tuple(sources.values()), consolidated, single, retracting)
         select = self._selects.get(key)
         if select is None:

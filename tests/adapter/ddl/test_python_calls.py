@@ -57,6 +57,18 @@ def flaky(a):
 $$"""
 
 
+async def test_volatile_function_is_called_for_each_row_of_a_table_that_loses_some(
+    env: TestEnvironment,
+) -> None:
+    create = PICK.replace("pick", "drawn_of")
+    await env.ran("a", create, "CREATE TABLE losing (id int, a int)")
+    await env.ran("a", "INSERT INTO losing SELECT i, 1 FROM generate_series(1, 20) i")
+    await env.ran("a", "DELETE FROM losing WHERE id = 5")
+    for call in ("drawn_of(a)", "drawn_of(1)"):
+        query = f"SELECT count(DISTINCT x) FROM (SELECT {call} AS x FROM losing) z"
+        assert await env.query("a", query) == "19\nSELECT 1", call
+
+
 @pytest.mark.parametrize("volatility", ["VOLATILE", "STABLE"])
 async def test_function_that_fails_now_and_then_never_gives_null(
     own_env: TestEnvironment, volatility: str
