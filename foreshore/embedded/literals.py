@@ -40,6 +40,7 @@ _TOKENS = re.compile(
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 _MISSING = frozenset(("NAType", "NaTType"))  # of pandas
+_DATES = ("datetime64[D", "datetime64[W", "datetime64[M", "datetime64[Y")  # of NumPy
 
 
 class UndefinedParameter(UserError):
@@ -129,7 +130,7 @@ def literal(value: Any) -> str:
         case int():
             return f"({value})"
         case float():
-            return f"'{value!r}'::double precision"
+            return f"'{float(value)!r}'::double precision"  # NumPy's have a form of their own
         case Decimal():
             return f"'{value}'::numeric"
         case str():
@@ -149,9 +150,11 @@ def literal(value: Any) -> str:
         case uuid.UUID():
             return f"'{value}'::uuid"
         case Mapping():
-            return f"{text_literal(json.dumps(value))}::jsonb"
+            return f"{text_literal(json.dumps(value, default=_of_json))}::jsonb"
         case list() | tuple():
             return f"ARRAY[{', '.join(map(literal, value))}]" if value else "'{}'"
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("M", "m"):
+        value = _of_python(value)
     if hasattr(value, "item") and not getattr(value, "shape", ()):  # a scalar of NumPy
         return literal(value.item())
     for method in ("tolist", "to_pylist", "to_list", "as_py"):  # of NumPy, pandas, Arrow, polars
@@ -161,6 +164,25 @@ def literal(value: Any) -> str:
         f"a parameter of type {type(value).__name__} is not supported",
         sqlstate="0A000",
         hint="Pass its text, and cast it in the statement.",
+    )
+
+
+def _of_python(times: Any) -> Any:
+    """Return times of NumPy in a unit that Python's have: others would become integers."""
+    unit = str(times.dtype)
+    if type(times).__module__ != "numpy" or unit.startswith(_DATES):
+        return times  # those of pandas become Timestamps
+    return times.astype(f"{unit.partition('[')[0]}[us]")
+
+
+def _of_json(value: Any) -> Any:
+    """Return a value of NumPy or pandas within one of JSON as Python's."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise DatabaseError(
+        f"a parameter of type {type(value).__name__} within a dict is not supported",
+        sqlstate="0A000",
+        hint="Pass its text.",
     )
 
 

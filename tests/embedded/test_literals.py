@@ -53,6 +53,15 @@ from foreshore.errors import DatabaseError, SyntaxError_
         (pd.Series(["a"]), "ARRAY['a']"),
         (pa.array([1, None]), "ARRAY[(1), NULL]"),
         (pa.scalar(1.5), "'1.5'::double precision"),
+        (np.float64(1.5), "'1.5'::double precision"),
+        (np.datetime64("2024-01-02"), "'2024-01-02'::date"),
+        (np.datetime64("2024-01-02", "ns"), "'2024-01-02T00:00:00'::timestamp"),
+        (
+            np.array(["2024-01-02", "NaT"], "M8[ns]"),
+            "ARRAY['2024-01-02T00:00:00'::timestamp, NULL]",
+        ),
+        (np.timedelta64(5000, "ns"), "'0 days 0.000005 seconds'::interval"),
+        ({"a": np.int64(1)}, "'{\"a\": 1}'::jsonb"),
     ],
 )
 def test_values_become_literals(value: Any, expected: str) -> None:
