@@ -234,7 +234,15 @@ def test_password_is_asked_for(tmp_path: Path) -> None:
             shown.run("CREATE ROLE lesser LOGIN PASSWORD 'pw'; SELECT current_user AS who")
             shown.page.get_by_role("gridcell", name="foreshore").wait_for()
             # Who signs in next has neither the session nor the results of the role before.
+            shown.page.evaluate(
+                "document.querySelector('.CodeMirror').CodeMirror.setValue('CREATE SECRET s AS 1')"
+            )
+            kept = (
+                "[sessionStorage, localStorage].map(each => each.getItem('foreshore.editor') || '')"
+            )
+            assert ["SECRET" in each for each in shown.page.evaluate(kept)] == [True, False]
             shown.page.get_by_role("button", name="Sign out").click()
+            assert not any("SECRET" in each for each in shown.page.evaluate(kept))
             assert shown.page.get_by_label("Role").input_value() == "foreshore"
             shown.page.get_by_label("Role").fill("lesser")
             shown.page.get_by_label("Password").fill("pw")

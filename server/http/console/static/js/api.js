@@ -64,6 +64,7 @@ const OPTIONS = { application_name: "foreshore console" };
 const TIMEOUT_MS = 30_000;
 
 async function post(body) {
+  const asked = credentials;
   const headers = { "Content-Type": "application/json" };
   if (credentials) headers.Authorization = basic(credentials);
   let response;
@@ -86,7 +87,7 @@ async function post(body) {
     throw new Unreachable(`The server answered with status ${response.status}.`);
   }
   if (response.status === 401) {
-    signOut(credentials ? answer.error?.message || "" : "");
+    if (credentials === asked) signOut(asked ? answer.error?.message || "" : ""); // else another has signed in meanwhile
     throw new SqlError(answer.error || { message: "Sign in first." });
   }
   if (!response.ok) throw new SqlError(answer.error || { message: `Status ${response.status}` });

@@ -17,7 +17,7 @@ const CANCELLED = "57014"; // query_canceled
 const MOST_SAVED = 200;
 const CONTROL = /^(begin|start|commit|end|rollback|abort)\b/i; // statements that begin or end a transaction block
 const READ = /^(SELECT|SHOW|FETCH)\b/; // tags of statements that change nothing
-const SECRET = /\b(password|secret|identified)\b/i; // such statements are not kept in the browser
+const SECRET = /\b(password|secret|identified)\b/i; // such texts are kept in the tab until somebody signs out
 
 class Result {
   constructor(streaming, began, text = "") {
@@ -99,7 +99,7 @@ class Runs {
 
   setText(text) {
     this.text = text;
-    saveOfTab("editor", text.slice(0, LONGEST_KEPT * 10));
+    saveOfTab("editor", text.slice(0, LONGEST_KEPT * 10), { own: SECRET.test(text) });
   }
 
   /** Run `prefix` and `text`, which begins at `offset` in the editor. */
@@ -201,8 +201,9 @@ class Runs {
     save("saved", this.saved);
   }
 
-  /** Who signs in next gets neither the session nor the results of the role before. */
+  /** Who signs in next gets neither the session nor the results of the role before, and no secret in the editor. */
   #forget() {
+    if (SECRET.test(this.text)) this.setText("");
     this.session.close();
     this.session = this.#newSession();
     this.#set({ running: null, results: [], messages: [], error: null, took: null, cancelled: false, transaction: "I", lost: null });

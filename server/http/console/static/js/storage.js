@@ -21,14 +21,14 @@ export function loadOfTab(name, otherwise) {
   }
 }
 
-/** Keep a value for this tab, and for tabs that are opened later. */
-export function saveOfTab(name, value) {
+/** Keep a value for this tab and, unless it is `own`, for tabs that are opened later. */
+export function saveOfTab(name, value, { own = false } = {}) {
   try {
     sessionStorage.setItem(PREFIX + name, JSON.stringify(value));
   } catch {
     return false;
   }
-  return save(name, value);
+  return own || save(name, value);
 }
 
 /** Call `listener` when another tab has kept a value under the name. */
