@@ -150,6 +150,18 @@ def test_format_puts_statements_into_lines(shown: Console) -> None:
     assert "\nGROUP BY" in definition.inner_text()
 
 
+def test_format_leaves_what_it_does_not_understand(shown: Console) -> None:
+    shown.go("overview")
+    found = shown.page.evaluate(
+        """async () => {
+        const { formatted } = await import("./js/sql_format.js");
+        const deep = "SELECT  " + "(".repeat(5000) + "1" + ")".repeat(5000);
+        return [deep, "SELECT  'a'\\n'b'", "SELECT  1"].map(text => formatted(text) === text);
+      }"""
+    )
+    assert found == [True, True, False]
+
+
 def test_statement_that_was_saved_is_there_after_a_reload(shown: Console) -> None:
     shown.run("SELECT 4712 AS kept")
     shown.page.get_by_role("gridcell", name="4712").wait_for()

@@ -7,6 +7,8 @@ const TOKEN = /--[^\n]*|\/\*|\b(?:[eE]|[bB]|[xX]|[uU]&)'(?:[^'\\]|''|\\.)*'|'(?:
 const CLAUSE = /^(with|select|from|where|group|having|window|order|limit|offset|fetch|union|intersect|except|values|set|returning|join|left|right|full|inner|cross|natural|qualify)$/i;
 const JOINS = /^(left|right|full|inner|cross|natural)$/i;
 const LISTS = /^(select|group|order|values|set|returning|with|from|window)$/i;
+const DEEPEST = 60; // parentheses within each other, as each is laid out with all that is in it
+const STRING = /^(?:\w&?|[uU]&)?'/;
 const QUERY = /^(select|with|values|table|insert|update|delete)$/i;
 
 /** The tokens of a text without white space: [{text, before: whether space was before it}]. */
@@ -43,11 +45,13 @@ function endOfComment(text, start) {
   return text.length;
 }
 
-/** Tokens with what is in parentheses as one item: {inside: [items]}. */
+/** Tokens with what is in parentheses as one item: {inside: [items]}; null if they are not understood. */
 function nested(tokens) {
   const stack = [[]];
-  for (const token of tokens) {
+  for (const [i, token] of tokens.entries()) {
+    if (STRING.test(token.text) && tokens[i - 1]?.text.endsWith("'")) return null; // one constant in two lines
     if (token.text === "(") {
+      if (stack.length > DEEPEST) return null;
       const group = { ...token, inside: [] };
       stack[stack.length - 1].push(group);
       stack.push(group.inside);
@@ -161,7 +165,8 @@ export function formatted(statement) {
   const items = nested(tokensOf(statement));
   if (!items || !items.length) return statement;
   const text = laid(items, 0).replace(/[ \t]+\n/g, "\n").trim();
-  return tokensOf(text).map((token) => token.text).join(" ") === tokensOf(statement).map((token) => token.text).join(" ") ? text : statement;
+  const [before, after] = [statement, text].map((each) => tokensOf(each).map((token) => token.text).join("\0"));
+  return before === after ? text : statement;
 }
 
 /** The statements of a text in lines, with an empty line between them; `parts` as `statementsOf` gives them. */
