@@ -268,20 +268,20 @@ class SinkExports:
                 detail=f"The history before {position.reached} is not kept for it.",
                 hint="Drop the sink and create it anew.",
             )
-        spec = self._coordinator.state.item(sink).sink
-        if spec and spec.resumed_in and frontier > position.reached == spec.resumed_from:
+        spec, ends = self._coordinator.state.item(sink).sink, self._ends.get(sink)
+        if ends is not None and frontier > position.reached and frontier not in ends:
+            raise ObjectNotInPrerequisiteState(
+                f"the target has changes before {frontier}, which this database has not written:"
+                " another copy of it, such as one restored from a backup, writes there",
+                hint="End one of the two. Then empty the target, drop the sink and create it anew.",
+            )
+        resumed = spec if spec and spec.resumed_in and ends is None else None
+        if resumed and frontier > position.reached == resumed.resumed_from:
             raise ObjectNotInPrerequisiteState(
                 f"the target has changes before {frontier}, which this database does not know",
                 detail=f"The backup that it was restored from has them before {position.reached}"
                 " only: the original database has written on.",
                 hint="Empty the target, drop the sink and create it anew.",
-            )
-        ends = self._ends.get(sink, (frontier, frontier))
-        if frontier > position.reached and frontier not in ends:
-            raise ObjectNotInPrerequisiteState(
-                f"the target has changes before {frontier}, which this database has not written:"
-                " another copy of it, such as one restored from a backup, writes there",
-                hint="End one of the two. Then empty the target, drop the sink and create it anew.",
             )
         if frontier > self._coordinator.oracle.read_ts() + 1:
             raise ObjectNotInPrerequisiteState(

@@ -8,14 +8,19 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import psycopg
+import pyarrow as pa
 import pytest
 
+from foreshore.errors import ConnectionFailure
 from foreshore.storage.backup import back_up, restore
+from foreshore.storage.export.postgres.exporter import PostgresExporter
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources.publisher import drop_slots
 from tests.harness import initialised_postgres, running_postgres
 
 pytestmark = pytest.mark.full
+
+Parts = AsyncIterator[pa.Table]
 
 TABLES = """
 DROP PUBLICATION IF EXISTS p;
@@ -239,6 +244,41 @@ async def test_sink_stalls_if_a_copy_writes_its_target_too(
         await copy.ran("a", "INSERT INTO t VALUES (4, 4)")
         await until_written(upstream, [(2, 2), (4, 4)])
         await until(env, SINK, "stalled|", "another copy of it")
+
+
+async def test_resumed_sink_goes_on_if_its_first_commit_is_not_confirmed(
+    own_env: TestEnvironment,
+    upstream: Upstream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the target has then is of this database, and not of the original."""
+    env = own_env
+    await env.ran(
+        "a",
+        f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})",
+        "CREATE TABLE t (id int PRIMARY KEY, v int)",
+        "CREATE SINK s FROM t INTO POSTGRES CONNECTION pg (TABLE 'up.written') "
+        "WITH (COMMIT INTERVAL '10 ms')",
+        "WAIT FOR ALL SINKS",
+    )
+    await env.close()
+    copy, write, written = await restored(env, tmp_path / "restored"), PostgresExporter.write, []
+
+    async def lost(self: PostgresExporter, parts: Parts, lower: int, upper: int) -> None:
+        await write(self, parts, lower, upper)
+        written.append(upper)
+        if len(written) == 1:
+            raise ConnectionFailure("the connection was lost")
+
+    async with opened(copy):
+        await until(copy, SINK, "paused|")
+        monkeypatch.setattr(PostgresExporter, "write", lost)
+        await copy.ran("a", "INSERT INTO t VALUES (2, 2)", "ALTER SINK s RESUME")
+        await until_written(upstream, [(2, 2)])
+        await copy.ran("a", "INSERT INTO t VALUES (3, 3)")
+        await until_written(upstream, [(2, 2), (3, 3)])
+    await env.open()
 
 
 async def test_resumed_sink_to_files_goes_on_in_its_place(
