@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from foreshore.storage.ingest.formats.decoder import Decoded, Decoder, Values
+from foreshore.storage.ingest.formats.decoder import WRONG_JSON, Decoded, Decoder, Values
 
 _NULL = b"null"
 
@@ -36,7 +36,7 @@ class ChangeDecoder:
         for row, value in enumerate(values):
             try:
                 found.append(None if value is None else self._after(value))
-            except (msgspec.MsgspecError, ValueError) as error:
+            except (*WRONG_JSON, ValueError) as error:
                 errors[row] = f"no change as Debezium writes it: {error}"
                 found.append(None)
         deleted = frozenset(
@@ -71,5 +71,5 @@ class PayloadDecoder:
     def _payload(self, value: bytes) -> bytes:
         try:
             return bytes(self._wrapped.decode(value).payload)
-        except msgspec.MsgspecError:
+        except WRONG_JSON:
             return value

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
-from foreshore.errors import DataError
+from foreshore.errors import DataError, StatementTooComplex
 
 Values: TypeAlias = Sequence[bytes | None]
 
@@ -37,7 +38,7 @@ class Decoder(Protocol):
 
 def told(error: Exception) -> str:
     """Return why a message could not be decoded, in at most MOST_TOLD characters."""
-    if isinstance(error, DataError):
+    if isinstance(error, DataError | StatementTooComplex):
         return error.message
     return (str(error) or type(error).__name__)[:MOST_TOLD]
 
@@ -51,7 +52,10 @@ _WRONG = (
     OverflowError,
     ArithmeticError,
     RecursionError,  # JSON of deep values
+    StatementTooComplex,
 )
+# Of JSON that msgspec does not decode; RecursionError is for what is nested too deeply.
+WRONG_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _PARTS = 16
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from foreshore.errors import DataError, InvalidTextRepresentation
 from foreshore.sources.outputs import Column
-from foreshore.storage.ingest.formats.decoder import Decoded, Values, without_wrong
+from foreshore.storage.ingest.formats.decoder import WRONG_JSON, Decoded, Values, without_wrong
 from foreshore.storage.ingest.formats.jsonb_documents import Documents
 from foreshore.storage.ingest.formats.plain import parsed, texts_of
 from foreshore.types import SqlType, arrow_type
@@ -87,13 +87,13 @@ class MembersDecoder:
             if len(objects) == len(values):
                 columns = [_column(objects, *each) for each in enumerate(self._types)]
                 return Decoded(tuple(columns), {})
-        except (msgspec.MsgspecError, DataError, pa.ArrowException, ValueError, OverflowError):
+        except (*WRONG_JSON, DataError, pa.ArrowException, ValueError, OverflowError):
             pass  # some are wrong, or written in another way
         try:
             objects = [each.members for each in self._raw.decode(joined)]
             if len(objects) == len(values):
                 return self._coerced(objects)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except WRONG_JSON as error:
             if len(values) == 1:
                 columns = [pa.nulls(1, arrow_type(type)) for type in self._types]
                 return Decoded(tuple(columns), {0: _invalid(values[0] or b"", error)})
@@ -137,7 +137,7 @@ def _invalid(value: bytes, error: Exception) -> str:
     """Return why a message is no object."""
     try:
         found = msgspec.json.decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as wrong:
+    except WRONG_JSON as wrong:
         return f"invalid input syntax for type json: {wrong}"
     return f"a JSON object is expected, and not {type(found).__name__}: {error}"
 

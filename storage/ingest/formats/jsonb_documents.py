@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from foreshore.errors import DataError
+from foreshore.errors import DataError, StatementTooComplex
 from foreshore.json_text import canonical_json
+from foreshore.storage.ingest.formats.decoder import WRONG_JSON
 from foreshore.types import JSONB, arrow_type
 
 _NOT_PLAIN = re.compile(rb"\\|[0-9][eE]|[:,\[\s]-0|\x7f")
@@ -38,7 +39,7 @@ class Documents:
             if plain is None:
                 try:
                     plain = canonical_json(text.decode()).encode()
-                except DataError as error:
+                except (DataError, StatementTooComplex) as error:
                     errors.setdefault(row, _with_detail(error))
             found.append(plain)
         return pa.array(found, pa.binary()).cast(arrow_type(JSONB))
@@ -49,7 +50,7 @@ class Documents:
             return None
         try:
             members = _OBJECT.decode(text)
-        except msgspec.MsgspecError:
+        except WRONG_JSON:
             return None
         keys = tuple(members)
         shape = self._shapes.get(keys)
@@ -75,5 +76,5 @@ class Documents:
         return shape
 
 
-def _with_detail(error: DataError) -> str:
+def _with_detail(error: DataError | StatementTooComplex) -> str:
     return f"{error.message}: {error.detail}" if error.detail else error.message
