@@ -9,6 +9,7 @@ SECONDS = 10.0  # without a byte of an answer
 LONGEST_SECONDS = 30.0  # for an answer as a whole
 MOST_BYTES = 16 * 2**20  # of an answer
 FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError, RecursionError)
+MOST_SAID = 500  # characters
 _PART_BYTES = 65_536
 _KEPT = ("location", "content-type")  # headers of answers
 
@@ -46,4 +47,9 @@ def reason(error: Exception) -> str:
     """Return what one of FAILURES says."""
     if isinstance(error, TimeoutError):
         return f"no whole answer within {LONGEST_SECONDS:.0f} seconds"
-    return str(error) or type(error).__name__
+    return shortened(error) or type(error).__name__
+
+
+def shortened(said: object) -> str:
+    """Return what another system says in at most MOST_SAID characters."""
+    return str(said)[:MOST_SAID]

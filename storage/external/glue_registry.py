@@ -11,7 +11,7 @@ from foreshore.errors import (
 )
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.aws_signature import signature
-from foreshore.storage.external.bounded_http import FAILURES, asked, client, reason
+from foreshore.storage.external.bounded_http import FAILURES, asked, client, reason, shortened
 
 DEFAULT_REGISTRY = "default-registry"
 _REFUSED = frozenset(
@@ -98,8 +98,8 @@ class GlueRegistry:
         return f"could not ask the schema registry at {self._url}"
 
     def _error(self, found: dict[str, Any], status: int, what: str) -> DatabaseError:
-        code = str(found.get("__type", "")).rpartition("#")[2]
-        said = found.get("Message") or found.get("message") or f"status {status}"
+        code = shortened(str(found.get("__type", "")).rpartition("#")[2])
+        said = shortened(found.get("Message") or found.get("message") or f"status {status}")
         if code == "EntityNotFoundException":
             lacks = f'has no schema of "{what}"' if what else "does not exist"
             return UndefinedObject(
@@ -107,8 +107,8 @@ class GlueRegistry:
                 hint="Check REGISTRY of the connection, and SCHEMA NAME of the format.",
             )
         message = f"{self._begins}: {code}: {said}"
-        if code in _REFUSED:
-            return DatabaseError(message, sqlstate="28P01", hint=_KEYS)
+        if code in _REFUSED:  # what AWS says then repeats the request, with its token
+            return DatabaseError(f"{self._begins}: {code}", sqlstate="28P01", hint=_KEYS)
         if code.startswith("AccessDenied"):
             return DatabaseError(message, sqlstate="42501", hint=_RIGHTS)
         return ConnectionFailure(message)

@@ -17,7 +17,14 @@ from foreshore.errors import (
 )
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.avro_references import inlined
-from foreshore.storage.external.bounded_http import FAILURES, MOST_BYTES, asked, client, reason
+from foreshore.storage.external.bounded_http import (
+    FAILURES,
+    MOST_BYTES,
+    asked,
+    client,
+    reason,
+    shortened,
+)
 from foreshore.storage.external.tls import certificates
 from foreshore.storage.external.tunnels import HOST, Port, opened_port
 
@@ -248,7 +255,7 @@ def _refused(begins: str, response: httpx.Response) -> DatabaseError:
             hint = "Give the user of its connection the rights to read and register schemas."
             return DatabaseError(message, sqlstate="42501", hint=hint)
         case 301 | 302 | 307 | 308:
-            place = response.headers.get("location", "")
+            place = shortened(response.headers.get("location", ""))
             return ConnectionFailure(message, hint=f"It names another URL: {place}")
     return ConnectionFailure(message, hint="Check URL of its connection.")
 
@@ -256,8 +263,8 @@ def _refused(begins: str, response: httpx.Response) -> DatabaseError:
 def _reason(response: httpx.Response) -> str:
     """Return what a registry says of a request."""
     try:
-        return str(response.json()["message"])
-    except (ValueError, KeyError, TypeError):
+        return shortened(response.json()["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         return f"status {response.status_code}"
 
 
