@@ -45,9 +45,16 @@ def shown_formats(state: State, target: KafkaTarget) -> str:
     """Return HEADERS and the formats."""
     headers = "" if target.headers is None else f"HEADERS {quote_identifier(target.headers)} "
     value = _format(state, target.value, "VALUE")
-    if target.key is None or target.key == target.value:
+    if target.key is None or target.key == target.value == _without_options(target.value):
         return f"{headers}FORMAT {value}"
     return f"{headers}KEY FORMAT {_format(state, target.key, 'KEY')} VALUE FORMAT {value}"
+
+
+def _without_options(format: Format) -> Format:
+    """Return a format without what keys and values are given in options of their own names."""
+    if not isinstance(format, AvroFormat):
+        return format
+    return replace(format, fullname=None, compatibility=None)
 
 
 def _format(state: State, format: Format, of: str) -> str:

@@ -233,6 +233,12 @@ async def test_records_have_names_and_subjects_rules(
     await env.ran("a", "DROP SINK s", shown.partition("|")[2])
     assert await env.query("a", "SHOW CREATE SINK s") == f"{shown}\nSHOW"
     await env.ran("a", "DROP SINK s")
+    alike = "KEY COMPATIBILITY LEVEL 'FULL', VALUE COMPATIBILITY LEVEL 'FULL'"
+    await env.ran("a", f"{sink.replace(options, alike)} ENVELOPE UPSERT")
+    shown = await env.query("a", "SHOW CREATE SINK s")
+    assert "KEY COMPATIBILITY LEVEL = 'FULL'" in shown
+    assert "VALUE COMPATIBILITY LEVEL = 'FULL'" in shown
+    await env.ran("a", "DROP SINK s")
     for wrong, error in (
         ("AVRO KEY FULLNAME '1x'", '22023: "1x" cannot be the name of an Avro record'),
         ("VALUE COMPATIBILITY LEVEL 'x'", '22023: invalid value for option "value compatibility'),
