@@ -51,13 +51,16 @@ def failing_of(context: "StatementContext", id: GlobalId) -> Failing | None:
     return Failing(first.message if own else f"{first.message}, in {relation.name}")
 
 
-def with_view(coordinator: "Coordinator", error: DataError) -> DataError:
-    """Return an error with the view whose data has it in its message, for states."""
-    relation = None if error.collection is None else _relation(coordinator.state, error.collection)
-    if relation is None:
+def for_state(coordinator: "Coordinator", error: DataError) -> DataError:
+    """Return an error in the data of a view for states, which everybody sees: without its text."""
+    if error.collection is None:
         return error
+    relation = _relation(coordinator.state, error.collection)
+    named = "its input" if relation is None else _named(coordinator, relation)
     return DataError(
-        f"{error.message}, in {_named(coordinator, relation)}", sqlstate=error.sqlstate
+        f"{named} cannot be read for an error in its data ({error.sqlstate}):"
+        " see mz_internal.mz_view_errors",
+        sqlstate=error.sqlstate,
     )
 
 

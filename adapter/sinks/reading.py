@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.introspection.failing_views import with_view
+from foreshore.adapter.introspection.failing_views import for_state
 from foreshore.errors import DataError
 from foreshore.ids import GlobalId
 from foreshore.storage.listen import ListenEvent
@@ -25,11 +25,11 @@ MOST_BYTES = 128 << 20  # of these, as they are stored
 
 
 async def check_errors(coordinator: "Coordinator", relation: GlobalId, time: Timestamp) -> None:
-    """Raise the error in a relation's data at a time, with the view that has it."""
+    """Raise the error in a relation's data at a time, as states show it: with the view's name."""
     try:
         await coordinator.compute.maintained.check_errors([relation], time)
     except DataError as error:
-        raise with_view(coordinator, error) from None
+        raise for_state(coordinator, error) from None
 
 
 async def first_through(

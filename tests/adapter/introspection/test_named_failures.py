@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.introspection.failing_views import with_view
+from foreshore.adapter.introspection.failing_views import for_state
 from foreshore.errors import DatabaseError, DataError
 from tests.adapter.harness import TestEnvironment, in_environment, told
 
@@ -61,8 +61,11 @@ def test_error_of_a_read_names_the_view_that_has_it(tmp_path: Path) -> None:
                 [item.id for item in env.environment.coordinator.state.items() if item.name == "m"],
                 env.environment.coordinator.oracle.read_ts(),
             )
-        of_state = with_view(env.environment.coordinator, found.value)
-        assert of_state.message == "division by zero, in materialized view s.m"
+        of_state = for_state(env.environment.coordinator, found.value)
+        assert of_state.message == (
+            "materialized view s.m cannot be read for an error in its data (22012):"
+            " see mz_internal.mz_view_errors"
+        )
         past = env.environment.coordinator.oracle.read_ts()
         await env.ran("s", "DELETE FROM t WHERE a = 0", "SELECT * FROM s.m")
         error = await _failure(env, f"SELECT * FROM s.m AS OF {past}")

@@ -214,7 +214,10 @@ async def test_sink_of_a_view_that_failed_begins_once_the_view_can_be_read(
         "CREATE MATERIALIZED VIEW m AS SELECT k, 20 / a AS q FROM t",
         f"CREATE SINK s FROM m INTO FILES (URL '{place}/t', FORMAT parquet)",
     )
-    stalled = "stalled|division by zero, in materialized view public.m"
+    stalled = (
+        "stalled|materialized view public.m cannot be read for an error in its data (22012):"
+        " see mz_internal.mz_view_errors"
+    )
     assert (await until_state(env, "stalled")).startswith(stalled)
     alters = "ALTER MATERIALIZED VIEW m SET (ON ERROR = SKIP)"
     await env.ran("a", alters if mends == "skip" else mends)

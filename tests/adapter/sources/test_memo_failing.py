@@ -21,7 +21,8 @@ async def test_source_begins_when_its_failing_input_is_mended(
     )
     status = "SELECT status, error FROM mz_internal.mz_source_statuses"
     stalled = (
-        "the rows of the source cannot be read: division by zero, in materialized view public.q"
+        "the rows of the source cannot be read: materialized view public.q cannot be read for an"
+        " error in its data (22012): see mz_internal.mz_view_errors"
     )
     await reaches(env, status, f"stalled|{stalled}")
     await env.ran("a", "UPDATE t SET a = 1")
