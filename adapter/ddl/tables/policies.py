@@ -168,12 +168,19 @@ def _with_names(
         else remembered
         for id, remembered in (item.known or {}).items()
     }
+    keys = {
+        id: tuple(tuple(columns.get(name, name) for name in key) for key in remembered)
+        if id == table.id
+        else remembered
+        for id, remembered in (item.known_keys or {}).items()
+    }
     for using, check in with_other_names(texts, of.name, columns):
         new = with_fields(
             item,
             create_sql=policy_statement(item.name, state.full_name(of), using, check),
             bound=tuple((state.full_name(state.item(id)), id) for _, id in item.bound),
             known=known or UNSET,
+            known_keys=keys or item.known_keys,
         )
         with suppress(DatabaseError):
             if _planned(context, new) == wanted:

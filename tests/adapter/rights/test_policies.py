@@ -352,3 +352,18 @@ def test_no_statement_and_no_relation_shows_hidden_rows(tmp_path: Path) -> None:
             assert HIDDEN not in shown, (each.name, answer)
 
     in_environment(tmp_path, scenario)
+
+
+async def test_policies_follow_the_new_name_of_a_column_of_a_known_key(
+    own_env: TestEnvironment,
+) -> None:
+    env = own_env
+    await env.ran(
+        "a",
+        "CREATE TABLE t (id int PRIMARY KEY, n int)",
+        "ALTER TABLE t ADD CONSTRAINT positive CHECK (id > 0)",
+        "CREATE POLICY more ON t USING (id > 1)",
+        "ALTER TABLE t RENAME COLUMN id TO number",
+    )
+    shown = await env.query("a", "SELECT qual FROM pg_policies")
+    assert "number > 1" in shown, shown
