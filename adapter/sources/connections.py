@@ -1,5 +1,6 @@
 """CREATE CONNECTION and ALTER CONNECTION."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -38,6 +39,8 @@ from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, V
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.ssh_keys import new_key_pair
 from foreshore.storage.external.access import Access
+
+_WITH_PASSWORD = re.compile(r"https?://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 def create_connection(context: StatementContext, plan: CreateConnection) -> Completed:
@@ -190,6 +193,11 @@ def _checked(
             raise InvalidParameterValue(
                 f'invalid value for option "{name}": "{value}"',
                 hint=f"It is one of {', '.join(rule.choices)}.",
+            )
+        if _WITH_PASSWORD.match(value):
+            raise InvalidParameterValue(
+                f'the option "{name}" must not have a password in its URL',
+                hint="There are options for users and passwords, which take secrets.",
             )
         if rule.is_number and not (value.isascii() and value.isdigit() and len(value) < 10):
             raise InvalidParameterValue(f'the option "{name}" must be a number')

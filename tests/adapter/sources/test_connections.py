@@ -50,6 +50,10 @@ async def test_a_connection_is_kept_shown_and_changed(opened: TestEnvironment) -
             "CREATE CONNECTION c TO AWS (SECRET ACCESS KEY 'x')",
             '22023: the option "secret access k',
         ),
+        (
+            "CREATE CONNECTION c TO CONFLUENT SCHEMA REGISTRY (URL 'https://u:p@x/a')",
+            '22023: the option "url" must not have a password',
+        ),
         ("CREATE CONNECTION c TO AWS (REGION SECRET pw)", '22023: the option "region" cannot be a'),
         ("CREATE CONNECTION c TO AWS (SESSION TOKEN SECRET no)", '42704: secret "no" does not'),
         ("CREATE CONNECTION c TO AWS (REGION 'x', REGION 'y')", '42601: option "region" is given'),
