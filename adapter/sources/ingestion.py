@@ -247,9 +247,11 @@ class Ingestion:
     async def _position(self, progress: GlobalId) -> dict[str, int]:
         """Return the durable position of a source, from the relation that has it."""
         return {
-            row["part"]: row["offset"]
+            part: offset
             async for table in self._read(progress)
-            for row in table.to_pylist()
+            for part, offset in zip(
+                *(table[c].to_pylist() for c in ("part", "offset")), strict=True
+            )
         }
 
     async def _read(self, output: GlobalId) -> AsyncGenerator[pa.Table, None]:

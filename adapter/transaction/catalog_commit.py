@@ -180,6 +180,8 @@ class CatalogCommits:
         shards.append(item.id)
         reached("shard.made")
         if is_table:
+            if desc.watermark is not None and (old := coordinator.state.item_with(item.oid)):
+                await coordinator.watermarks.ready(old.id)  # a table goes on from there
             coordinator.watermarks.begin(item.id, desc.watermark, change.contents.get(item.id))
             if item.id in change.contents:
                 await coordinator.storage.fill(item.id, change.contents[item.id], item.since)
@@ -246,20 +248,22 @@ class CatalogCommits:
     def _show(self, time: Timestamp, change: CatalogChange, made: _Difference) -> None:
         """Let everybody see the new state; it has just become durable at `time`."""
         coordinator = self._coordinator
-        oids = {each.oid for each in made.created}
+        created = {each.oid: each for each in made.created}
         ends: dict[str, str] = {}  # messages, by id
         for each in made.dropped:
             if isinstance(each, Cluster):
                 ends[each.id] = f'cluster "{each.name}" was dropped'
             elif isinstance(each, Item):
-                is_altered = each.oid in oids
-                ends[each.id] = f'"{each.name}" was {"altered" if is_altered else "dropped"}'
+                altered = created.get(each.oid)
+                ends[each.id] = f'"{each.name}" was {"altered" if altered else "dropped"}'
                 if each.type == "table":
-                    name = None if is_altered else name_key(each)
+                    name = None if altered else name_key(each)
                     coordinator.group.retire(each.id, name, time)
                 coordinator.activity.tables.pop(each.id, None)
                 coordinator.holds.remove(each.id)
                 coordinator.keys.drop(each.id)
+                if isinstance(altered, Item):
+                    coordinator.watermarks.go_on(each.id, altered.id)
                 coordinator.watermarks.forget(each.id)
                 coordinator.subscriptions.forget(each.id)
         coordinator.changelogs.end_dropped(ends)

@@ -118,6 +118,11 @@ class Watermarks:
             self._greatest[id], self._begun[id] = found, watermark
             self._note_timeout(id, watermark)
 
+    def go_on(self, old: GlobalId, new: GlobalId) -> None:
+        """Let a relation that was altered, and has a new id, be at least as far as it was."""
+        if new in self._greatest:
+            self._follow(new, self._greatest.get(old))
+
     def forget(self, id: GlobalId) -> None:
         """Forget a relation that was dropped."""
         self._greatest.pop(id, None)

@@ -62,6 +62,23 @@ async def test_silent_table_closes_its_window(own_env: TestEnvironment, clock: C
     assert shown == "2020-01-01 00:01:00|1\n2020-01-01 00:02:00|1\nSELECT 2"
 
 
+async def test_altered_table_keeps_the_mark_of_the_clock(
+    own_env: TestEnvironment, clock: Clock
+) -> None:
+    env = own_env
+    await env.ran("s", TABLE, VIEW, row(10))
+    await clock.passes(90)
+    assert (await env.query("s", row(59))).startswith("ERROR 23514")
+    await env.ran("s", "ALTER TABLE t ADD COLUMN more int NOT NULL DEFAULT 3")
+    assert await env.query("s", READ) == "2020-01-01 00:01:31+00\nSELECT 1"
+    assert (await env.query("s", row(59))).startswith("ERROR 23514")
+    await env.reopen()
+    await env.ran("s", "ALTER TABLE t DROP COLUMN more")
+    assert (await env.query("s", row(59))).startswith("ERROR 23514")
+    await clock.passes(40)
+    assert await env.query("s", READ) == "2020-01-01 00:02:09+00\nSELECT 1"
+
+
 async def test_written_and_empty_tables_wait_for_rows(
     own_env: TestEnvironment, clock: Clock
 ) -> None:
