@@ -5,7 +5,7 @@ from struct import Struct, error
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn
-from foreshore.errors import BadCopyFileFormat, DatabaseError
+from foreshore.errors import BadCopyFileFormat, DatabaseError, DataError
 from foreshore.expr.datum import to_array
 from foreshore.server.binary_tuples import columns_of, tuples_at
 from foreshore.server.parameters import decode_binary
@@ -15,6 +15,7 @@ PIECE = 1024 * 1024
 WINDOW = (
     2 * PIECE
 )  # that is looked at at once, which takes 30 times as much memory, at worst 75 times
+MOST_BYTES = 0x3FFFFFFE  # of a value
 SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 
 _INT16 = Struct("!h")
@@ -34,6 +35,7 @@ class BinaryCopyParser:
         self._enough = PIECE  # bytes for a `take`; more where a tuple is longer
         self._begun = False
         self._line = 0
+        self._field = 0  # of the tuple that is being read
         self.ended = False
 
     @property
@@ -44,10 +46,7 @@ class BinaryCopyParser:
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
         if self.ended and data:
-            raise BadCopyFileFormat(
-                "received copy data after EOF marker",
-                where=f"COPY {self._table}, line {self._line + 1}",
-            )
+            raise BadCopyFileFormat("received copy data after EOF marker", where=self._place())
         self._data += data
 
     def take(self, *, final: bool) -> pa.RecordBatch | None:
@@ -66,10 +65,11 @@ class BinaryCopyParser:
                 at = self._tuple(data, at, columns)
         except (error, IndexError):
             # The data ends within a tuple, or without a trailer: the rest has yet to arrive.
-            if final and not (self._begun and len(data) - at < _INT16.size):
+            if final and not self._begun:
+                raise _cut_header(len(data)) from None
+            if final and len(data) - at >= _INT16.size:
                 raise BadCopyFileFormat(
-                    "unexpected EOF in COPY data",
-                    where=f"COPY {self._table}, line {self._line + 1}",
+                    "unexpected EOF in COPY data", where=self._place(self._field)
                 ) from None
         self._data = bytearray(data[at:])
         self._enough = max(PIECE, 2 * len(self._data))  # so that each byte is looked at a few times
@@ -109,7 +109,7 @@ class BinaryCopyParser:
             raise BadCopyFileFormat("unrecognized critical flags in COPY file header")
         extension = _INT32.unpack_from(data, 15)[0]
         if extension < 0:
-            raise BadCopyFileFormat("invalid COPY file header (wrong length)")
+            raise BadCopyFileFormat("invalid COPY file header (missing length)")
         if len(data) < 19 + extension:
             raise IndexError
         return 19 + int(extension)
@@ -118,24 +118,23 @@ class BinaryCopyParser:
         """Append the tuple at `at` to `columns`, or none of it; return where it ends."""
         count = _INT16.unpack_from(data, at)[0]
         at += 2
-        where = f"COPY {self._table}, line {self._line + 1}"
         if count == -1:
             self.ended = True
             return at
         if count != len(self._types):
             raise BadCopyFileFormat(
-                f"row field count is {count}, expected {len(self._types)}", where=where
+                f"row field count is {count}, expected {len(self._types)}", where=self._place()
             )
         spans: list[tuple[int, int]] = []
-        for _ in range(count):
+        for self._field in range(count):
             length = _INT32.unpack_from(data, at)[0]
             at += 4
-            if length < -1:
-                raise BadCopyFileFormat("invalid field size", where=where)
+            self._check_length(length)
             spans.append((at, length))
             at += max(0, length)
             if at > len(data):
                 raise IndexError
+        where = self._place()
         self._line += 1
         row = zip(spans, self._types, self._names, columns, strict=True)
         for (start, length), type, name, column in row:
@@ -148,3 +147,30 @@ class BinaryCopyParser:
                 wrong.where = f"{where}, column {name}"
                 raise
         return at
+
+    def _check_length(self, length: int) -> None:
+        """Raise DatabaseError if a value cannot have so many bytes."""
+        if length < -1:
+            raise BadCopyFileFormat("invalid field size", where=self._place(self._field))
+        if length > MOST_BYTES:
+            raise DataError(
+                "out of memory",
+                sqlstate="54000",
+                detail=f"Cannot enlarge string buffer containing 0 bytes by {length} more bytes.",
+                where=self._place(self._field),
+            )
+
+    def _place(self, field: int | None = None) -> str:
+        """Return where in the data the parser is, as errors name it."""
+        column = "" if field is None else f", column {self._names[field]}"
+        return f"COPY {self._table}, line {self._line + 1}{column}"
+
+
+def _cut_header(size: int) -> BadCopyFileFormat:
+    """Return the error for a header that ends after so many bytes."""
+    if size < len(SIGNATURE):
+        return BadCopyFileFormat("COPY file signature not recognized")
+    missing = ("missing flags", "missing length", "wrong length")[
+        min((size - len(SIGNATURE)) // 4, 2)
+    ]
+    return BadCopyFileFormat(f"invalid COPY file header ({missing})")

@@ -85,7 +85,7 @@ _DIGITS = {"int2": 4, "int4": 9, "int8": 18}  # so many are surely in range
 def decoder(type: SqlType, format: int, zone: Callable[[], str]) -> Decode:
     """Return the function that decodes a short argument of `type` in text (0) or binary (1)."""
     if format == 1:
-        return lambda value: decode_binary(value, type, "bind parameter")
+        return lambda value: decode_binary(value, type, " in bind parameter")
     most = _DIGITS.get(type.name)
     if most is None:
         return lambda value: _from_text(value, type, zone())
@@ -103,18 +103,18 @@ def _argument(value: Bytes, type: SqlType, format: int, zone: str, number: int) 
         return _from_text(value, type, zone)
     if format != 1:
         raise ProtocolViolation(f"unsupported format code: {format}", sqlstate="22023")
-    return decode_binary(value, type, f"bind parameter {number}")
+    return decode_binary(value, type, f" in bind parameter {number}")
 
 
-def decode_binary(value: Bytes, type: SqlType, what: str = "COPY data") -> Datum:
-    """Decode a datum in binary format."""
+def decode_binary(value: Bytes, type: SqlType, where: str = "") -> Datum:
+    """Decode a datum in binary format; errors say `where` it is."""
     decode = _BINARY.get(type.name)
     if decode is None:
         raise UndefinedFunction(f"no binary input function available for type {type}")
     try:
         return decode(value, type)
     except (error, IndexError):
-        raise InvalidBinaryRepresentation(f"incorrect binary data format in {what}") from None
+        raise InvalidBinaryRepresentation(f"incorrect binary data format{where}") from None
 
 
 def _from_text(value: Bytes, type: SqlType, zone: str) -> Datum:

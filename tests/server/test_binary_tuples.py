@@ -76,10 +76,10 @@ def tuples(rows: list[list[bytes | None]]) -> bytes:
     return b"".join(struct.pack(">h", len(row)) + b"".join(map(field, row)) for row in rows)
 
 
-def parsed(types: list[Any], data: bytes, cut: int) -> Any:
+def parsed(types: list[Any], data: bytes, cut: int, names: str = "") -> Any:
     """Return the batches of a parser that gets data in two parts, or its error."""
     columns = tuple(ColumnType(each) for each in types)
-    desc = RelationDesc(tuple(f"c{i}" for i in range(len(types))), columns)
+    desc = RelationDesc(tuple(names or (f"c{i}" for i in range(len(types)))), columns)
     parser = BinaryCopyParser(_Copy("t", desc))  # type: ignore[arg-type]
     found = []
     try:
@@ -153,3 +153,31 @@ def test_a_long_value_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) 
     batch = parser.take(final=True)
     assert batch is not None
     assert from_array(batch.column(0), TEXT) == [value.decode()]
+
+
+HEAD = SIGNATURE + bytes(8)
+HOSTILE = [  # what PostgreSQL says of it
+    (HEAD + tuples([[b"\0\0\0\1", b"a"]])[:-1], "unexpected EOF in COPY data", "22P04", "b"),
+    (HEAD + b"\0\2", "unexpected EOF in COPY data", "22P04", "a"),
+    (HEAD + b"\0\2\xff\xff\xff\xfe", "invalid field size", "22P04", "a"),
+    (HEAD + b"\0\2\x3f\xff\xff\xff", "out of memory", "54000", "a"),
+    (HEAD + tuples([[b"abcde", b"a"]]), "incorrect binary data format", "22P03", "a"),
+    (b"", "COPY file signature not recognized", "22P04", None),
+    (SIGNATURE, "invalid COPY file header (missing flags)", "22P04", None),
+    (SIGNATURE + bytes(4), "invalid COPY file header (missing length)", "22P04", None),
+    (
+        SIGNATURE + bytes(4) + b"\xff" * 4,
+        "invalid COPY file header (missing length)",
+        "22P04",
+        None,
+    ),
+    (SIGNATURE + bytes(7) + b"\5abc", "invalid COPY file header (wrong length)", "22P04", None),
+]
+
+
+@pytest.mark.parametrize(("data", "message", "sqlstate", "column"), HOSTILE)
+def test_hostile_data_get_the_errors_of_postgresql(
+    data: bytes, message: str, sqlstate: str, column: str | None
+) -> None:
+    place = None if column is None else f"COPY t, line 1, column {column}"
+    assert parsed([INT4, TEXT], data, 0, names="ab") == (message, sqlstate, place)
