@@ -6,6 +6,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from foreshore.errors import InvalidParameterValue
 from foreshore.storage.blob import Blob
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.link_local import check_endpoint
 from foreshore.storage.lake.places import Location
 
 _SERVERS_TOKEN = "AWS_SESSION_TOKEN"
@@ -13,12 +14,18 @@ _KEYS = ("access key id", "secret access key", "session token")
 
 
 def bucket_of(url: str, access: Access) -> Location:
-    """Return the place of `s3://BUCKET/KEY`, which is reached by a connection."""
+    """Return the place of `s3://BUCKET/KEY`, which is reached by a connection. Blocks.
+
+    Raises InsufficientPrivilege if its endpoint is link-local, InvalidParameterValue if the URL is
+    another one or the connection has no keys.
+    """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.hostname or parts.query:
         raise InvalidParameterValue(
             f'unrecognized URL "{url}"', hint="An AWS CONNECTION reads s3://BUCKET/KEY."
         )
+    if "endpoint" in access.options:
+        check_endpoint(access.options["endpoint"])
     bucket, credentials = _bucket(parts.netloc, access), _credentials(access)
     key = unquote(parts.path).strip("/")
     return Location(url, _blob(bucket, credentials), None, key, None, bucket, credentials)

@@ -1,9 +1,12 @@
 """Answers over HTTP that are read as a whole, and are bounded in size and time."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
+
+from foreshore.storage.external.link_local import check_endpoint_soon
 
 SECONDS = 10.0  # without a byte of an answer
 LONGEST_SECONDS = 30.0  # for an answer as a whole
@@ -23,12 +26,12 @@ def client(**options: Any) -> httpx.AsyncClient:
 async def asked(client: httpx.AsyncClient, method: str, url: str, **request: Any) -> httpx.Response:
     """Return an answer, whatever its status.
 
-    Raises FAILURES, also if it has more than MOST_BYTES or takes longer than LONGEST_SECONDS.
+    Raises FAILURES, also if it has more than MOST_BYTES or takes longer than LONGEST_SECONDS, and
+    InsufficientPrivilege if the address is link-local.
     """
-    async with (
-        asyncio.timeout(LONGEST_SECONDS),
-        client.stream(method, url, **request) as response,
-    ):
+    async with asyncio.timeout(LONGEST_SECONDS), AsyncExitStack() as stack:
+        await check_endpoint_soon(url)
+        response = await stack.enter_async_context(client.stream(method, url, **request))
         parts, size = [], 0
         async for part in response.aiter_bytes(_PART_BYTES):
             size += len(part)

@@ -13,6 +13,7 @@ from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.storage.external import kafka_tunnels
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.kafka_failures import Failures
+from foreshore.storage.external.link_local import check_endpoint
 
 ANSWER_SECONDS = 10.0
 TRY_SECONDS = 1.0  # after which a client is asked whether no broker can be reached
@@ -25,10 +26,13 @@ _PEM = {
 
 
 def configuration(access: Access) -> dict[str, Any]:
-    """Return the configuration of a client of a connection.
+    """Return the configuration of a client of a connection. Blocks.
 
-    With a tunnel it blocks until that is there, and raises ConnectionFailure if it does not come.
+    Raises ConnectionFailure if its tunnel does not come, and InsufficientPrivilege if the OAuth2
+    server's address is link-local.
     """
+    if "oauth2 server url" in access.options:
+        check_endpoint(access.options["oauth2 server url"])
     found = _configuration(access.options)
     if access.tunnel is not None:
         return kafka_tunnels.through(access, access.tunnel, found)
