@@ -38,7 +38,6 @@ from foreshore.storage.ingest.postgres.layout import layouts
 from foreshore.storage.ingest.postgres.overlap import HistoryChanged
 from foreshore.storage.ingest.postgres.shapes import PublicationChanged, Watch
 from foreshore.storage.ingest.postgres.slot import LSN, PUBLICATION, TRANSACTION, SlotWatch, lsn_of
-from foreshore.storage.ingest.postgres.snapshot import RowsMoved
 from foreshore.storage.ingest.postgres.stream import Held, Stream
 from foreshore.storage.ingest.postgres.whole import (
     Reading,
@@ -149,7 +148,7 @@ class PostgresConnector:
         except DatabaseError as error:
             # There was no publication when something was changed: the slot cannot get beyond that.
             is_lost = error.sqlstate == UndefinedObject.sqlstate
-            if is_lost or isinstance(error, PublicationChanged | RowsMoved | HistoryChanged):
+            if is_lost or isinstance(error, PublicationChanged | HistoryChanged):
                 self._lost = error.message
             raise
         finally:

@@ -198,6 +198,26 @@ async def test_state_of_a_table_that_is_refreshed_shows_the_rows_read(
     await until(env, states, running.format("b|running|NULL"))
 
 
+async def test_a_table_that_is_written_anew_while_it_joins_lets_the_others_be(
+    env: TestEnvironment, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await env.ran("a", SOURCE)
+    await equal(env, upstream)
+    await env.ran("a", "ALTER SOURCE s DROP TABLE b")
+    locked, lock = [], Snapshot._lock
+
+    def late(self: Snapshot, table: TableLayout) -> None:
+        if not locked:
+            upstream.execute("VACUUM FULL up.b")
+        locked.append(table.table)
+        lock(self, table)
+
+    monkeypatch.setattr(Snapshot, "_lock", late)
+    await env.ran("a", "ALTER SOURCE s ADD TABLE b")
+    await equal(env, upstream)
+    assert locked == ["up.b", "up.b"]
+
+
 async def test_table_that_a_sink_reads_goes_on_without_new_columns(
     env: TestEnvironment, upstream: Upstream, tmp_path: Path
 ) -> None:
