@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog
 from foreshore.adapter.sinks.inherited import PAUSED, is_paused
-from foreshore.adapter.sinks.reading import changed, check_errors, contents, first_through, interval
+from foreshore.adapter.sinks.reading import changed, contents, interval, sound_through
 from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.transaction.moves import move_positions
@@ -304,14 +304,13 @@ class SinkExports:
         position = coordinator.subscriptions.position(sink)
         if position is None or frontier <= position.began:
             spec = coordinator.state.item(sink).sink
+            await coordinator.wait_readable(relation, frontier)
             if spec and not spec.with_snapshot:  # no row is read
-                await coordinator.wait_readable(relation, frontier)
                 return frontier
-            return await first_through(coordinator, relation, frontier)
+            return await sound_through(coordinator, relation, frontier)
         idle = partial(self._note_idle, sink)
         through = await changed(coordinator, relation, frontier, idle)
-        await check_errors(coordinator, relation, through)
-        return through
+        return await sound_through(coordinator, relation, through)
 
     async def changes(
         self, sink: GlobalId, frontier: Timestamp, through: Timestamp

@@ -32,24 +32,23 @@ async def check_errors(coordinator: "Coordinator", relation: GlobalId, time: Tim
         raise for_state(coordinator, error) from None
 
 
-async def first_through(
-    coordinator: "Coordinator", relation: GlobalId, began: Timestamp
+async def sound_through(
+    coordinator: "Coordinator", relation: GlobalId, through: Timestamp
 ) -> Timestamp:
-    """Return the time of the contents with which a reader begins; raises the error in the data.
+    """Return a time through which a reader goes; raises the error in the relation's data.
 
-    That is its beginning, or the newest time if the relation's data had an error then: this would
-    never pass.
+    That is `through`, or the newest time if the data had an error at `through`: this would never
+    pass. Wait until the relation is readable before.
     """
-    await coordinator.wait_readable(relation, began)
     try:
-        await check_errors(coordinator, relation, began)
+        await check_errors(coordinator, relation, through)
     except DataError:
         newest = min(coordinator.upper(relation) - 1, coordinator.oracle.read_ts())
-        if newest <= began:
+        if newest <= through:
             raise
         await check_errors(coordinator, relation, newest)
         return newest
-    return began
+    return through
 
 
 async def changed(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
-from foreshore.adapter.sinks.reading import changed, check_errors, contents, first_through, interval
+from foreshore.adapter.sinks.reading import changed, contents, interval, sound_through
 from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
@@ -51,7 +51,8 @@ class SourceInputs:
         if position is None:
             raise UndefinedObject(f"source {source} was dropped")
         if frontier is None:
-            return await first_through(coordinator, relation, position.began)
+            await coordinator.wait_readable(relation, position.began)
+            return await sound_through(coordinator, relation, position.began)
         if frontier <= position.as_of:
             raise ObjectNotInPrerequisiteState(
                 f"the source has read its input before {frontier} only, and the history before"
@@ -60,8 +61,7 @@ class SourceInputs:
             )
         idle = partial(self._note_idle, subscription, frontier)
         through = await changed(coordinator, relation, frontier, idle)
-        await check_errors(coordinator, relation, through)
-        return through
+        return await sound_through(coordinator, relation, through)
 
     async def changes(
         self, source: GlobalId, frontier: Timestamp | None, through: Timestamp

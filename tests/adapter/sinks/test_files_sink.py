@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from foreshore.adapter.sinks import reading
 from foreshore.sinks.places import FilesTarget
 from foreshore.sinks.spec import SinkSpec
 from foreshore.sources.files import PLACES
@@ -226,3 +227,26 @@ async def test_sink_of_a_view_that_failed_begins_once_the_view_can_be_read(
     query = f"SELECT k, q, mz_diff FROM '{place}/t/*.parquet' ORDER BY k"
     expected = [(1, 5, 1), (2, 4, 1), (3, 10, 1)]
     assert duckdb.sql(query).fetchall() == expected[mends == "skip" :]
+
+
+async def test_sink_of_a_mended_view_passes_more_changes_than_an_interval_has(
+    own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(retries, "LONGEST_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(reading, "MOST_ROWS", 2)
+    env = own_env
+    await env.ran(
+        "a",
+        "CREATE TABLE t (k int, a int)",
+        "CREATE MATERIALIZED VIEW m AS SELECT k, 20 / a AS q FROM t",
+        f"CREATE SINK s FROM m INTO FILES (URL '{place}/t', FORMAT parquet)",
+        "WAIT FOR SINKS s",
+        "INSERT INTO t VALUES (1, 0), (2, 5)",
+    )
+    await until_state(env, "stalled")
+    for k in range(3, 7):
+        await env.ran("a", f"INSERT INTO t VALUES ({k}, 5)")
+    await env.ran("a", "UPDATE t SET a = 5 WHERE k = 1", "WAIT FOR SINKS s")
+    query = f"SELECT count(*), sum(mz_diff) FROM '{place}/t/*.parquet'"
+    assert duckdb.sql(query).fetchall() == [(6, 6)]
