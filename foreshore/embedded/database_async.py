@@ -20,7 +20,7 @@ import pyarrow as pa
 from foreshore.embedded.address import Address
 from foreshore.embedded.connection import Connection, is_query
 from foreshore.embedded.errors import NotReceived, translated
-from foreshore.embedded.frames import Frame, frame_of, frame_of_files
+from foreshore.embedded.frames import Frame, frame_of, frame_of_files, unrounded
 from foreshore.embedded.literals import Parameters, qualified_name, with_parameters
 from foreshore.embedded.reconnect import Waits
 from foreshore.embedded.result import Result
@@ -288,16 +288,19 @@ class AsyncDatabase:
             raise DatabaseError(f"if_exists is fail, replace or append, not {if_exists!r}")
         rows = await asyncio.get_running_loop().run_in_executor(None, frame)
         async with self.transaction(), self._using() as connection:
-            found = None if if_exists == "fail" else await _columns(connection, name)
-            if if_exists == "replace" and found not in (None, set(rows.schema.names)):
+            found = None if if_exists == "fail" else await _schema(connection, name)
+            given = set(rows.schema.names)
+            if if_exists == "replace" and found is not None and set(found.names) != given:
                 columns = rows.definition()  # an error before anything is dropped
                 await connection.execute(f"DROP TABLE {qualified_name(name)}")
                 found = None
             if found is None:
                 columns = rows.definition()
                 await connection.execute(f"CREATE TABLE {qualified_name(name)} ({columns})")
-            elif if_exists == "replace":
-                await connection.execute(f"DELETE FROM {qualified_name(name)}")
+            else:
+                rows = unrounded(rows, found)
+                if if_exists == "replace":
+                    await connection.execute(f"DELETE FROM {qualified_name(name)}")
             return await connection.copy_in(name, rows)
 
     # --- life
@@ -331,12 +334,12 @@ class AsyncDatabase:
         await self.close()
 
 
-async def _columns(connection: Connection, name: str) -> set[str] | None:
-    """Return the names of a relation's columns; None if it does not exist."""
+async def _schema(connection: Connection, name: str) -> pa.Schema | None:
+    """Return a relation's columns; None if it does not exist."""
     text = qualified_name(name)
     if not (await connection.sql("SELECT to_regclass($1) IS NOT NULL", [text])).scalar():
         return None
-    return set((await connection.sql(f"SELECT * FROM {text} LIMIT 0")).columns)
+    return (await connection.sql(f"SELECT * FROM {text} LIMIT 0")).table.schema
 
 
 def subscribe_text(query: str, snapshot: bool, as_of: int | None, up_to: int | None) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as dataset
 
 from foreshore.embedded.literals import quoted_name
+from foreshore.embedded.result import UNSCALED
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedFile
 
 ROWS_AT_ONCE = 65_536
@@ -59,7 +60,9 @@ def _frame_of(data: Any) -> Frame:
     elif isinstance(data, pa.RecordBatchReader):
         return Frame(data.schema, _sliced(data))
     elif isinstance(data, list) and data and isinstance(data[0], dict):
-        data = pa.Table.from_pylist(data)
+        # Arrow takes the names of the first one only.
+        names = list(dict.fromkeys(name for row in data for name in row))
+        data = pa.table({name: [row.get(name) for row in data] for name in names})
     elif hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):
         reader = pa.RecordBatchReader.from_stream(data)
         return Frame(reader.schema, _sliced(reader))
@@ -75,11 +78,46 @@ def _frame_of(data: Any) -> Frame:
 
 def _of_pandas(data: Any) -> pa.Table:
     """Return a DataFrame as a table, with the levels of its index that have names first."""
-    names = [name for name in data.index.names if name is not None]
-    if names and len(names) == len(data.index.names):
-        data = data.reset_index()
+    levels = [level for level, name in enumerate(data.index.names) if name is not None]
+    if levels:
+        data = data.reset_index(level=levels)
     data = data.set_axis([str(name) for name in data.columns], axis="columns")
     return pa.Table.from_pandas(data, preserve_index=False)
+
+
+def unrounded(frame: Frame, table: pa.Schema) -> Frame:
+    """Return rows for a table that exists; numbers that its columns would round are errors.
+
+    SQL rounds 1.5 to an integer where it assigns it, and digits behind a numeric's scale. The
+    types of a DataFrame are inferred, so nobody has asked for that. The batches raise
+    DatatypeMismatch.
+    """
+    types = {
+        place: table.field(field.name).type
+        for place, field in enumerate(frame.schema)
+        if field.name in table.names and _rounds(field.type, table.field(field.name).type)
+    }
+
+    def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+        for place, type in types.items():
+            try:
+                batch.column(place).cast(type)
+            except pa.ArrowInvalid as error:
+                raise DatatypeMismatch(
+                    f'column "{batch.schema.names[place]}": {error}',
+                    hint="The table's column has fewer digits. Change its type by ALTER TABLE, or"
+                    " round the values.",
+                ) from None
+        return batch
+
+    return Frame(frame.schema, map(checked, frame.batches))
+
+
+def _rounds(type: pa.DataType, target: pa.DataType) -> bool:
+    if pa.types.is_integer(target):
+        return bool(pa.types.is_floating(type) or pa.types.is_decimal(type))
+    both = pa.types.is_decimal(type) and pa.types.is_decimal(target) and target != UNSCALED
+    return both and bool(type.scale > target.scale)
 
 
 def frame_of_files(paths: str | Path | Sequence[str | Path], format: str) -> Frame:

@@ -1,4 +1,5 @@
 import asyncio
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import pyarrow.dataset as dataset
 import pyarrow.parquet as pq
 import pytest
 
-from foreshore.embedded.frames import Frame, frame_of, frame_of_files, stream_of
-from foreshore.embedded.result import Result
+from foreshore.embedded.frames import Frame, frame_of, frame_of_files, stream_of, unrounded
+from foreshore.embedded.result import UNSCALED, Result
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedFile
 
 TABLE = pa.table({"a": [1, 2], "b": ["x", None]})
@@ -122,6 +123,9 @@ def test_index_of_pandas_is_sent_if_it_has_a_name() -> None:
     sums = pd.DataFrame({"k": ["x", "x", "y"], "n": [1, 2, 3]}).groupby("k").sum()
     assert frame_of(sums).definition() == '"k" text, "n" bigint'
     assert frame_of(sums.rename_axis(None)).definition() == '"n" bigint'
+    index = pd.MultiIndex.from_tuples([("x", 1)], names=["k", None])
+    partly = frame_of(pd.DataFrame({"n": [1]}, index=index))
+    assert partly.definition() == '"k" text, "n" bigint'
     assert frame_of(pd.DataFrame([[1, 2.5]])).definition() == '"0" bigint, "1" double precision'
 
 
@@ -132,3 +136,24 @@ def test_column_of_several_types_is_an_error_that_names_it() -> None:
     with pytest.raises(FeatureNotSupported) as refused:
         frame_of(pd.DataFrame({"d": [{"a": 1}]})).definition()
     assert "json.dumps" in (refused.value.hint or "")
+
+
+def test_keys_of_later_dicts_are_columns() -> None:
+    found = asyncio.run(sent(frame_of([{"a": 1}, {"a": 2, "b": "x"}])))
+    assert found.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+
+
+def test_numbers_that_a_table_would_round_are_errors() -> None:
+    table = pa.schema({"n": pa.int64(), "p": pa.decimal128(4, 1), "u": UNSCALED})
+    for data in (
+        {"n": [4.0, None], "p": [Decimal("2.50")], "u": [Decimal("1.5")]},
+        {"u": [Decimal(1) / 3]},
+        {"other": [1.5]},
+    ):
+        columns = [{name: values} for name, values in data.items()]
+        for each in columns:
+            rows = frame_of(each)
+            assert asyncio.run(sent(unrounded(rows, table))).to_pydict() == each
+    for each in ({"n": [1.0, 1.5]}, {"n": [Decimal("1.5")]}, {"p": [Decimal("2.55")]}):
+        with pytest.raises(DatatypeMismatch, match="column"):
+            asyncio.run(sent(unrounded(frame_of(each), table)))
