@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -32,6 +32,8 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="foreshore client", daemon=True)
         self._ending: set[asyncio.Task[None]] = set()
         self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self.is_ending = False  # under the lock
         self._thread.start()
 
     def _run(self) -> None:
@@ -44,6 +46,19 @@ class LoopThread:
         The end is when the database is closed. In a child that a fork has made there is no thread
         of the loop.
         """
+        future = self._begun(work)
+        try:
+            return future.result()
+        except CancelledError:
+            if self.is_ending:
+                raise _closed() from None
+            raise
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a coroutine on the loop; raises NotReceived."""
         if self.is_forked:
             work.close()
             raise NotReceived(
@@ -51,15 +66,11 @@ class LoopThread:
                 sqlstate="08003",
                 hint="Connect in the child: foreshore.connect, with the directory or its url.",
             )
-        if self._loop.is_closed():
-            work.close()
-            raise NotReceived("the database is closed", sqlstate="08003")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        with self._lock:  # what is begun later, the loop would not run
+            if not self.is_ending:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise _closed()
 
     def end(self, work: Coroutine[Any, Any, None]) -> None:
         """Run what ends something, and wait for it, unless this is the thread of the loop.
@@ -69,10 +80,11 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             self._ending.add(task := self._loop.create_task(work))
             task.add_done_callback(self._ending.discard)
-        elif self._loop.is_closed() or self.is_forked:
+        elif self.is_ending or self.is_forked:
             work.close()
         else:
-            self.wait(work)
+            with contextlib.suppress(NotReceived):  # all ends with the database
+                self.wait(work)
 
     @property
     def is_forked(self) -> bool:
@@ -81,13 +93,26 @@ class LoopThread:
 
     async def await_(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine to a coroutine of another loop."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(self._begun(work))
 
-    def close(self) -> None:
-        """End the loop and its thread."""
+    def close(self, last: Coroutine[Any, Any, None] | None = None) -> None:
+        """End the calls of other threads, then run `last`, then end the loop and its thread."""
+        with self._lock:
+            self.is_ending = True
+
+        async def ending() -> None:
+            await _end_all()
+            if last is not None:
+                await last
+
+        asyncio.run_coroutine_threadsafe(ending(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _closed() -> NotReceived:
+    return NotReceived("the database is closed", sqlstate="08003")
 
 
 async def _end_all() -> None:
@@ -117,12 +142,21 @@ class Subscription:
             return self._loop.wait(self._next())
         except (StopAsyncIteration, CancelledError):
             raise StopIteration from None
+        except NotReceived:
+            if self._loop.is_ending:
+                raise StopIteration from None
+            raise
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
     async def __anext__(self) -> Event:
-        return await self._loop.await_(self._next())
+        try:
+            return await self._loop.await_(self._next())
+        except NotReceived:
+            if self._loop.is_ending:
+                raise StopAsyncIteration from None
+            raise
 
     async def _next(self) -> Event:
         if self._closed:
@@ -148,7 +182,7 @@ class Subscription:
         """End the subscription; the iteration of another thread that waits for a change ends."""
         if not self._closed and not self._loop.is_forked:
             self._closed = True
-            self._loop.wait(self._end())
+            self._loop.end(self._end())
 
     def __enter__(self) -> Self:
         return self
@@ -296,10 +330,9 @@ class Database:
         if not self._closed and not self._loop.is_forked:
             self._closed = True
             if self._owns_loop:
-                self._loop.wait(_end_all())
-            self._loop.wait(self._database.close())
-            if self._owns_loop:
-                self._loop.close()
+                self._loop.close(self._database.close())
+            else:
+                self._loop.end(self._database.close())
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ db = foreshore.connect("postgresql://host/shop")  # a server that runs already
 
 import asyncio
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -86,7 +87,12 @@ def open_async(
 
     async def opened() -> AsyncDatabase:
         loop = asyncio.get_running_loop()
-        server = await loop.run_in_executor(None, _server, path, listen, options)
+        starting = loop.run_in_executor(None, _server, path, listen, options)
+        try:
+            server = await asyncio.shield(starting)
+        except asyncio.CancelledError:  # nobody would end what the thread goes on to start
+            starting.add_done_callback(_end_server)
+            raise
         return AsyncDatabase(Address(directory=server.data_dir), server)
 
     return Opening(opened)
@@ -101,10 +107,20 @@ def connect_async(where: str | Path) -> Opening[AsyncDatabase]:
     async def connected() -> AsyncDatabase:
         address = await asyncio.get_running_loop().run_in_executor(None, Address.of, where)
         database = AsyncDatabase(address)
-        await database.execute("SELECT 1")
+        try:
+            await database.execute("SELECT 1")
+        except BaseException:
+            await database.close()
+            raise
         return database
 
     return Opening(connected)
+
+
+def _end_server(starting: asyncio.Future[ServerProcess]) -> None:
+    """End a server for which nobody waits any more, on a thread."""
+    if not starting.cancelled() and starting.exception() is None:
+        threading.Thread(target=starting.result().close, name="foreshore server").start()
 
 
 def _server(path: str | Path, listen: str | None, options: Sequence[str]) -> ServerProcess:

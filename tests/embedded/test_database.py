@@ -465,6 +465,29 @@ def test_subscription_ends_while_another_thread_waits(db: Database, name: str) -
     assert isinstance(first, Changes)
 
 
+def test_close_ends_loops_of_subscriptions_and_calls_of_other_threads(tmp_path: Path) -> None:
+    with foreshore.open(tmp_path / "data") as opened, ThreadPoolExecutor(2) as others:
+        opened.execute("CREATE TABLE t (n int)")
+        changes = opened.subscribe("t")
+        assert isinstance(next(changes), Changes)
+        sleeping = others.submit(opened.sql, "SELECT pg_sleep(1000)")
+        with opened.session() as beside:
+            active = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(' || '%'"
+            until(lambda: beside.sql(active).scalar() > 0, "the statement runs")
+        opened.close()
+        assert list(changes) == []  # none has waited
+        with pytest.raises(NotReceived, match="the database is closed"):
+            sleeping.result(60)
+
+
+def test_rows_that_a_table_would_round_leave_it_as_it_is(db: Database, name: str) -> None:
+    db.register(name, {"n": [1, 2]})
+    for how in ("append", "replace"):
+        with pytest.raises(DatabaseError, match=r"1\.5"):
+            db.register(name, {"n": [1.5]}, if_exists=how)  # type: ignore[arg-type]
+        assert db.sql(f"SELECT n FROM {name} ORDER BY n").fetchall() == [(1,), (2,)]
+
+
 def test_interrupt_ends_the_statement_only(db: Database) -> None:
     running = (
         "SELECT count(*) FROM pg_stat_activity"
