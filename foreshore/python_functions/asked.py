@@ -79,6 +79,13 @@ class Asked:
         assert call.found is not None
         return call.found
 
+    def try_again(self) -> None:
+        """Forget what this try has asked and got; the next one may ask for it once more.
+
+        What has given way before is kept.
+        """
+        self._here = []
+
     def forget(self) -> None:
         """Forget all calls; those that go on have nobody who waits for them."""
         self._here, self._before = [], {}

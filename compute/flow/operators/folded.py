@@ -282,6 +282,7 @@ class Folded(StagedRows):
         """Forget what was staged."""
         super().restore()
         self._changed, self._losing = {}, 0
+        self._asking.try_again()
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows, with that of the states."""
