@@ -8,6 +8,7 @@ visible before the commit. Files that go out are visible all at once (`storage/l
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,15 +54,16 @@ async def copy_from_files(
     )
     table = context.planner.reader().state.item(plan.table).name
     copies, url = context.coordinator.copies, plan.files.url
+    threads = copies.threads(plan.files)
     is_table = plan.files.format in TABLES
     location = await _found(context, plan.files, is_pattern=not is_table)
     options = plan.files
     if options.format == "found":
-        options = replace(options, format=await blocking.run(None, format_in, location))
+        options = replace(options, format=await blocking.run(threads, format_in, location))
         is_table = options.format in TABLES
         if options.version is not None and not is_table:
             raise UndefinedFile(f'there is no Delta or Iceberg table in "{url}"')
-    files = [] if is_table else await blocking.run(None, location.files)
+    files = [] if is_table else await blocking.run(threads, location.files)
     if not files and not is_table:
         raise UndefinedFile(f'could not open file "{url}" for reading: No such file or directory')
     places = _Places(table)
@@ -70,7 +72,7 @@ async def copy_from_files(
     with copies.shown(context.pid, progress):
         batches = _converted(location, files, options, given, table)
         try:
-            while (found := await blocking.run(None, next, batches, None)) is not None:
+            while (found := await blocking.run(threads, next, batches, None)) is not None:
                 context.interrupts.check()
                 progress.bytes += found.bytes
                 progress.rows += found.rows.num_rows
@@ -78,7 +80,7 @@ async def copy_from_files(
                     places.add(found)
                     await rows.add(found.rows)
         finally:
-            await blocking.run(None, batches.close)  # type: ignore[attr-defined]
+            await blocking.run(threads, batches.close)  # type: ignore[attr-defined]
         await rows.stage(context, plan.table, plan.defaults, places.tell, plan.where)
     return Completed(f"COPY {rows.count}")
 
@@ -86,11 +88,12 @@ async def copy_from_files(
 async def _found(context: StatementContext, options: FileOptions, *, is_pattern: bool) -> Location:
     """Return the place of a COPY: an allowed one, or a bucket that a connection has keys for."""
     coordinator = context.coordinator
+    threads = coordinator.copies.threads(options)
     if options.aws is not None:
         keys = accesses(coordinator, context.planner.state, (options.aws,))[options.aws]
-        return await blocking.run(None, bucket_of, options.url, keys)
+        return await blocking.run(threads, bucket_of, options.url, keys)
     find = partial(coordinator.copies.places.find, options.url, is_pattern=is_pattern)
-    return await blocking.run(None, find)
+    return await blocking.run(threads, find)
 
 
 def _converted(
@@ -154,6 +157,7 @@ async def copy_to_files(
 ) -> Completed:
     """Run COPY query TO files."""
     copies, options, format = context.coordinator.copies, plan.files, plan.files.format
+    threads = copies.threads(options)
     assert format != "found"  # which is for COPY FROM
     location = await _found(context, options, is_pattern=False)
     types = [column.type for column in plan.source.desc.columns]
@@ -171,7 +175,7 @@ async def copy_to_files(
                 Path(scratch),
             )
 
-        export = await blocking.run(None, begin)
+        export = await blocking.run(threads, begin)
         try:
             whole = may_publish(context, plan) and is_unlimited(context.variables)
             published = await publish(context, plan, export) if whole else None
@@ -179,9 +183,9 @@ async def copy_to_files(
                 await _export(context, plan, export, progress)
             else:
                 progress.rows, progress.bytes = published, export.size
-            await blocking.run(None, export.finish)
+            await blocking.run(threads, export.finish)
         finally:
-            await blocking.run(None, export.close)
+            await blocking.run(threads, export.close)
     return Completed(f"COPY {progress.rows}")
 
 
@@ -193,11 +197,18 @@ async def _export(
     context.close_at_end(selected.source)
     rows = taken(selected, 0, context.interrupts, limits=result_limits(context.variables))
     ordered = export.single or plan.source.query.finishing.order_by != ()
-    await _write(context, export, rows.batches, progress, 1 if ordered else WRITERS)
+    threads = context.coordinator.copies.threads(plan.files)
+    count = 1 if ordered else WRITERS
+    await _write(context, export, rows.batches, progress, count, threads)
 
 
 async def _write(
-    context: StatementContext, export: Export, batches: object, progress: Progress, count: int
+    context: StatementContext,
+    export: Export,
+    batches: object,
+    progress: Progress,
+    count: int,
+    threads: Executor | None,
 ) -> None:
     """Deal the batches to writers, each of which is busy with one at most."""
     free: list[Writer] = [export.writer() for _ in range(count)]
@@ -213,7 +224,7 @@ async def _write(
                     free.append(busy.pop(future))
                     future.result()
             writer = free.pop(0)
-            work = asyncio.ensure_future(blocking.run(None, writer.write, batch))
+            work = asyncio.ensure_future(blocking.run(threads, writer.write, batch))
             busy[work] = writer
             progress.rows += batch.num_rows
             progress.bytes = export.size
@@ -222,7 +233,7 @@ async def _write(
             await future
         for writer in writers:
             always = writer is first and progress.rows == 0
-            await blocking.run(None, writer.close, always=always)
+            await blocking.run(threads, writer.close, always=always)
         progress.bytes = export.size
     finally:
         if busy:

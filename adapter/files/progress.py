@@ -1,12 +1,17 @@
 """COPYs with files that run: where they may read and write, and how far each is."""
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from foreshore.blocking import Unwaited
 from foreshore.ids import GlobalId
+from foreshore.sql.plan import FileOptions
 from foreshore.storage.lake.places import CopyPlaces
+
+BUCKET_THREADS = 8  # of all COPYs by connections
 
 
 @dataclass(slots=True)
@@ -26,6 +31,14 @@ class Copies:
 
     places: CopyPlaces = field(default_factory=CopyPlaces)
     running: dict[int, Progress] = field(default_factory=dict)
+    _buckets: Executor = field(default_factory=lambda: Unwaited(BUCKET_THREADS, "bucket"))
+
+    def threads(self, options: FileOptions) -> Executor | None:
+        """Return the threads of a COPY, None for the loop's.
+
+        A bucket of a user's connection has some for itself: it may not answer for a long time.
+        """
+        return None if options.aws is None else self._buckets
 
     @contextmanager
     def shown(self, pid: int, progress: Progress) -> Iterator[Progress]:

@@ -38,7 +38,8 @@ async def publish(context: StatementContext, plan: CopyToFiles, export: Export) 
     await coordinator.wait_readable(id, time)
     await coordinator.compute.maintained.check_errors([id], time)
     with coordinator.storage.snapshot(coordinator.capabilities[id][0], time) as snapshot:
-        linking = asyncio.ensure_future(blocking.run(None, _linked, snapshot, time, export))
+        threads = coordinator.copies.threads(plan.files)
+        linking = asyncio.ensure_future(blocking.run(threads, _linked, snapshot, time, export))
         return await asyncio.shield(linking)
 
 

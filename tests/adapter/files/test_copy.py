@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -291,6 +292,33 @@ async def test_a_bucket_is_reached_by_the_keys_of_a_connection(own_env: TestEnvi
         )
         await env.ran("a", "RESET ROLE", "GRANT USAGE ON CONNECTION c TO r", "SET ROLE r")
         assert await env.query("a", f"COPY s TO '{place}/r' {with_keys}") == "COPY 4"
+
+
+async def test_a_bucket_that_does_not_answer_holds_up_no_other_statement(
+    own_env: TestEnvironment,
+) -> None:
+    env = own_env
+    env.environment.unlock_secrets(bytes(32))
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        await env.ran(
+            "a",
+            "CREATE SECRET pw AS 'x'",
+            "CREATE CONNECTION c TO AWS (ACCESS KEY ID 'a', SECRET ACCESS KEY SECRET pw,"
+            f" ENDPOINT '{endpoint}')",
+            "CREATE TABLE t (x int)",
+            "INSERT INTO t SELECT generate_series(1, 100000)",
+        )
+        copy = "COPY t FROM 's3://b/x.csv' (FORMAT csv, AWS CONNECTION c)"
+        threads = (os.cpu_count() or 1) + 4  # of the loop
+        copying = [asyncio.create_task(env.query(f"c{i}", copy)) for i in range(2 * threads)]
+        await asyncio.sleep(0.5)  # they are on their threads
+        total = "SELECT sum(x), count(DISTINCT x % 7) FROM t"
+        async with asyncio.timeout(25):  # the bucket is given up after 30 s
+            assert await env.query("a", total) == "5000050000|7\nSELECT 1"
+        for each in copying:
+            each.cancel()
+        await asyncio.gather(*copying, return_exceptions=True)
 
 
 async def test_a_delta_table_has_versions_that_come_in_again(
