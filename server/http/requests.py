@@ -14,6 +14,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound="SqlRequest")
 
 _HINT = 'Send {"query": "..."} or {"queries": [{"query": "...", "params": ["text", 1, null]}]}.'
+MOST_OPTIONS = 10_000  # characters, as PostgreSQL allows when a session begins
 LONG = 1 << 17  # bytes of a request: some milliseconds of decoding
 
 
@@ -101,9 +102,14 @@ def options_of(text: str) -> dict[str, str]:
 
 
 def option_texts(options: Options | None) -> dict[str, str]:
-    """Return the texts of session variables."""
+    """Return the texts of session variables; raises ProtocolViolation if they are too long."""
     given = (options or {}).items()
-    return {name: each if isinstance(each, str) else str(each).lower() for name, each in given}
+    found = {name: each if isinstance(each, str) else str(each).lower() for name, each in given}
+    if sum(len(name) + len(each) for name, each in found.items()) > MOST_OPTIONS:
+        raise ProtocolViolation(
+            f"options may have at most {MOST_OPTIONS} characters", sqlstate="54000"
+        )
+    return found
 
 
 def params_of(text: str) -> tuple[Any, ...]:

@@ -147,6 +147,10 @@ def test_options_set_session_variables(tmp_path: Path) -> None:
         assert [each["severity"] for each in unknown["notices"]] == ["warning"]
         wrong = await http.post({"query": "SELECT 1", "options": {"statement_timeout": "x"}})
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "22023")
+        many = await http.post(
+            {"query": "SELECT 1", "options": {f"a.b{i}": "" for i in range(9999)}}
+        )
+        assert (many.status_code, many.json()["error"]["code"]) == (400, "54000")
         missing = await http.post({"query": "SELECT 1", "options": {"database": "nowhere"}})
         assert missing.json()["error"]["code"] == "3D000"
 
