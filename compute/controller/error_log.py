@@ -261,6 +261,10 @@ class ErrorLog:
                 return fails, text
         return None
 
+    def fails(self, text: str, time: Timestamp) -> bool:
+        """Whether an error with this text makes reads at a time fail."""
+        return text == LOST or self.policy.first_failing(time, time + 1) is not None
+
     # --- storage
 
     async def store(self, before: Timestamp) -> None:
@@ -298,5 +302,6 @@ class ErrorLog:
         if len(self._times) >= MAX_STEPS:
             half = len(self._times) // 2
             texts = [text for text in self._texts[:half] if text is not None]
-            self._replace(0, self._times[half], [(self._times[0], min(texts))])
+            least = LOST if LOST in texts else min(texts)  # which no policy skips
+            self._replace(0, self._times[half], [(self._times[0], least)])
         self._compacted = min(max(2 * len(self._times), COMPACTED_STEPS), MAX_STEPS)

@@ -322,7 +322,6 @@ class Maintained:
             seen.add((description.id, refreshed))
             for writer, _ in self.sinks_below(description.imports):
                 first = writer.errors.first(refreshed, refreshed + 1)
-                policy = writer.errors.policy
-                if first and policy.first_failing(read_at, read_at + 1) is not None:
+                if first is not None and writer.errors.fails(first[1], read_at):
                     yield read_at, first[1], writer.id
             yield from self._at_refreshes(description.imports, refreshed, read_at, seen)

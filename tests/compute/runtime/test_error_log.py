@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from foreshore.compute.controller import error_log
 from foreshore.compute.controller.error_log import ErrorLog, NothingKept, Steps
+from foreshore.compute.controller.error_policy import ErrorPolicy
 from foreshore.compute.engine import ERRORS, output_schema
 from foreshore.errors import CollectionCorrupted, InternalError
 from foreshore.ids import GlobalId
@@ -229,6 +230,20 @@ def test_repeated_errors_take_bounded_space(
         assert log.is_full
 
     asyncio.run(main())
+
+
+def test_compaction_keeps_that_contents_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(error_log, "COMPACTED_STEPS", 8)
+    monkeypatch.setattr(error_log, "MAX_STEPS", 8)
+    log = ErrorLog(VIEW, 10, Store(), policy=ErrorPolicy(skips=True))
+    log.mark_unknown(5)
+    log.add(11, 11, errors(), initial=True)
+    for n in range(11, 31):
+        log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
+    assert at(log, 7) == error_log.LOST
+    log.compact(lambda: 0)
+    assert at(log, 7) == error_log.LOST
+    assert at(log, 30) is None
 
 
 def test_wait_for_errors_ends_at_requested_time() -> None:
