@@ -68,8 +68,14 @@ def file_options(planning: Planning, tree: ast.CopyStatement) -> FileOptions:
 
 def _connection(planning: Planning, option: ast.CopyOption | None) -> str | None:
     """Return the id of the connection by whose keys a bucket is reached."""
-    if option is None or option.connection is None:
+    if option is None:
         return None
+    if option.connection is None:
+        raise SyntaxError_(
+            f'option "{option.name}" not recognized',
+            hint="Write AWS CONNECTION name.",
+            position=option.at + 1,
+        )
     return bind_connection(planning, option.connection, "aws")
 
 

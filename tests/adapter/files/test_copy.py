@@ -284,6 +284,8 @@ async def test_a_bucket_is_reached_by_the_keys_of_a_connection(own_env: TestEnvi
         assert await env.query("a", whole) == "COPY 4"
         kafka = f"COPY s TO '{place}/k' (FORMAT csv, AWS CONNECTION k)"
         assert 'ERROR 42809: connection "k" is to KAFKA' in await env.query("a", kafka)
+        text = f"COPY s TO '{place}/k' (FORMAT csv, aws_connection 'c')"
+        assert 'ERROR 42601: option "aws_connection" not recog' in await env.query("a", text)
         local = "COPY s TO '/tmp/x' (FORMAT csv, AWS CONNECTION c)"
         assert "HINT: An AWS CONNECTION reads s3://BUCKET/KEY." in await env.query("a", local)
         await env.ran("a", "SET ROLE r")
