@@ -67,7 +67,7 @@ class DeltaTable:
             try:
                 before = _version(location, version - 1, id) if before is None else before
                 now = _version(location, version, id)
-            except BadCopyFileFormat:  # the log is shorter
+            except (BadCopyFileFormat, UndefinedFile):  # the log is shorter
                 next = None
             else:
                 next = step(before, now, after)

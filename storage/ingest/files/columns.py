@@ -97,7 +97,7 @@ def as_relation(
                 raise BadCopyFileFormat(
                     f'file "{part}" has more than {MOST_WRONG} rows with wrong values'
                 ) from None
-            kept = pa.array(i for i in range(rows.num_rows) if i != error.row)
+            kept = pa.array((i for i in range(rows.num_rows) if i != error.row), pa.int64())
             rows, numbers = rows.take(kept), numbers.take(kept)
     return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore.errors import Unavailable
 from foreshore.sources.files import FilesSource
@@ -118,20 +119,27 @@ class TableConnector:
     async def _instead(
         self, changes: AsyncIterator[Batch | Part], durable: Durable, thread: Executor
     ) -> AsyncIterator[Batch | Part]:
-        """Yield the difference between the rows that are here and those of another table."""
+        """Yield the difference between the rows that are here and those of another table.
+
+        What is unreadable is told, but not again if it is that of a file that was read before.
+        """
         last: list[Batch] = []
+        errors: list[pa.Table] = []
 
         async def rows() -> AsyncIterator[pa.Table]:
             async for each in changes:
                 if OWN_ROWS in each.rows:
                     yield each.rows[OWN_ROWS]
+                if ERRORS in each.rows:
+                    errors.append(each.rows[ERRORS])
                 if isinstance(each, Batch):
                     last.append(each)
 
         schema = self._desc.stored_schema()
         async for each in difference(rows(), OWN_ROWS, schema, durable, thread):
             yield Part({OWN_ROWS: each})
-        yield Batch({}, last[0].moved)
+        news = await _not_told(pa.concat_tables(errors), durable) if errors else None
+        yield Batch({} if news is None else {ERRORS: news}, last[0].moved)
 
     def _changes(self, step: Step) -> Iterator[Batch | Part]:
         """Yield the rows of a step. Blocks."""
@@ -150,6 +158,17 @@ class TableConnector:
                 if wrong and diff > 0:
                     kept.add(ERRORS, error_rows(wrong))
         yield Batch(kept.taken(), step.moved)
+
+
+async def _not_told(errors: pa.Table, durable: Durable) -> pa.Table:
+    """Return the errors that are not among those that are here, by their files and rows."""
+    parts = errors["part"].unique()
+    told: set[tuple[str, int]] = set()
+    async for each in durable.contents(ERRORS):
+        same = each.filter(pc.is_in(each["part"], parts))
+        told.update(zip(same["part"].to_pylist(), same["offset"].to_pylist(), strict=True))
+    places = zip(errors["part"].to_pylist(), errors["offset"].to_pylist(), strict=True)
+    return errors.filter(pa.array([each not in told for each in places], pa.bool_()))
 
 
 class _Kept:

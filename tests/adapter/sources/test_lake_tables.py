@@ -148,6 +148,28 @@ async def test_a_delta_table_whose_versions_were_vacuumed_is_read_by_difference(
     await reaches(env, IDS, "2|c")
 
 
+async def test_what_is_unreadable_of_a_table_that_is_read_anew_is_told_once(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    table = str(place / "t")
+    deltalake.write_deltalake(table, pa.table({"id": ["1", "x"]}))
+    source = f"FROM FILES '{table}' (FORMAT delta, POLL INTERVAL '1 hour')"
+    await env.ran("a", f"CREATE SOURCE s (id int4) {source}")
+    await reaches(env, "SELECT id FROM s", "1")
+    written = deltalake.DeltaTable(table)
+    for more in ("y", "2"):
+        deltalake.write_deltalake(written, pa.table({"id": [more]}), mode="append")
+    written.update_incremental()
+    written.create_checkpoint()
+    for number in (0, 1):  # the source has read version 0, and does not find it any more
+        (place / "t" / "_delta_log" / f"{number:020}.json").unlink()
+    env.ingest.last.kill()
+    await reaches(env, "SELECT id FROM s ORDER BY 1", "1", "2")
+    said = [f'invalid input syntax for type integer: "{each}"' for each in "xy"]
+    await reaches(env, "SELECT error FROM s_errors ORDER BY 1", *said)
+
+
 async def test_an_export_of_ours_is_read(own_env: TestEnvironment, tmp_path: Path) -> None:
     env, place = own_env, allowed(own_env, tmp_path)
     (tmp_path / "data").mkdir()
