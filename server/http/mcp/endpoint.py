@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from foreshore import blocking
 from foreshore.errors import DatabaseError, InvalidParameterValue, QueryCanceled
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
@@ -23,6 +24,7 @@ from foreshore.server.http.mcp.queries import subscribe
 from foreshore.server.http.mcp.tools import Run, tools_for
 from foreshore.server.http.mcp.work import Audience, Work
 from foreshore.server.http.messages import as_json, error_fields
+from foreshore.server.http.requests import LONG
 from foreshore.server.http.sessions import READ_ONLY, Guest, Sessions, claimed
 
 TIMEOUT_S = 30  # of a call that has no time-out of its own
@@ -56,7 +58,10 @@ class McpEndpoint:
         guest = await sessions.admit(request, claimed(request), database)
         body, id, call = await exchange.body(), None, None
         try:
-            message = protocol.decoded(body)
+            if len(body) > LONG:
+                message = await blocking.run(None, protocol.decoded, body)
+            else:
+                message = protocol.decoded(body)
             id = message.id
             if message.method is not None:
                 call = protocol.call_of(message, request.headers)

@@ -2,13 +2,16 @@
 
 import base64
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from foreshore.server.http.mcp import protocol
 from foreshore.server.http.mcp.protocol import decoded
+from foreshore.server.http.requests import LONG
 from tests.server.fake import FakeClient
 from tests.server.http.serving import Http, policy_of
 from tests.server.http.test_admission import PASSWORD, with_fake
@@ -101,6 +104,23 @@ def test_bodies_that_are_no_message_are_refused() -> None:
         assert (await http.client.delete(PATH)).status_code == 405
 
     with_fake(go)
+
+
+def test_long_message_is_decoded_on_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[bool] = []
+
+    def noted(body: bytes) -> protocol.Message:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return decoded(body)
+
+    async def go(http: Http, client: FakeClient) -> None:
+        monkeypatch.setattr(protocol, "decoded", noted)
+        for padding in ("", "x" * LONG):
+            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"padding": padding}}
+            assert (await http.client.post(PATH, json=ping)).json()["result"] == {}
+
+    with_fake(go)
+    assert threads == [False, True]
 
 
 def test_numbers_keep_their_digits() -> None:
