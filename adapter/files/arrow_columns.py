@@ -91,10 +91,26 @@ def from_stream(name: str, column: pa.Array, target: SqlType) -> pa.Array:
     else:
         if pa.types.is_dictionary(type):
             column = _without_views(column.dictionary).take(column.indices)
-        return from_file(name, _without_views(column), target)
+        column = _without_views(column)
+        _check_texts(column)
+        return from_file(name, column, target)
     if target == INTERVAL:
         return column
     raise WrongValue(0, DataError(f'column "{name}" is of type {target}, not interval'))
+
+
+def _check_texts(column: pa.Array) -> None:
+    """Raise WrongValue if a text, also within lists, has a zero byte, which SQL's have not."""
+    items = column
+    while pa.types.is_list(items.type) or pa.types.is_large_list(items.type):
+        items = items.flatten()
+    if not (pa.types.is_string(items.type) or pa.types.is_large_string(items.type)):
+        return
+    has_zero = pc.match_substring(items, "\0")
+    if pc.any(has_zero).as_py():
+        row = pc.index(has_zero, True).as_py() if items is column else 0
+        wrong = 'invalid byte sequence for encoding "UTF8": 0x00'
+        raise WrongValue(row, DataError(wrong, sqlstate="22021"))
 
 
 def _without_views(column: pa.Array) -> pa.Array:

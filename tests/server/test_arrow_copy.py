@@ -196,3 +196,21 @@ def test_text_that_is_too_long_is_refused() -> None:
     with pytest.raises(DataError, match="value too long") as raised:
         parser.take(final=True)
     assert raised.value.where == "COPY t, line 2, column a"
+
+
+@pytest.mark.parametrize(
+    ("type", "values", "line"),
+    [
+        (TEXT, pa.array(["x", None, "x\0y"]), 3),
+        (TEXT, pa.array(["x", "x\0y"]).dictionary_encode(), 2),
+        (TEXT, pa.array(["x", "x\0y"], pa.large_string()), 2),
+        (array_of(TEXT), pa.array([["x"], ["x\0y"]]), 1),
+    ],
+)
+def test_text_with_a_zero_byte_is_refused(type: SqlType, values: pa.Array, line: int) -> None:
+    parser = parser_of(desc_of(a=type))
+    parser.feed(arrow_of(pa.table({"a": values})))
+    with pytest.raises(DataError, match="invalid byte sequence") as raised:
+        parser.take(final=True)
+    assert raised.value.sqlstate == "22021"
+    assert raised.value.where == f"COPY t, line {line}, column a"
