@@ -103,7 +103,7 @@ def _row(context: StatementContext, each: Collection, progress: Progress, judged
     failing = failing_of(context, each.id) if state == "running" else None
     if failing is not None:
         state = "failing"
-        reason = reason or f"reads of it fail: {failing.error or 'its data have errors'}"
+        reason = f"reads of it fail: {failing.error or 'its data have errors'}"
     return (
         _name(context, each.id),
         item.type,

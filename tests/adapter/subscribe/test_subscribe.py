@@ -252,6 +252,8 @@ async def test_progress_without_a_change_waits_and_after_one_does_not(
     while not rows or rows[-1][0] != end:
         rows += await fetch(env, "idle")
     assert sum(row[1] for row in rows) <= 5, rows
+    for name in ("idle", "told"):
+        await env.query(name, "ROLLBACK")
 
 
 async def test_constant_source_ends_after_its_contents(env: TestEnvironment) -> None:
