@@ -144,6 +144,12 @@ def _spec(
     """Return what a connection is after options were given; raises if one is missing or wrong."""
     kind, tunnel = before.kind, before.tunnel
     rules, options = RULES[kind], dict(before.options)
+    if given:  # perhaps another place, to which the secrets go
+        for name in options.keys() - given.keys():
+            if isinstance(kept := options[name], SecretRef):
+                found = context.planner.state.objects[kept.secret]
+                assert isinstance(found, Secret), found
+                _require_usage(context, found)
     for name, value in given.items():
         if name == TUNNEL and kind in TUNNELLED:
             tunnel = None if value is None else _tunnel(context, value)
@@ -207,9 +213,13 @@ def _checked(
         raise InvalidParameterValue(f'the option "{name}" cannot be a secret')
     secret = context.planner.reader().object_called("secret", value.parts)
     assert isinstance(secret, Secret), secret
+    _require_usage(context, secret)
+    return SecretRef(secret.id)
+
+
+def _require_usage(context: StatementContext, secret: Secret) -> None:
     if not holds(context.planner.state, context.role, secret, "USAGE"):
         raise InsufficientPrivilege(f"permission denied for secret {secret.name}")
-    return SecretRef(secret.id)
 
 
 def connection_text(state: State, connection: Connection) -> str:
