@@ -56,7 +56,7 @@ class FilesConnector:
             location = await asyncio.to_thread(self._location)
             found, young = await asyncio.to_thread(_stamps, location, self._spec)
             self._unfit = None
-            batches = self._batches(location, found, dict(position))
+            batches = self._batches(location, found, young, dict(position))
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 position |= batch.moved
                 yield batch
@@ -76,12 +76,16 @@ class FilesConnector:
         """Do nothing: files stay where they are."""
 
     def _batches(
-        self, location: Location, found: Mapping[str, int], position: Position
+        self,
+        location: Location,
+        found: Mapping[str, int],
+        young: Mapping[str, int],
+        position: Position,
     ) -> Iterator[Batch]:
         """Yield what has changed. Blocks."""
         errors, moved = [], {}
         for key, then in position.items():
-            now = found.get(key, GONE)
+            now = found.get(key) or young.get(key, GONE)
             if then > GONE and now != then:
                 said = "it is gone" if now == GONE else "it has changed since it was read"
                 errors.append(Unreadable(key, now, f'file "{key}": {said}'))
@@ -182,21 +186,22 @@ def _together(batches: Sequence[Batch]) -> Batch:
     return Batch(rows, moved)
 
 
-def _stamps(location: Location, spec: FilesSource) -> tuple[dict[str, int], bool]:
+def _stamps(location: Location, spec: FilesSource) -> tuple[dict[str, int], dict[str, int]]:
     """Return what tells whether a file has changed, by keys in the order in which they are read.
 
-    Local files that were changed a short time ago are left out; also returns whether there are any.
+    Also returns that of local files that were changed a short time ago, which are not read yet.
     """
     keys = location.files(is_deep=spec.hive)
     if location.root is None:
         sizes = dict(location.blob.list(location.key.partition("*")[0]))
-        return {key: max(sizes.get(key, 1), 1) for key in keys}, False
+        return {key: max(sizes.get(key, 1), 1) for key in keys}, {}
     found = {}
     for key in keys:
         with suppress(FileNotFoundError):  # it went meanwhile
             found[key] = max(os.stat(f"{location.root}/{key}").st_mtime_ns, 1)
     newest = time.time_ns() - spec.age_ms * 1_000_000
     old = {key: stamp for key, stamp in found.items() if not spec.age_ms or stamp <= newest}
+    young = {key: stamp for key, stamp in found.items() if key not in old}
     if spec.order == "time":
         old = dict(sorted(old.items(), key=lambda each: (each[1], each[0])))
-    return old, len(old) < len(found)
+    return old, young

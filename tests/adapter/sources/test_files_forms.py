@@ -143,6 +143,8 @@ async def test_files_are_read_by_time_when_they_are_old_enough(
     spec = FilesSource(str(place), "csv", order="time", age_ms=1)
     found, _ = _stamps(CopyPlaces([str(place)]).find(str(place)), spec)
     assert [key[0] for key in found] == ["b", "c", "a", "y"]
+    os.utime(place / "a.csv", (4e9, 4e9))
+    await reaches(env, "SELECT error LIKE '%it has changed%' FROM s_errors", "t")
     refused = await env.query(
         "a", f"CREATE SOURCE r FROM FILES '{place}' (FORMAT parquet, QUOTE 'x')"
     )
