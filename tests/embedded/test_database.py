@@ -484,7 +484,7 @@ def test_rows_that_a_table_would_round_leave_it_as_it_is(db: Database, name: str
     db.register(name, {"n": [1, 2]})
     for how in ("append", "replace"):
         with pytest.raises(DatabaseError, match=r"1\.5"):
-            db.register(name, {"n": [1.5]}, if_exists=how)  # type: ignore[arg-type]
+            db.register(name, {"n": [1.5]}, if_exists=how)
         assert db.sql(f"SELECT n FROM {name} ORDER BY n").fetchall() == [(1,), (2,)]
 
 

@@ -154,6 +154,11 @@ def test_numbers_that_a_table_would_round_are_errors() -> None:
         for each in columns:
             rows = frame_of(each)
             assert asyncio.run(sent(unrounded(rows, table))).to_pydict() == each
-    for each in ({"n": [1.0, 1.5]}, {"n": [Decimal("1.5")]}, {"p": [Decimal("2.55")]}):
+    wrong: list[dict[str, Any]] = [
+        {"n": [1.0, 1.5]},
+        {"n": [Decimal("1.5")]},
+        {"p": [Decimal("2.55")]},
+    ]
+    for each in wrong:
         with pytest.raises(DatatypeMismatch, match="column"):
             asyncio.run(sent(unrounded(frame_of(each), table)))

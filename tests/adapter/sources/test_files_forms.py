@@ -3,6 +3,7 @@
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -74,9 +75,10 @@ def test_rows_and_bad_lines_of_a_file_that_is_read_in_parts_come_once(
         desc = RelationDesc(("k", "v"), (column, ColumnType(TEXT, True)))
     spec = FilesSource(str(tmp_path), format, header=format == "csv")
     location = CopyPlaces([str(tmp_path)]).find(str(tmp_path))
-    reader, rows, numbers, done, parts = (
-        FilesConnector(spec, desc, lambda: location), [], [], 0, 0
-    )  # fmt: skip
+    reader = FilesConnector(spec, desc, lambda: location)
+    rows: list[Any] = []
+    numbers: list[Any] = []
+    done = parts = 0
     while done >= 0:  # it is killed after each part
         batch = next(iter(reader._file(location, "a", 5, done)))
         parts += 1

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -204,7 +205,8 @@ async def test_a_table_that_is_written_anew_while_it_joins_lets_the_others_be(
     await env.ran("a", SOURCE)
     await equal(env, upstream)
     await env.ran("a", "ALTER SOURCE s DROP TABLE b")
-    locked, lock = [], Snapshot._lock
+    locked: list[Any] = []
+    lock = Snapshot._lock
 
     def late(self: Snapshot, table: TableLayout) -> None:
         if not locked:

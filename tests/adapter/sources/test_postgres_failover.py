@@ -195,9 +195,9 @@ async def test_a_copy_of_the_files_that_has_gone_on_is_not_taken_for_the_server(
                     upstream.execute(f"INSERT INTO up.b {some}".encode())
                 upstream.execute(NOT_PUBLISHED.replace("up.c", "up.d").encode())
                 position = "SELECT \"offset\" FROM s_progress WHERE part = 'lsn'"
-                read = int((await env.query("a", position)).partition("\n")[0])
+                was_read = int((await env.query("a", position)).partition("\n")[0])
                 (ends,) = upstream.execute(END).fetchone() or (0,)
-                assert int(str(ends)) > read
+                assert int(str(ends)) > was_read
                 await lead_to(env, copy)
                 await equal(env, upstream)
                 assert "it is a copy from before, which has gone on" in await because(env)

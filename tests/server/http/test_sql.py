@@ -291,7 +291,7 @@ def test_many_numbers_are_decoded_on_a_thread(monkeypatch: pytest.MonkeyPatch) -
         threads.append(len(given[0]))
         return function(*given)
 
-    monkeypatch.setattr(statements.blocking, "run", run)
+    monkeypatch.setattr("foreshore.blocking.run", run)
 
     async def go() -> None:
         for params in ([1] * 10_000, [Decimal("1." + "1" * 1_000_000)], [1, 2.5, True]):
