@@ -94,9 +94,9 @@ def server(address: tuple[str, int]) -> Iterator[Finding]:
     ready = _get(address, "/readyz?hydrated=1")
     match ready:
         case (200, _):
-            yield ok("server", "accepts SQL, and all views can be read")
+            yield ok("server", "accepts SQL, and all views are hydrated")
         case (_, {"status": "hydrating", "count": count, "views": views}):
-            text = f"{count} views cannot be read yet: {', '.join(map(str, views[:3]))}"
+            text = f"{count} views are not hydrated yet: {', '.join(map(str, views[:3]))}"
             advice = "Wait, or see mz_internal.mz_hydration_statuses and the server's log."
             yield warn("server", text, advice)
         case _:
