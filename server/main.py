@@ -42,7 +42,7 @@ from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.replica.main import start as start_replica
 from foreshore.compute.spark.java import find_java, java_version
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
-from foreshore.extras import require_spark
+from foreshore.extras import INSTALL_DEMO, is_demo_installed, require_spark
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
 from foreshore.processes.lifeline import standard_input_ends
@@ -499,6 +499,8 @@ def demo_command(
 ) -> None:
     """Serve, load the flights of 2013, and replay them in real order.
 
+    The flights come with the extra foreshore[demo].
+
     With --kill9 a demo of its own, in a temporary directory unless one is given. It needs no
     flights and listens on no port.
     """
@@ -512,6 +514,11 @@ def demo_command(
                 data_dir = Path(str(serving["data_dir"]))
             print(f"in the data directory {data_dir}", flush=True)
             context.exit(run_kill9(data_dir, kills, lambda text: print(text, flush=True)))
+    if not is_demo_installed():
+        raise click.ClickException(
+            "the demo requires its flights and psycopg, which are not installed;"
+            f" install them with {INSTALL_DEMO}"
+        )
     from foreshore.server.demo.run import run_demo
 
     arguments: list[str] = []
