@@ -13,7 +13,7 @@ Options = Mapping[str, str | bool | int | float]  # session variables
 T = TypeVar("T")
 R = TypeVar("R", bound="SqlRequest")
 
-_HINT = 'Send {"query": "..."} or {"queries": [{"query": "...", "params": ["text", 1, null]}]}.'
+_HINT = 'Send {"query": "...", "params": ["text", 1, null]} or {"queries": [{"query": "..."}]}.'
 MOST_OPTIONS = 10_000  # characters, as PostgreSQL allows when a session begins
 LONG = 1 << 17  # bytes of a request: some milliseconds of decoding
 
@@ -26,12 +26,13 @@ class ExtendedQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SqlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Statements to run: either a text of several, or several with parameters.
+    """Statements to run: a text of several, one with `params`, or several with parameters.
 
     `options` are session variables.
     """
 
     query: str | None = None
+    params: Params | None = None
     queries: tuple[ExtendedQuery, ...] | None = None
     options: Options | None = None
 
@@ -127,6 +128,11 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T:
 def _checked(request: R) -> R:
     if (request.query is None) == (request.queries is None):
         raise ProtocolViolation('invalid request: it needs either "query" or "queries"', hint=_HINT)
+    if request.params is not None:
+        if request.query is None:
+            raise ProtocolViolation('invalid request: "params" are beside "query"', hint=_HINT)
+        only = ExtendedQuery(request.query, request.params)
+        request = msgspec.structs.replace(request, query=None, params=None, queries=(only,))
     for text in request.texts:
         check_text(text)
     for each in request.queries or ():

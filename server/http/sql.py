@@ -1,7 +1,8 @@
 """POST /api/sql: run statements in a session of their own, and return their results as JSON.
 
     {"query": "SELECT 1; SELECT 2"}                                   the simple protocol
-    {"queries": [{"query": "SELECT $1::int", "params": ["1"]}]}       the extended protocol
+    {"query": "SELECT $1::int", "params": ["1"]}                      the extended protocol
+    {"queries": [{"query": "SELECT $1::int", "params": ["1"]}]}       the same, for several
 
 The answer is {"results": [...]}, one for each statement up to the first that fails. It is sent
 while it is made, so a large result needs little memory. With a header Accept one result is sent as

@@ -80,6 +80,20 @@ def test_extended_queries_take_parameters_and_commit_together(tmp_path: Path) ->
     over_environment(tmp_path, go)
 
 
+def test_one_statement_takes_parameters_beside_its_query(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        (found,) = await http.results({"query": "SELECT $1::int + 1", "params": [4]})
+        assert found["rows"] == [[5]]
+        (found,) = await http.results({"query": "SELECT 1; SELECT 2", "params": []})
+        assert found["error"]["code"] == "42601"
+        misplaced = await http.post({"queries": [{"query": "SELECT $1::int"}], "params": [4]})
+        assert (misplaced.status_code, misplaced.json()["error"]["code"]) == (400, "08P01")
+        nul = await http.post({"query": "SELECT $1", "params": ["\0"]})
+        assert nul.json()["error"]["code"] == "22021"
+
+    over_environment(tmp_path, go)
+
+
 async def _parameter(http: Http, query: str, value: str) -> Any:
     """Return the only value of a query whose parameter is this JSON, or an error's code."""
     body = f'{{"queries": [{{"query": "{query}", "params": [{value}]}}]}}'
@@ -269,7 +283,7 @@ def test_description_names_what_requests_are_decoded_by(tmp_path: Path) -> None:
         found = (await http.client.get("/api/openapi.json")).json()
         assert found["openapi"].startswith("3.1")
         schemas = found["components"]["schemas"]
-        assert set(schemas["SqlRequest"]["properties"]) == {"query", "queries", "options"}
+        assert set(schemas["SqlRequest"]["properties"]) == {"query", "params", "queries", "options"}
         assert set(schemas["ExtendedQuery"]["properties"]) == {"query", "params"}
         named = re.findall(r'"#/components/schemas/(\w+)"', json.dumps(found))
         assert set(named) <= set(schemas)
