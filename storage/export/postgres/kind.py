@@ -76,7 +76,11 @@ class PostgresSinkKind:
 
 
 def _create_table(export: Export, table: str) -> str:
-    """Return CREATE TABLE with the columns of the relation."""
+    """Return CREATE TABLE with the columns of the relation.
+
+    A key with columns that may be NULL cannot be a primary key. The table then gets its whole rows
+    as replica identity, as PostgreSQL refuses DELETE in a publication of a table without one.
+    """
     desc, parts = export.desc, []
     for name, column in zip(desc.names, desc.columns, strict=True):
         if column.type.defined is not None:
@@ -88,11 +92,14 @@ def _create_table(export: Export, table: str) -> str:
         parts.append(f"{quoted(name)} {written_type(column.type)}{given}")
     for name in own_columns(export)[len(desc.names) :]:
         parts.append(f"{quoted(name)} bigint NOT NULL")
+    identity = ""
     if export.spec.key:
         nullable = {n for n, c in zip(desc.names, desc.columns, strict=True) if c.nullable}
         constraint = "PRIMARY KEY" if nullable.isdisjoint(export.spec.key) else "UNIQUE"
+        if constraint == "UNIQUE":
+            identity = f"; ALTER TABLE {table} REPLICA IDENTITY FULL"
         parts.append(f"{constraint} ({', '.join(map(quoted, export.spec.key))})")
-    return f"CREATE TABLE {table} ({', '.join(parts)})"
+    return f"CREATE TABLE {table} ({', '.join(parts)}){identity}"
 
 
 KIND = PostgresSinkKind()

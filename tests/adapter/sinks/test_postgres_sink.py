@@ -91,6 +91,23 @@ async def test_rows_whose_keys_have_nulls_are_replaced(
     await until_equal(env, target, "t", "out.t")
 
 
+async def test_a_table_that_is_published_takes_deletes_by_a_key_with_nulls(
+    own_env: TestEnvironment, target: Target
+) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({target.options})")
+    await env.ran("a", "CREATE TABLE t (k int, v int)", "INSERT INTO t VALUES (NULL, 1), (2, 2)")
+    options = "(TABLE 'out.t') KEY (k) NOT ENFORCED WITH (COMMIT INTERVAL '10 ms')"
+    await env.ran("a", f"CREATE SINK s FROM t INTO POSTGRES CONNECTION pg {options}")
+    await until_equal(env, target, "t", "out.t")
+    target.run("CREATE PUBLICATION everything FOR TABLE out.t")
+    try:
+        await env.ran("a", "UPDATE t SET v = 3 WHERE k = 2", "DELETE FROM t WHERE k IS NULL")
+        await asyncio.wait_for(until_equal(env, target, "t", "out.t"), 60)
+    finally:
+        target.run("DROP PUBLICATION everything")
+
+
 async def test_the_key_of_a_view_follows_from_its_query(
     own_env: TestEnvironment, target: Target
 ) -> None:
