@@ -26,6 +26,7 @@ _HINT = (
     "mz_internal.mz_view_errors has the errors of views; SELECT * FROM FAILING_ROWS({})"
     " finds the rows."
 )
+_HINT_OF_SKIP = " ALTER MATERIALIZED VIEW {} SET (ON ERROR = SKIP) leaves them out."
 _HINT_OF_PAST = "The view has no error now; mz_internal.mz_materialized_view_errors has past ones."
 
 
@@ -78,11 +79,13 @@ def explained(coordinator: "Coordinator", error: DatabaseError) -> DatabaseError
         each.id == relation.id and not each.skipped for each in causes_of(coordinator, relation.id)
     )  # the errors of an index are a few seconds old
     _, schema, name = coordinator.state.full_name(relation)
+    hint = _HINT + _HINT_OF_SKIP * (relation.type == "materialized view")
+    view = dotted((schema, name))
     told = DataError(
         error.message,
         sqlstate=error.sqlstate,
         detail=f"The error is in the data of {_named(coordinator, relation)}.",
-        hint=_HINT.format(dotted((schema, name))) if fails else _HINT_OF_PAST,
+        hint=hint.format(view, view) if fails else _HINT_OF_PAST,
     )
     told.collection = error.collection
     return told

@@ -54,6 +54,8 @@ def test_error_of_a_read_names_the_view_that_has_it(tmp_path: Path) -> None:
             assert error.detail == detail, sql
             assert error.hint is not None, sql
             assert "mz_internal.mz_view_errors" in error.hint, sql
+            skips = "ALTER MATERIALIZED VIEW s.m SET (ON ERROR = SKIP)" in error.hint
+            assert skips == (detail == OF_M), sql
         own = await _failure(env, "SELECT 10 / a FROM t")  # it is of the query
         assert (own.detail, own.hint) == (None, None)
         with pytest.raises(DataError) as found:
