@@ -16,6 +16,7 @@ MOST_BYTES = 1 << 20
 MOST_METRICS = 64 << 20
 MOST_NAMES = 5  # of views that fail
 _ERRORS = re.compile(r"foreshore_view_errors\{(.*)\} 1(?:\.0)?")
+_LETTERS = re.compile(r"foreshore_source_dead_letters\{(.*)\} (\S+)")
 _FAILING = re.compile(r'foreshore_views\{state="failing"\} (\d+)')
 _SLOT = re.compile(r"foreshore_source_slot_(safe|retained)_bytes\{(.*)\} (\S+)")
 _STATE = re.compile(r"foreshore_(source|sink)_state\{(.*)\} 1(?:\.0)?")
@@ -114,6 +115,7 @@ def server(address: tuple[str, int]) -> Iterator[Finding]:
     yield from _failing(metrics)
     yield from _down(metrics)
     yield from _outside(metrics)
+    yield from _dead_letters(metrics)
     yield from _slots(metrics)
 
 
@@ -158,6 +160,18 @@ def _outside(metrics: str) -> Iterator[Finding]:
             yield warn(f"{kind}s", message, advice)
         elif each:
             yield ok(f"{kind}s", f"{len(each)}, none stalled")
+
+
+def _dead_letters(metrics: str) -> Iterator[Finding]:
+    """Look for sources with messages that could not be used, those with most first."""
+    counts = {_labels(labels)["source"]: int(float(n)) for labels, n in _LETTERS.findall(metrics)}
+    found = sorted(((n, name) for name, n in counts.items() if n), key=lambda e: (-e[0], e[1]))
+    if found:
+        shown = [f"{name} ({n})" for n, name in found[:MOST_NAMES]]
+        shown += [f"and {len(found) - len(shown)} more"] * (len(found) > len(shown))
+        message = f"{len(found)} of {len(counts)} sources have some: {', '.join(shown)}"
+        advice = "SOURCE_errors and SOURCE_late have them; mz_internal.mz_dead_letters counts them."
+        yield warn("dead letters", message, advice)
 
 
 def _slots(metrics: str) -> Iterator[Finding]:

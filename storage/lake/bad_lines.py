@@ -31,6 +31,7 @@ class BadLines:
         self._file = file
         self._header = header
         self._found: list[BadLine] = []
+        self._numbers: list[int] = []
         self._count = 0
 
     def add(self, number: int, data: bytes, error: str) -> None:
@@ -54,8 +55,16 @@ class BadLines:
     def _keep(self, number: int, data: bytes, error: str) -> None:
         if self._count < MOST_BAD:
             place = number - 1 - self._header - self._count
+            self._numbers.append(number)
             self._found.append(BadLine(number, data[:MOST_BYTES], error, place))
         self._count += 1
+
+    def line_of(self, row: int) -> int:
+        """Return the number of the line that is a row; its number among the rows is from 1."""
+        line = row + self._header
+        for bad in sorted(self._numbers):
+            line += bad <= line
+        return line
 
     def taken(self, rows: int | None = None) -> Sequence[BadLine]:
         """Return those that are before the end of so many rows, or all, but each once."""

@@ -24,6 +24,7 @@ from foreshore.storage.lake.places import PATTERN
 from foreshore.types import JSONB, TEXT, SqlType
 
 ROWS_AT_ONCE = 1 << 16
+DOCUMENT = "\0document"  # a further column of good rows: the line; no column of SQL is called so
 MEMORY = "256MB"
 _EXACT = ("numeric", "number", "money", "json", "jsonb")
 IS_OBJECT = (
@@ -53,7 +54,7 @@ def json_rows(
 def good_json_rows(
     path: Path, names: Sequence[str], types: Sequence[SqlType], bad: BadLines
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same, without the lines that are no objects, which `bad` gets."""
+    """Yield the same and each DOCUMENT, without lines that are no objects, which `bad` gets."""
     members = ", ".join(_members("line", names, types))
     query = f"SELECT line, {members} FROM lines WHERE json_valid(line)"
     number = 1
@@ -71,7 +72,8 @@ def good_json_rows(
                 connection.register("lines", pa.table({"line": lines.filter(good)}))
                 found = connection.sql(query).to_arrow_table().combine_chunks()
                 for each in found.to_batches():
-                    yield _exact(each, names, types)
+                    rows = _exact(each, names, types)
+                    yield rows.append_column(DOCUMENT, each.column(0))
 
 
 def _lines(path: Path, bad: BadLines) -> csv.CSVStreamingReader:

@@ -1,7 +1,7 @@
 """The columns of files, and their rows as the relation has them."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -19,6 +19,7 @@ from foreshore.types import RelationDesc
 from foreshore.update import DIFF
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+Letter = Callable[[int, pa.RecordBatch], tuple[int, bytes | None]]
 MOST_WRONG = 100  # rows of a file with wrong values, after which the rest is not read
 
 
@@ -77,12 +78,18 @@ def columns_of_schema(schema: pa.Schema) -> tuple[Column, ...]:
 
 
 def as_relation(
-    rows: pa.RecordBatch, desc: RelationDesc, part: str, first: int, wrong: list[Unreadable]
+    rows: pa.RecordBatch,
+    desc: RelationDesc,
+    part: str,
+    first: int,
+    wrong: list[Unreadable],
+    letter: Letter = lambda number, row: (number, None),
 ) -> pa.Table:
     """Return rows in the columns of a relation, without those that have a wrong value.
 
-    These are added to `wrong`; `first` is the number of the first row. Raises DatabaseError if the
-    file has columns of other kinds, or too many wrong values.
+    These are added to `wrong`; `first` is the number of the first row. `letter` returns offset and
+    data of a row by its number. Raises DatabaseError if the file has columns of other kinds, or too
+    many wrong values.
     """
     schema = desc.stored_schema()
     numbers = pa.array(range(first, first + rows.num_rows), pa.int64())
@@ -92,7 +99,8 @@ def as_relation(
             break
         except WrongValue as error:
             number = numbers[error.row].as_py()
-            wrong.append(Unreadable(part, number, error.error.message))
+            offset, data = letter(number, rows.slice(error.row, 1))
+            wrong.append(Unreadable(part, offset, error.error.message, data))
             if len(wrong) > MOST_WRONG:
                 raise BadCopyFileFormat(
                     f'file "{part}" has more than {MOST_WRONG} rows with wrong values'
@@ -104,7 +112,13 @@ def as_relation(
 
 def _cast(rows: pa.RecordBatch, desc: RelationDesc) -> Iterator[pa.Array]:
     for name, column in zip(desc.names, desc.columns, strict=True):
-        array = from_file(name, rows.column(name), column.type)
+        try:
+            array = from_file(name, rows.column(name), column.type)
+        except WrongValue as error:
+            said = error.error.message
+            if f'column "{name}"' not in said:
+                said = f'column "{name}": {said}'
+            raise WrongValue(error.row, DataError(said)) from None
         if not column.nullable and array.null_count:
             row = array.is_null().index(True).as_py()
             raise WrongValue(row, DataError(f'null value in column "{name}"'))

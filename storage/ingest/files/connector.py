@@ -24,6 +24,7 @@ from foreshore.storage.ingest.files.columns import (
     with_diffs,
     with_partitions,
 )
+from foreshore.storage.ingest.files.letters import letters_of
 from foreshore.storage.lake.bad_lines import BadLine, BadLines
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.reading import WrongColumns, rows_of
@@ -106,6 +107,7 @@ class FilesConnector:
         columns = zip(names, self._desc.columns, strict=True)
         own = {name: each.type for name, each in columns if name not in parted}
         bad = BadLines(key, header=self._spec.format == "csv" and self._spec.header)
+        letter = letters_of(self._spec, list(own), bad)
         tables: list[pa.Table] = []
         wrong: list[Unreadable] = []
         failure: DatabaseError | None = None
@@ -123,7 +125,7 @@ class FilesConnector:
                 wrong += _letters(key, bad.taken(read), done)
                 if parted:
                     rows = with_partitions(rows, key, names)
-                tables.append(as_relation(rows, self._desc, key, first, wrong))
+                tables.append(as_relation(rows, self._desc, key, first, wrong, letter))
                 size += tables[-1].nbytes
                 if size >= BATCH_BYTES:
                     yield _batch(tables, wrong, {key: -read})

@@ -57,6 +57,34 @@ async def test_bad_lines_of_compressed_files_are_dead_letters(
     )  # fmt: skip
 
 
+async def test_rows_with_wrong_values_are_dead_letters_with_their_lines(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env, place = own_env, allowed(own_env, tmp_path)
+    put(place, "a.csv", 'v,k\n"a,""b",x\nonly\n,1\n"",y\n1,2,3\n~,z\n')
+    put(place, "a.json", '{"k": 1}\n[]\n{"k": "x",  "o": [1]}\n"\n{"k": 2.5}\n')
+    put(place, "a.parquet", pa.table({"k": ["1", "x"], "v": ["a", "b"]}))
+    wrong = 'column "k": invalid input syntax for type integer: "{}"'
+    lines = {
+        "csv, HEADER, NULL '~'": ('2|x|x,"a,""b"', "5|y|y,", "7|z|z,~"),
+        "json": ('3|x|{"k": "x",  "o": [1]}', '5|2.5|{"k": 2.5}'),
+        "parquet": ("2|x|NULL",),
+    }
+    for form, expected in lines.items():
+        name = form.partition(",")[0]
+        source = f"FROM FILES '{place}/*.{name}' (FORMAT {form}, FOLLOW = false)"
+        await env.ran("a", f"CREATE SOURCE {name}s (k int4, v text) {source}")
+        letters = (
+            "SELECT \"offset\", error, convert_from(data, 'UTF8')"
+            f" FROM {name}s_errors WHERE error LIKE 'column%' ORDER BY 1"
+        )
+        rows = (each.split("|", 2) for each in expected)
+        await reaches(env, letters, *(f"{n}|{wrong.format(bad)}|{row}" for n, bad, row in rows))
+    counts = 'SELECT string_agg("offset"::text, \' \' ORDER BY "offset") FROM {}_errors'
+    await reaches(env, counts.format("csvs"), "2 3 5 6 7")
+    await reaches(env, counts.format("jsons"), "2 3 4 5")
+
+
 @pytest.mark.parametrize(
     ("format", "good", "bad"), [("csv", "{},x\n", "1,2,3\n"), ("json", '{{"k":{}}}\n', "[]\n")]
 )

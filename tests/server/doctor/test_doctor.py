@@ -152,6 +152,15 @@ def test_a_replication_slot_that_is_nearly_lost_is_a_warning() -> None:
     assert list(live._slots("\n".join(lines[2:]))) == []
 
 
+def test_dead_letters_of_sources_are_a_warning() -> None:
+    letters = 'foreshore_source_dead_letters{{id="u1",source="d.s.{}",type="files"}} {}'
+    lines = (letters.format("a", "2.0"), letters.format("b", "0.0"), letters.format("c", "31.0"))
+    found = list(live._dead_letters("\n".join(lines)))
+    said = "2 of 3 sources have some: d.s.c (31), d.s.a (2)"
+    assert state(found, "dead letters") == ("warn", said)
+    assert list(live._dead_letters(lines[1])) == []
+
+
 def test_views_that_cannot_be_read_for_their_data_are_a_warning() -> None:
     lines = (
         'foreshore_view_errors{id="u1",view="d.s.good",type="index",cluster="q"} 0.0',
