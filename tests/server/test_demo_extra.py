@@ -1,9 +1,10 @@
 """`foreshore demo` without the extra foreshore[demo] says in a line how to get it."""
 
+from importlib.util import find_spec
+
 import pytest
 from click.testing import CliRunner
 
-from foreshore import extras
 from foreshore.server.main import main
 
 
@@ -11,8 +12,10 @@ from foreshore.server.main import main
 def test_demo_without_its_extra_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    find = extras.find_spec
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == missing else find(name))
+    find = find_spec
+    monkeypatch.setattr(
+        "foreshore.extras.find_spec", lambda name: None if name == missing else find(name)
+    )
     ended = CliRunner().invoke(main, ["demo"])
     assert ended.exit_code == 1
     (line,) = ended.output.splitlines()
