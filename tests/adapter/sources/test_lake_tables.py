@@ -166,7 +166,7 @@ async def test_what_is_unreadable_of_a_table_that_is_read_anew_is_told_once(
         (place / "t" / "_delta_log" / f"{number:020}.json").unlink()
     env.ingest.last.kill()
     await reaches(env, "SELECT id FROM s ORDER BY 1", "1", "2")
-    said = [f'invalid input syntax for type integer: "{each}"' for each in "xy"]
+    said = [f'column "id": invalid input syntax for type integer: "{each}"' for each in "xy"]
     await reaches(env, "SELECT error FROM s_errors ORDER BY 1", *said)
 
 
