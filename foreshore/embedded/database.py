@@ -22,6 +22,7 @@ from foreshore.embedded.result import Result
 from foreshore.embedded.subscription import Event
 
 T = TypeVar("T")
+SIGNALS_S = 0.5  # the longest wait in which a signal may be overlooked
 
 
 class LoopThread:
@@ -48,7 +49,7 @@ class LoopThread:
         """
         future = self._begun(work)
         try:
-            return future.result()
+            return _result(future)
         except CancelledError:
             if self.is_ending:
                 raise _closed() from None
@@ -123,6 +124,19 @@ async def _end_all() -> None:
     if others:
         await asyncio.wait(others, timeout=10)
     await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _result(future: Future[T]) -> T:
+    """Return the result of a future, with waits that end, so that no signal is overlooked.
+
+    One that comes just before the thread begins to wait for a lock is seen after the wait only.
+    """
+    while True:
+        try:
+            return future.result(SIGNALS_S)
+        except TimeoutError:
+            if future.done():  # the work's own, or it has just ended
+                return future.result()
 
 
 class Subscription:

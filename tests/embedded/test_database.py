@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import foreshore
-from foreshore.embedded.database import Database
+from foreshore.embedded.database import Database, _result
 from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.subscription import Changes, Event
 from foreshore.errors import DatabaseError, LockFileExists, Unavailable
@@ -507,6 +507,18 @@ def test_interrupt_ends_the_statement_only(db: Database) -> None:
     until(lambda: beside.sql(running).scalar() == 0, "the statement has ended")
     assert db.sql("SELECT 1").scalar() == 1
     beside.close()
+
+
+def test_interrupt_of_a_thread_that_cannot_see_it_ends_the_wait() -> None:
+    def interrupt() -> None:  # as when it comes just before the main thread waits for a lock
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    def wait() -> None:
+        threading.Timer(0.1, interrupt).start()
+        _result(Future())
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
 
 
 def test_other_processes_are_told_to_connect(db: Database) -> None:
