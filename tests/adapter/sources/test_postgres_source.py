@@ -158,6 +158,11 @@ async def test_an_added_table_joins_at_one_time_and_is_read_alone(
     monkeypatch.setattr(Snapshot, "rows", noted)
     await env.ran("a", SOURCE.replace("FOR ALL TABLES", "FOR TABLES (a)"))
     await until(env, A.format("a"), rows_of(upstream, A.format("up.a")))
+    staged = (
+        "SELECT o.name, snapshot_records_staged FROM mz_internal.mz_source_statistics s"
+        " JOIN mz_catalog.mz_objects o ON o.id = s.id ORDER BY o.name"
+    )
+    await until(env, staged, "a|24\ns|24")  # reports come by the second
     stopping = threading.Event()
     loading = asyncio.create_task(asyncio.to_thread(transfers, publisher_url, stopping))
     try:
@@ -177,10 +182,6 @@ async def test_an_added_table_joins_at_one_time_and_is_read_alone(
         stopping.set()
         await loading
     await equal(env, upstream)
-    staged = (
-        "SELECT o.name, snapshot_records_staged FROM mz_internal.mz_source_statistics s"
-        " JOIN mz_catalog.mz_objects o ON o.id = s.id ORDER BY o.name"
-    )
     if not kills:
         await until(env, staged, "a|24\nb|20\ns|44")
         assert read == ["up.a", "up.b"]
