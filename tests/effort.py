@@ -1,7 +1,7 @@
 """How many examples a test over random input runs: few in `make test`, all in `make test-full`.
 
 Hypothesis's profile says which: `dev`, unless `--hypothesis-profile` is given with `full`, or with
-`landing`, a third of it, for what lands within half an hour. A test that sets its own number, of
+`landing`, a quarter of it, for what lands within half an hour. A test that sets its own number, of
 examples or of seeds, says what it is in full and lets it scale with the profile:
 
     @settings(max_examples=examples(300))
@@ -10,7 +10,7 @@ examples or of seeds, says what it is in full and lets it scale with the profile
 from hypothesis import HealthCheck, settings
 
 FULL_EXAMPLES = 100
-LANDING_EXAMPLES = 33
+LANDING_EXAMPLES = 25
 DEV_EXAMPLES = 6
 FEWEST = 3
 
