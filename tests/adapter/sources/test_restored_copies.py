@@ -195,18 +195,23 @@ async def test_sink_of_copy_waits_until_it_is_resumed(
     await env.open()
 
 
-async def test_resumed_sink_stalls_if_the_original_has_written_on(
-    own_env: TestEnvironment, upstream: Upstream, tmp_path: Path
-) -> None:
-    env = own_env
+async def with_sink(env: TestEnvironment, upstream: Upstream) -> None:
+    """Make table `t` and the sink `s`, which has written that it is empty."""
     await env.ran(
         "a",
         f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})",
         "CREATE TABLE t (id int PRIMARY KEY, v int)",
         "CREATE SINK s FROM t INTO POSTGRES CONNECTION pg (TABLE 'up.written') "
         "WITH (COMMIT INTERVAL '10 ms')",
+        "WAIT FOR ALL SINKS",
     )
-    await env.ran("a", "WAIT FOR ALL SINKS")
+
+
+async def test_resumed_sink_stalls_if_the_original_has_written_on(
+    own_env: TestEnvironment, upstream: Upstream, tmp_path: Path
+) -> None:
+    env = own_env
+    await with_sink(env, upstream)
     copy = await restored(env, tmp_path / "restored")
     await env.ran("a", "INSERT INTO t VALUES (9, 9)")
     await until_written(upstream, [(9, 9)])
@@ -226,14 +231,7 @@ async def test_sink_stalls_if_a_copy_writes_its_target_too(
 ) -> None:
     """Somebody has resumed the copy's sink although the original runs."""
     env = own_env
-    await env.ran(
-        "a",
-        f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})",
-        "CREATE TABLE t (id int PRIMARY KEY, v int)",
-        "CREATE SINK s FROM t INTO POSTGRES CONNECTION pg (TABLE 'up.written') "
-        "WITH (COMMIT INTERVAL '10 ms')",
-        "WAIT FOR ALL SINKS",
-    )
+    await with_sink(env, upstream)
     copy = await restored(env, tmp_path / "restored")
     async with opened(copy):
         await until(copy, SINK, "paused|")
@@ -254,14 +252,7 @@ async def test_resumed_sink_goes_on_if_its_first_commit_is_not_confirmed(
 ) -> None:
     """What the target has then is of this database, and not of the original."""
     env = own_env
-    await env.ran(
-        "a",
-        f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})",
-        "CREATE TABLE t (id int PRIMARY KEY, v int)",
-        "CREATE SINK s FROM t INTO POSTGRES CONNECTION pg (TABLE 'up.written') "
-        "WITH (COMMIT INTERVAL '10 ms')",
-        "WAIT FOR ALL SINKS",
-    )
+    await with_sink(env, upstream)
     await env.close()
     copy, write, written = await restored(env, tmp_path / "restored"), PostgresExporter.write, []
 
