@@ -1,1 +1,1 @@
-"""What a dump says of objects: their options and definitions."""
+"""The statements of a dump: the definitions of objects with their options."""

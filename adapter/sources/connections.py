@@ -110,7 +110,7 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
 
 
 async def _reach(context: StatementContext, access: Access) -> None:
-    """Reach an external system; what it lacks for some uses only is told."""
+    """Connect to an external system, and send a notice for each feature that it lacks."""
     with context.interrupts.running():
         lacks = await context.coordinator.ingestion.validate(access)
     for message, hint in lacks:

@@ -28,7 +28,7 @@ D = TypeVar("D", bound=_Closed)
 
 
 class Opening(Awaitable[D], Generic[D]):
-    """What opens a database: `db = await opening`, or `async with opening as db`."""
+    """A database that is being opened: `db = await opening`, or `async with opening as db`."""
 
     def __init__(self, open: Callable[[], Coroutine[Any, Any, D]]) -> None:
         self._open = open

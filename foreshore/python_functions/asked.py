@@ -87,7 +87,7 @@ class Asked:
         self._here = []
 
     def forget(self) -> None:
-        """Forget all calls; those that go on have nobody who waits for them."""
+        """Forget all calls. Nobody waits for those that still run."""
         self._here, self._before = [], {}
 
     def __deepcopy__(self, memo: object) -> "Asked":

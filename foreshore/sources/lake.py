@@ -1,4 +1,4 @@
-"""What a source remembers of the columns of a lake table, and how they differ from those there."""
+"""The columns of a lake table as a source has recorded them, and how the table differs now."""
 
 import json
 from collections.abc import Mapping, Sequence

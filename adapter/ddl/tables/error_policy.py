@@ -1,4 +1,4 @@
-"""What ON ERROR of a materialized view says, and since when.
+"""The error policy of a materialized view, and the times at which it was changed.
 
 A view's shard has the rows without errors whatever its policy is. So ALTER ... SET (ON ERROR = ...)
 needs no other dataflow: from the time of its commit on errors make reads fail, or do not. Earlier

@@ -56,7 +56,7 @@ from foreshore.update import DIFF, DIFF_FIELD, Timestamp
 
 
 class Contents(Protocol):
-    """What may give a table that is rewritten other rows."""
+    """A function that replaces the rows of a table while the table is rewritten."""
 
     async def __call__(self, desc: RelationDesc) -> pa.Table | None:
         """Return rows with `__diff` in these columns; None: those that it has."""

@@ -148,7 +148,7 @@ class FilesConnector:
 
 
 def _letters(key: str, lines: Sequence[BadLine], done: int) -> Iterator[Unreadable]:
-    """Yield what is told of bad lines, but of those before `done` rows, which were told."""
+    """Yield the dead letters of bad lines. Those before `done` rows were written earlier."""
     for line in lines:
         if line.place >= done:
             yield Unreadable(key, line.number, line.error, line.data)
