@@ -246,7 +246,7 @@ def test_process_that_a_function_forks_answers_nothing(hosts: Hosts) -> None:
 def test_bytes_that_are_no_answer_end_the_call(hosts: Hosts) -> None:
     source = (
         "import os, stat\ndef f(a):\n"
-        "  for fd in range(3, 40):\n"
+        "  for fd in range(3, 4096):\n"
         "    try:\n"
         "      if stat.S_ISSOCK(os.fstat(fd).st_mode): os.write(fd, b'R' + b'x' * 99)\n"
         "    except OSError: pass\n"
