@@ -213,6 +213,11 @@ class SinkExports:
             return None
         return max(position.reached, self._idle_before.get(sink, 0))
 
+    def has_written(self, sink: GlobalId, time: Timestamp) -> bool:
+        """Return whether the target of a sink has all changes up to `time`."""
+        frontier = self.frontier(sink)
+        return frontier is not None and frontier > time
+
     async def wait_for(self, sink: GlobalId, time: Timestamp) -> None:
         """Wait until the target of a sink has all changes up to `time`.
 
@@ -220,8 +225,7 @@ class SinkExports:
         """
         while True:
             self._relation(sink)
-            frontier = self.frontier(sink)
-            if frontier is not None and frontier > time:
+            if self.has_written(sink, time):
                 return
             await self._moved.wait()
 

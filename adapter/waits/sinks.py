@@ -9,7 +9,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.waits.recency import wait_for_sources
 from foreshore.adapter.waits.stalled import attended
 from foreshore.catalog.item import Item
-from foreshore.errors import ActiveSqlTransaction
+from foreshore.errors import ActiveSqlTransaction, UndefinedObject
 from foreshore.sql.plan import WaitForSinks
 from foreshore.update import Timestamp
 
@@ -19,7 +19,8 @@ async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Compl
 
     That is the given time, or else the present, which all acknowledged writes are before. With
     `real_time_recency`, what external systems have now is waited for first. A sink that stalls is
-    told by a notice, and tried at once.
+    told by a notice, and tried at once. Raises ObjectNotInPrerequisiteState if it does not get on
+    before somebody acts, UndefinedObject if one that was named is dropped.
     """
     if context.transaction.block or context.transaction.has_effects:
         raise ActiveSqlTransaction(
@@ -38,17 +39,27 @@ async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Compl
         with context.interrupts.running():
             async with asyncio.TaskGroup() as tasks:
                 for sink in sinks:
-                    tasks.create_task(_written(context, sink, time))
+                    tasks.create_task(
+                        _written(context, sink, time, is_named=plan.sinks is not None)
+                    )
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return Completed("WAIT")
 
 
-async def _written(context: StatementContext, sink: Item, time: Timestamp) -> None:
-    """Wait until the target of a sink has all changes up to `time`."""
+async def _written(
+    context: StatementContext, sink: Item, time: Timestamp, *, is_named: bool
+) -> None:
+    """Wait until the target of a sink has all changes up to `time`, or the sink is dropped."""
     exports = context.coordinator.exports
-    async with attended(context, exports.controller, sink.id):
-        await exports.wait_for(sink.id, time)
+    if exports.has_written(sink.id, time):
+        return
+    try:
+        async with attended(context, exports.controller, sink.id):
+            await exports.wait_for(sink.id, time)
+    except UndefinedObject:
+        if is_named:
+            raise UndefinedObject(f'sink "{sink.name}" was dropped') from None
 
 
 def _sinks(context: StatementContext, plan: WaitForSinks) -> list[Item]:

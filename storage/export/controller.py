@@ -34,7 +34,7 @@ from foreshore.storage.export.messages import (
     TryNow,
 )
 from foreshore.storage.external.processes import ClusterProcesses
-from foreshore.storage.external.retries import waits
+from foreshore.storage.external.retries import is_lasting, waits
 from foreshore.storage.external.states import States, Status
 from foreshore.update import Timestamp
 
@@ -84,8 +84,16 @@ class Exports(Protocol):
 
 @dataclass(slots=True)
 class SinkStatus(Status):
-    """The state of a sink, what was sent, and of that what its target has confirmed."""
+    """The state of a sink, what was sent, and of that what its target has confirmed.
 
+    `failed_try` is the number of the last try that has failed; `is_lasting` says that later ones
+    fail, too, until somebody acts, `is_blocked` that there are none.
+    """
+
+    tries: int = 0
+    failed_try: int = 0
+    is_lasting: bool = False
+    is_blocked: bool = False
     commits: int = 0
     committed_updates: int = 0
     committed_bytes: int = 0
@@ -176,6 +184,7 @@ class ExportController:
         description = job.description
         if description.obstacle is not None:
             state = "paused" if description.paused else "stalled"
+            job.status.is_blocked = True
             self._set_state(job, state, description.obstacle)
         else:
             connection.send(StartSink(description.id, description.export))
@@ -189,12 +198,12 @@ class ExportController:
     def deliver(self, job: _Sink, response: Response, tables: Tables) -> None:
         """Take what a process has written or asks for."""
         match response:
-            case SinkState(state="stalled", error=error):
-                self._set_stalled(job, error)
-            case SinkState() if job.failed is not None:
-                pass  # it is stalled until it gets on, whatever a new try says (`_take_step`)
+            case SinkState(state="stalled", error=error, is_lasting=lasting):
+                self._set_stalled(job, error, lasting)
             case SinkState(state=state, error=error):
-                self._set_state(job, state, error)
+                job.status.tries += state == "starting"
+                if job.failed is None:  # else it is stalled until it gets on (`_take_step`)
+                    self._set_state(job, state, error)
             case NextTry(seconds=seconds):
                 self.states.set_next_try(job.status, seconds)
             case Resumes(run=run):
@@ -229,8 +238,9 @@ class ExportController:
             sink.failed = None
             self._set_state(sink, "running", None)
 
-    def _set_stalled(self, sink: _Sink, error: str | None) -> None:
+    def _set_stalled(self, sink: _Sink, error: str | None, lasting: bool) -> None:
         sink.failed = sink.step
+        sink.status.failed_try, sink.status.is_lasting = sink.status.tries, lasting
         self._set_state(sink, "stalled", error)
 
     # --- changes -------------------------------------------------------------------------------
@@ -261,10 +271,10 @@ class ExportController:
                 sink.status.committed_bytes += size
                 await asyncio.sleep(began + least - loop.time())
         except DatabaseError as error:
-            self._stall(sink, error.message)
+            self._stall(sink, error.message, is_lasting(error))
             logger.warning("a sink stalls: %s", error, extra={"sink": id})
         except Exception:
-            self._stall(sink, "internal error")
+            self._stall(sink, "internal error", False)
             logger.exception("a sink has failed", extra={"sink": id})
 
     async def _send_interval(
@@ -287,9 +297,9 @@ class ExportController:
         connection.send(Changes(id, run, lower, upper, complete=True))
         return rows, size
 
-    def _stall(self, sink: _Sink, error: str) -> None:
+    def _stall(self, sink: _Sink, error: str, lasting: bool) -> None:
         """Note a failure here; the sink is started again after a pause that grows."""
-        self._set_stalled(sink, error)
+        self._set_stalled(sink, error, lasting)
         if sink.next_start is not None:
             sink.next_start.cancel()
         loop, pause = asyncio.get_running_loop(), next(sink.pauses)

@@ -102,11 +102,15 @@ class Exported(Message, frozen=True):
 
 
 class SinkState(Message, frozen=True):
-    """The state of a sink: `starting`, `running`, or `stalled` with an error."""
+    """The state of a sink: `starting`, `running`, or `stalled` with an error.
+
+    `starting` begins each try. `is_lasting`: the next ones fail until somebody acts.
+    """
 
     id: GlobalId
     state: str
     error: str | None = None
+    is_lasting: bool = False
 
 
 class NextTry(Message, frozen=True):

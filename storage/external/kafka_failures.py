@@ -17,7 +17,7 @@ from foreshore.errors import (
     DatabaseError,
     InsufficientPrivilege,
     InvalidParameterValue,
-    ObjectNotInPrerequisiteState,
+    ObjectInUse,
     UndefinedObject,
 )
 from foreshore.storage.external import kafka_tunnels
@@ -85,10 +85,10 @@ _RIGHTS = (
 )
 
 _MEANINGS: dict[int, tuple[Callable[..., DatabaseError], str, str | None]] = {
-    KafkaError._FENCED: (ObjectNotInPrerequisiteState, "another exporter writes", None),
-    KafkaError.PRODUCER_FENCED: (ObjectNotInPrerequisiteState, "another exporter writes", None),
+    KafkaError._FENCED: (ObjectInUse, "another exporter writes", None),
+    KafkaError.PRODUCER_FENCED: (ObjectInUse, "another exporter writes", None),
     KafkaError.INVALID_PRODUCER_EPOCH: (
-        ObjectNotInPrerequisiteState,
+        ObjectInUse,
         "the brokers have ended the transaction",
         f"Another exporter writes, or it took more than {TRANSACTION_SECONDS:.0f} s.",
     ),

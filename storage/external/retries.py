@@ -49,6 +49,19 @@ class Pauses:
         self._is_cut.set()
 
 
+# Classes of SQLSTATE of failures that a pause does not mend: a feature or a value that the other
+# system does not take, a broken constraint, refused passwords or rights, absent objects, limits.
+_LASTING = ("0A", "22", "23", "28", "3D", "3F", "42", "54")
+_OF_USER_CODE = "22023"  # an exception of a function in Python, which may be a network's
+
+
+def is_lasting(error: OSError | DatabaseError) -> bool:
+    """Return whether somebody has to act before a next try can succeed, as far as one can say."""
+    if not isinstance(error, DatabaseError) or error.sqlstate == _OF_USER_CODE:
+        return False
+    return error.sqlstate == "55000" or error.sqlstate.startswith(_LASTING)
+
+
 def error_text(error: OSError | DatabaseError) -> str:
     """Return an error with its hint, in one line."""
     if isinstance(error, DatabaseError) and error.hint:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, DataError, ObjectNotInPrerequisiteState
+from foreshore.errors import DatabaseError, DataError, ObjectInUse, ObjectNotInPrerequisiteState
 from foreshore.sinks.places import PartitionField
 from foreshore.storage.export.files.delta_upkeep import DeltaUpkeep
 from foreshore.storage.export.files.latest import latest_rows
@@ -88,7 +88,7 @@ class DeltaExporter:
                     hint="Drop the sink and create it anew.",
                 )
             if frontier != self._reached or frontier not in (None, lower):
-                raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+                raise ObjectInUse("another exporter writes for this sink")
             deltalake = delta.package()
             transaction = deltalake.Transaction(self._export.name, upper, None)
             properties = deltalake.CommitProperties(app_transactions=[transaction])
@@ -103,7 +103,7 @@ class DeltaExporter:
                 self._mark(properties)
                 self._table.update_incremental()
             if self._frontier() != upper:
-                raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+                raise ObjectInUse("another exporter writes for this sink")
             self._reached = upper
             self._upkeep.after_commit(self._table)
             if self._local is not None:

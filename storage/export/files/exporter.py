@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.errors import ObjectInUse
 from foreshore.sinks.places import FilesTarget
 from foreshore.storage.export.files.claims import Claim, Claims
 from foreshore.storage.export.files.place import own_columns
@@ -88,7 +88,7 @@ class FilesExporter:
         if not claims.claim(lower, claim):
             if staged is not None:
                 claims.location.blob.delete(staged)
-            raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+            raise ObjectInUse("another exporter writes for this sink")
         self._complete(lower, claim)
 
     def _complete(self, lower: Timestamp, claim: Claim) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState
+from foreshore.errors import DatabaseError, ObjectInUse, ObjectNotInPrerequisiteState
 from foreshore.sinks.places import IcebergTarget
 from foreshore.storage.export.files.iceberg_change import (
     FILE_BYTES,
@@ -152,4 +152,4 @@ class IcebergExporter:
                 hint="Drop the sink and create it anew.",
             )
         if frontier != self._reached or frontier not in (None, lower):
-            raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+            raise ObjectInUse("another exporter writes for this sink")

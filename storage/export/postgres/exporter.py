@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from foreshore import blocking
-from foreshore.errors import ConnectionFailure, DatabaseError, ObjectNotInPrerequisiteState
+from foreshore.errors import ConnectionFailure, DatabaseError, ObjectInUse
 from foreshore.output_style import OutputStyle
 from foreshore.sinks.spec import PostgresTarget
 from foreshore.storage.export.messages import Export
@@ -71,7 +71,7 @@ class PostgresExporter:
             async with connection.transaction():
                 arguments = (self._export.name, self._epoch, lower, upper)
                 if await connection.execute(_ADVANCE, *arguments) != "UPDATE 1":
-                    raise ObjectNotInPrerequisiteState("another exporter writes for this sink")
+                    raise ObjectInUse("another exporter writes for this sink")
                 await self._write_rows(connection, parts)
         except asyncpg.PostgresError as error:
             raise as_ours(error) from error

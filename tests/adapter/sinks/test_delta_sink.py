@@ -12,7 +12,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.errors import ObjectInUse
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.storage.export.files.delta_kind import KIND
 from foreshore.storage.export.messages import Export
@@ -263,7 +263,7 @@ async def test_a_merge_that_changes_no_rows_does_not_set_back_a_newer_frontier(
         asyncio.run(newer.write(parts(2, lower), lower, lower + 20))
 
     monkeypatch.setattr(older, "_upsert", overtaken)
-    with pytest.raises(ObjectNotInPrerequisiteState, match="another exporter"):
+    with pytest.raises(ObjectInUse, match="another exporter"):
         await older.write(parts(9, lower, -1), lower, lower + 10)
     assert await exporter(export).resume() == lower + 20
     assert delta_rows(place / "t") == [(1,), (2,)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.storage.export.controller import ExportController
 from foreshore.storage.export.files.delta import DeltaExporter
@@ -137,3 +137,55 @@ async def test_status_of_a_stalled_sink_says_when_it_is_tried_again(
     is_away = False
     await env.ran("a", "WAIT FOR SINKS s")
     assert await env.query("a", shown) == "running|f|NULL\nSELECT 1"
+
+
+async def test_wait_ends_at_once_if_somebody_has_to_act(
+    own_env: TestEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    env.environment.let_copy([str(tmp_path)], tmp_path / "data")
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 3600.0)  # so WAIT has it tried
+    monkeypatch.setattr(retries, "LONGEST_WAIT_SECONDS", 3600.0)
+    resume, is_lost = DeltaExporter.resume, True
+
+    async def lost(self: DeltaExporter) -> Timestamp | None:
+        if is_lost:
+            raise ObjectNotInPrerequisiteState("the table is lost", hint="Find it.")
+        return await resume(self)
+
+    await env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", f"CREATE SINK r FROM t INTO DELTA (URL '{tmp_path}/r') ENVELOPE APPEND")
+    await env.ran("a", "WAIT FOR SINKS r")
+    monkeypatch.setattr(DeltaExporter, "resume", lost)
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{tmp_path}/s') ENVELOPE APPEND")
+    said = await env.query("a", "WAIT FOR ALL SINKS")
+    assert 'ERROR 55000: sink "s" is stalled: the table is lost (Find it.)' in said, said
+    assert "NOTICE" not in said
+    assert "ERROR 55000" in await env.query("a", "WAIT FOR SINKS r, s")  # it is tried anew
+    is_lost = False
+    await env.ran("a", "WAIT FOR ALL SINKS")  # though no try has succeeded before
+
+
+async def test_wait_for_a_sink_that_is_dropped_meanwhile(
+    own_env: TestEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    env.environment.let_copy([str(tmp_path)], tmp_path / "data")
+
+    async def away(self: DeltaExporter) -> Timestamp | None:
+        raise OSError("it is away")
+
+    monkeypatch.setattr(DeltaExporter, "resume", away)
+    await env.ran("a", "CREATE TABLE t (k int)")
+    await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{tmp_path}/t') ENVELOPE APPEND")
+    statements = {"b": "WAIT FOR SINKS s", "c": "WAIT FOR ALL SINKS"}
+    waiting = [asyncio.create_task(env.query(*each)) for each in statements.items()]
+    for name in statements:
+        session = await env.session(name)
+        async with asyncio.timeout(60):
+            while not session.notice.waiting:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    await env.ran("a", "DROP SINK s")
+    named, of_all = await asyncio.gather(*waiting)
+    assert 'ERROR 42704: sink "s" was dropped' in named
+    assert of_all.startswith("WAIT\n")

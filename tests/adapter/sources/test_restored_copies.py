@@ -183,6 +183,8 @@ async def test_sink_of_copy_waits_until_it_is_resumed(
     async with opened(copy):
         await until(copy, SINK, "paused|", "restored from a backup", "ALTER SINK ... RESUME")
         await copy.ran("a", "INSERT INTO t VALUES (2, 2)")
+        said = await copy.query("a", "WAIT FOR ALL SINKS")
+        assert 'ERROR 55000: sink "s" is paused: this database was restored' in said
         assert upstream.run("SELECT * FROM up.written") == [(1, 1)]
         await copy.ran("a", "ALTER SINK s RESUME")
         await until_written(upstream, [(1, 1), (2, 2)])
