@@ -54,6 +54,7 @@ class OptionRule(msgspec.Struct, frozen=True):
     secret: OneOf["never", "may", "must"] = "never"
     choices: tuple[str, ...] = ()
     is_number: bool = False
+    most: int = 999_999_999  # of a number
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -100,6 +101,7 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
         "oauth2 extensions": _TEXT,
         "scope": _TEXT,
         "progress topic": _TEXT,
+        "progress topic replication factor": OptionRule(is_number=True, most=32_767),
         **_TLS,
     },
     "confluent schema registry": {

@@ -1,7 +1,7 @@
 """CREATE CONNECTION and ALTER CONNECTION."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -195,7 +195,9 @@ def _checked(
             )
         if rule.required and not value.strip():
             raise InvalidParameterValue(f'the option "{name}" must not be empty')
-        if rule.choices and value.lower() not in rule.choices:
+        if rule.choices:
+            value = _chosen(value, rule.choices)
+        if rule.choices and value not in rule.choices:
             raise InvalidParameterValue(
                 f'invalid value for option "{name}": "{value}"',
                 hint=f"It is one of {', '.join(rule.choices)}.",
@@ -207,7 +209,9 @@ def _checked(
             )
         if rule.is_number and not (value.isascii() and value.isdigit() and len(value) < 10):
             raise InvalidParameterValue(f'the option "{name}" must be a number')
-        return value.lower() if rule.choices else value
+        if rule.is_number and int(value) > rule.most:
+            raise InvalidParameterValue(f'the option "{name}" must be at most {rule.most}')
+        return value
     assert value is not None, name
     if rule.secret == "never":
         raise InvalidParameterValue(f'the option "{name}" cannot be a secret')
@@ -215,6 +219,12 @@ def _checked(
     assert isinstance(secret, Secret), secret
     _require_usage(context, secret)
     return SecretRef(secret.id)
+
+
+def _chosen(value: str, choices: Collection[str]) -> str:
+    """Return a value of an option in lower case, with hyphens as the choices have them."""
+    found = value.lower()
+    return next((each for each in choices if each.replace("-", "_") == found), found)
 
 
 def _require_usage(context: StatementContext, secret: Secret) -> None:

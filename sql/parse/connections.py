@@ -1,8 +1,14 @@
 """Parse CREATE CONNECTION and ALTER CONNECTION."""
 
 from foreshore.connection_spec import TUNNEL
+from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.parse.tables import TableParser
+
+_OF_AWS = {
+    ("aws", "privatelink"): "Use an address that this server reaches itself, or an SSH TUNNEL.",
+    ("aws", "connection"): "Give the connection a user and a password, or keys, of its own.",
+}
 
 
 class ConnectionParser(TableParser):
@@ -12,6 +18,7 @@ class ConnectionParser(TableParser):
         if_not_exists = self._if_not_exists()
         name = self.table_name()
         self.expect("to")
+        self._refuse_aws()
         at = self.token.start
         words = [self.label()]
         while not (self.at_end() or self.at_symbol("(")):
@@ -73,6 +80,7 @@ class ConnectionParser(TableParser):
 
     def _connection_option(self) -> ast.ConnectionOption:
         """Parse `WORDS [=] text`, `WORDS [=] SECRET name` or `SSH TUNNEL [=] name`."""
+        self._refuse_aws()
         at = self.token.start
         words = [self.label()]
         if words[0] in ("broker", "brokers"):
@@ -105,8 +113,17 @@ class ConnectionParser(TableParser):
 
     def _broker(self) -> tuple[str, ast.TableRef | None]:
         address = self.string()
+        self._refuse_aws("using")
         through = self.table_name() if self.accept("using", "ssh", "tunnel") else None
         return address, through
+
+    def _refuse_aws(self, *before: str) -> None:
+        """Raise where a connection would go through AWS, or be known by rights of AWS."""
+        for words, hint in _OF_AWS.items():
+            if self.at_words(*before, *words):
+                what = " ".join(words).upper()
+                position = self.token.start + 1
+                raise FeatureNotSupported(f"{what} is not supported", hint=hint, position=position)
 
     def _at_secret(self) -> bool:
         """Whether SECRET and a name follow, and no further word of an option."""

@@ -31,7 +31,8 @@ def _make_topics(export: Export) -> None:
     target, access = target_of(export), access_of(export)
     topics = Topics(access)
     topics.make(target.topic, target.partitions, target.replicas, target.settings)
-    topics.make(progress.topic_of(access), 1, target.replicas, progress.SETTINGS)
+    replicas = progress.replicas_of(access) or target.replicas
+    topics.make(progress.topic_of(access), 1, replicas, progress.SETTINGS)
     producer = producer_of(export)
     try:
         producer.begin_after_others()  # may it write transactions?

@@ -34,6 +34,12 @@ def topic_of(access: Access) -> str:
     return access.options.get("progress topic", PROGRESS_TOPIC)
 
 
+def replicas_of(access: Access) -> int | None:
+    """Return how many replicas the progress topic is made with, if the connection says so."""
+    found = access.options.get("progress topic replication factor")
+    return None if found is None else int(found)
+
+
 def written(sink: str, frontier: Timestamp) -> bytes:
     """Return the message that says how far a sink has come."""
     return msgspec.json.encode(Progress(sink, frontier))

@@ -58,6 +58,26 @@ async def test_a_connection_is_kept_shown_and_changed(opened: TestEnvironment) -
         ("CREATE CONNECTION c TO AWS (SESSION TOKEN SECRET no)", '42704: secret "no" does not'),
         ("CREATE CONNECTION c TO AWS (REGION 'x', REGION 'y')", '42601: option "region" is given'),
         ("CREATE CONNECTION a TO AWS (REGION 'x')", '42710: connection "a" already exists'),
+        (
+            "CREATE CONNECTION c TO KAFKA (BROKERS ('a:1' USING AWS PRIVATELINK p (PORT 2)))",
+            "0A000: AWS PRIVATELINK is not supported",
+        ),
+        (
+            "CREATE CONNECTION c TO POSTGRES (HOST 'x', AWS PRIVATELINK p)",
+            "0A000: AWS PRIVATELINK is not supported",
+        ),
+        (
+            "CREATE CONNECTION c TO AWS PRIVATELINK (AVAILABILITY ZONES ('a', 'b'))",
+            "0A000: AWS PRIVATELINK is not supported",
+        ),
+        (
+            "CREATE CONNECTION c TO KAFKA (BROKER 'a:1', AWS CONNECTION = a)",
+            "0A000: AWS CONNECTION is not supported",
+        ),
+        (
+            "CREATE CONNECTION c TO KAFKA (BROKER 'a', PROGRESS TOPIC REPLICATION FACTOR 40000)",
+            '22023: the option "progress topic replication factor" must be at most 32767',
+        ),
         ("ALTER CONNECTION no SET (REGION = 'x')", '42704: connection "no" does not exist'),
     ],
 )
@@ -66,6 +86,15 @@ async def test_wrong_options_are_refused(env: TestEnvironment, statement: str, e
     if "a|aws" not in await env.query("a", "SHOW CONNECTIONS"):
         await env.ran("a", "CREATE SECRET pw AS 'x'", "CREATE CONNECTION a TO AWS (REGION 'x')")
     assert f"ERROR {error}" in await env.query("a", statement)
+
+
+async def test_a_value_with_underscores_is_the_one_with_hyphens(opened: TestEnvironment) -> None:
+    env = opened
+    await env.ran("a", "CREATE SECRET pw AS 'hidden'", f"CREATE CONNECTION c {POSTGRES}")
+    await env.ran("a", "ALTER CONNECTION c SET (SSL MODE 'VERIFY_FULL')")
+    assert "SSL MODE = 'verify-full'" in await env.query("a", "SHOW CREATE CONNECTION c")
+    await env.ran("a", "CREATE CONNECTION k TO KAFKA (BROKER 'b', SECURITY PROTOCOL 'SASL_SSL')")
+    assert "'sasl_ssl'" in await env.query("a", "SHOW CREATE CONNECTION k")
 
 
 async def test_a_connection_needs_usage_of_its_secrets(opened: TestEnvironment) -> None:
