@@ -40,8 +40,13 @@ def laid_out(spec: Messages, value: Resolved, key: Resolved | None, topic_id: st
     Raises DuplicateColumn if two columns would have one name.
     """
     keys = () if key is None else key.columns
-    if spec.key_name is not None and len(keys) > 1:
-        raise FeatureNotSupported("INCLUDE KEY AS is supported for keys of a single column only")
+    if spec.key_name is not None:
+        if len(keys) > 1:
+            raise FeatureNotSupported(
+                "INCLUDE KEY AS is supported for keys of a single column only",
+                hint="INCLUDE KEY without AS gives each field of the key a column of its name.",
+            )
+        keys = tuple(msgspec.structs.replace(each, name=spec.key_name) for each in keys)
     columns: list[Column] = []
     by_name = {each.name: each for each in value.columns}
     is_unique = spec.envelope != "none"

@@ -106,6 +106,8 @@ async def test_avro_of_a_later_schema_is_read_as_the_first(
     await created(env, f"CREATE SOURCE s {source} CONNECTION r ENVELOPE UPSERT")
     line = '2.50|2000-01-02|2020-01-01 00:00:00+00|{a,b}|{"city": "x"}|"e"'
     await until(env, "SELECT * FROM s", f"1|NULL|{line}")
+    await created(env, f"CREATE SOURCE named {source} CONNECTION r INCLUDE KEY AS k")
+    await until(env, "SELECT k, id FROM named", "1|1")
     fields = [*USER_SCHEMA["fields"][1:], {"name": "more", "type": "int", "default": 0}]
     later = {**USER_SCHEMA, "fields": [USER_SCHEMA["fields"][0], *fields]}
     second = registry.register("users-value", json.dumps(later))
