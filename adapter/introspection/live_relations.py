@@ -19,6 +19,7 @@ from foreshore.adapter.introspection.sink_rows import (
 )
 from foreshore.adapter.introspection.source_rows import (
     dead_letters,
+    postgres_sources,
     source_statistics,
     source_status_history,
     source_statuses,
@@ -412,6 +413,7 @@ def _transaction_activity(context: StatementContext) -> Iterator[Row]:
 
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
+    "mz_postgres_sources": postgres_sources,
     "mz_source_statuses": source_statuses,
     "mz_source_status_history": source_status_history,
     "mz_source_statistics": source_statistics,

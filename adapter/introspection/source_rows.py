@@ -16,6 +16,7 @@ from foreshore.catalog.rights import holds
 from foreshore.ids import GlobalId
 from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import ERRORS, LATE, is_auxiliary
+from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.states import Status
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
 
@@ -64,6 +65,15 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
             "status": "created" if received.last_at is None else "running",
             "details": _requests_of(received, _sees(context, item)),
         }
+
+
+def postgres_sources(context: StatementContext) -> Iterator[Row]:
+    """Yield the sources that read PostgreSQL, with the slots that they have in this database."""
+    controller = context.coordinator.ingestion.controller
+    for id in controller.statuses():
+        running = controller.description(id)
+        if running is not None and isinstance(running.spec, PostgresSource):
+            yield {"id": id, "replication_slot": running.spec.slot}
 
 
 def _details(

@@ -37,7 +37,7 @@ _LIVE = (
     " mz_sink_statuses mz_sink_status_history mz_sink_statistics mz_sink_statistics_history"
     " mz_cluster_replica_metrics mz_cluster_replica_metrics_history"
     " mz_cluster_replica_utilization mz_cluster_replica_status_history"
-    " mz_dead_letters"
+    " mz_dead_letters mz_postgres_sources"
 ).split()
 _CATALOG = {
     "mz_array_types": "id text, element_id text",

@@ -23,8 +23,11 @@ from foreshore.catalog.item import (
     Secret,
 )
 from foreshore.ids import is_temporary
-from foreshore.sinks.spec import connections_of, secrets_of
+from foreshore.sinks.kafka import KafkaTarget
+from foreshore.sinks.spec import Target, connections_of, secrets_of
 from foreshore.sinks.spec import kind_of as kind_of_target
+from foreshore.sources.formats import Format, name_of
+from foreshore.sources.kafka import KafkaSource
 from foreshore.sources.outputs import PROGRESS
 from foreshore.sources.spec import Feed, kind_of
 from foreshore.sources.spec import connections_of as connections_of_source
@@ -202,9 +205,28 @@ def source_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 **_common(item),
                 "schema_id": item.schema,
                 "type": source_type(item.feed),
+                **_read_by(item.feed),
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,
             }
+
+
+def _read_by(feed: Feed) -> Row:
+    """Return the columns about a source's connection, envelope and formats."""
+    spec, messages = feed.spec, feed.messages
+    row: dict[str, str | None] = {}
+    if spec is not None:
+        row["connection_id"] = next(iter(connections_of_source(spec)), None)
+    if isinstance(spec, KafkaSource):
+        messages = spec.messages
+    if messages is not None:
+        row["envelope_type"] = messages.envelope
+        row |= _formats(messages.key, messages.value)
+    return row
+
+
+def _formats(key: Format | None, value: Format) -> dict[str, str | None]:
+    return {"key_format": None if key is None else name_of(key), "value_format": name_of(value)}
 
 
 def sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -217,9 +239,19 @@ def sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "type": kind_of_target(item.sink.target),
                 "connection_id": next(iter(connections_of(item.sink.target)), None),
                 "envelope_type": item.sink.envelope,
+                **_written_formats(item.sink.target),
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,
             }
+
+
+def _written_formats(target: Target) -> Row:
+    """Return the columns about the formats of a topic; `format` if key and value have the same."""
+    if not isinstance(target, KafkaTarget):
+        return {}
+    row = _formats(target.key, target.value)
+    is_one = row["key_format"] in (None, row["value_format"])
+    return {**row, "format": row["value_format"] if is_one else None}
 
 
 _FOLLOWED = ("table", "view", "materialized view")  # by metrics

@@ -291,8 +291,9 @@ async def test_the_statement_that_is_shown_makes_the_same_sink(
     assert text in shown
     await env.ran("a", "DROP SINK s", text)
     assert await env.query("a", "SHOW CREATE SINK s") == shown
-    kafka = "SELECT topic FROM mz_catalog.mz_kafka_sinks k JOIN mz_sinks s USING (id)"
-    assert (await env.query("a", kafka)).startswith("shown\n")
+    kafka = "SELECT topic, format, key_format, value_format FROM mz_catalog.mz_kafka_sinks k"
+    found = await env.query("a", f"{kafka} JOIN mz_sinks s USING (id)")
+    assert found.startswith("shown|NULL|text|json\n")
 
 
 INTO = "INTO KAFKA CONNECTION k"

@@ -39,6 +39,16 @@ async def test_relations_of_kafka_have_topics_formats_and_brokers(env: TestEnvir
         "SELECT name, topic, envelope_type, key_format, value_format"
         " FROM mz_internal.mz_kafka_source_tables JOIN mz_objects USING (id) ORDER BY 1",
     ) == ("t|bids|upsert|text|json\nu|bids|none|NULL|bytes\nSELECT 2")
+    await env.ran("a", "CREATE SOURCE own FROM KAFKA CONNECTION k (TOPIC 'bids') FORMAT JSON")
+    assert await env.query(
+        "a",
+        "SELECT s.name, c.name, envelope_type, key_format, value_format FROM mz_sources s"
+        " LEFT JOIN mz_connections c ON c.id = connection_id"
+        " WHERE s.name IN ('s', 'own', 't', 's_progress') ORDER BY 1",
+    ) == (
+        "own|k|none|NULL|json\ns|k|NULL|NULL|NULL\ns_progress|NULL|NULL|NULL|NULL\n"
+        "t|NULL|upsert|text|json\nSELECT 4"
+    )
 
 
 async def test_relations_of_webhooks_and_aws_have_paths_and_ids_of_secrets(

@@ -84,6 +84,8 @@ async def test_a_lost_slot_leads_to_the_difference(
     await equal(env, upstream)
     slots = "SELECT slot_name, active_pid FROM pg_replication_slots"
     ((slot, pid),) = upstream.execute(slots).fetchall()
+    own = "SELECT name, replication_slot FROM mz_internal.mz_postgres_sources JOIN mz_sources"
+    assert await env.query("a", f"{own} USING (id)") == f"s|{slot}\nSELECT 1"
     await env.close()
     await asyncio.to_thread(upstream.execute, "SELECT pg_terminate_backend(%s)", (pid,))
     while upstream.execute(slots).fetchall()[0][1] is not None:  # noqa: ASYNC110
