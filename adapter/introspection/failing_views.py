@@ -35,7 +35,7 @@ def causes_of(coordinator: "Coordinator", id: GlobalId) -> list[Cause]:
 
     It is there too with errors that it skips.
     """
-    return list(causes(coordinator.compute.maintained, id))
+    return list(causes(coordinator.compute.maintained, id, coordinator.oracle.read_ts()))
 
 
 def failing_of(context: "StatementContext", id: GlobalId) -> Failing | None:

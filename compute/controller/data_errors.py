@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.outputs import SinkWriter
+from foreshore.compute.controller.read_errors import refreshed
 from foreshore.compute.protocol import ErrorCount
 from foreshore.errors import CollectionCorrupted
 from foreshore.ids import GlobalId
@@ -39,16 +40,44 @@ class Cause:
         return f"{first}{kinds} ({self.rows} rows)"
 
 
-def causes(maintained: Maintained, id: GlobalId) -> Iterator[Cause]:
+def causes(maintained: Maintained, id: GlobalId, time: Timestamp) -> Iterator[Cause]:
     """Yield the collections with errors that a collection is or is derived from, itself first.
 
-    Of those that it is derived from, skipped errors are left out: they mean nothing to it.
+    Of those that it is derived from, skipped errors are left out: they mean nothing to it. Below a
+    view with a schedule the errors are those of its last refresh at `time`.
     """
-    for each, dataflow in maintained.below([id]):
+    seen: set[GlobalId] = set()
+    stack = [id]
+    while stack:
+        each = stack.pop()
+        dataflow = maintained.dataflow_of(each)
+        if dataflow is None or each in seen:
+            continue
+        seen.add(each)
         writer = dataflow.writers.get(each)
         found = _of_index(each, dataflow) if writer is None else _of_view(each, writer)
         if found is not None and (each == id or not found.skipped):
             yield found
+        if dataflow.description.refresh is None:
+            stack.extend(dataflow.description.imports)
+            continue
+        for text, cause in _at_refresh(maintained, dataflow, time):
+            if cause not in seen:
+                seen.add(cause)
+                yield Cause(cause, (ErrorCount(text, 1),), None)
+
+
+def _at_refresh(
+    maintained: Maintained, dataflow: Dataflow, time: Timestamp
+) -> Iterator[tuple[str, GlobalId]]:
+    """Yield the errors of the inputs of a view with a schedule at its last refresh."""
+    for writer in dataflow.writers.values():
+        known = writer.errors.upper
+        at = refreshed(dataflow, time if known is None else min(time, known - 1))
+        try:
+            yield from maintained.read_errors.at(dataflow.description.imports, at, read_at=time)
+        except CollectionCorrupted:
+            return  # reads say so
 
 
 def _of_view(id: GlobalId, writer: SinkWriter) -> Cause | None:

@@ -35,6 +35,7 @@ MOST_COMPARED = 10_000  # errors of which the most frequent ones are shown
 LOST = "22023 what a view was at this time is not known: nobody maintained it"
 
 Steps = Mapping[Timestamp, str | None]  # the least error from each time on; None: no error
+Marks = Callable[[Timestamp, Timestamp, bool], Collection[Timestamp]]  # of lower, upper, initial
 
 
 class ErrorStore(Protocol):
@@ -123,16 +124,26 @@ class ErrorLog:
 
     Errors before `upper` are known from the dataflow; None: it has not reported any yet. At times
     at which the `policy` is to skip rows with errors, these do not make reads of the view fail.
+
+    A view with a schedule has `marks`: refreshes at which there has to be a step. The function
+    returns those in a window, with `initial` the last one before its end (`read_errors.py`).
     """
 
     def __init__(
-        self, id: GlobalId, as_of: Timestamp, store: ErrorStore, *, policy: ErrorPolicy = FAILS
+        self,
+        id: GlobalId,
+        as_of: Timestamp,
+        store: ErrorStore,
+        *,
+        policy: ErrorPolicy = FAILS,
+        marks: Marks | None = None,
     ) -> None:
         self.policy = policy
         self.upper: Timestamp | None = None
         self._id = id
         self._as_of = as_of
         self._store = store
+        self._marks = marks
         self._corruption: CollectionCorrupted | None = None
         earlier: Steps = {}
         try:
@@ -169,9 +180,11 @@ class ErrorLog:
             # A replica that begins at a refresh has all errors of a time that is not known yet.
             self._errors = Errors()
             self._begin(upper - 1, errors)
+            self._mark(upper - 1, upper, initial=True)
         elif upper > self.upper:
             fresh = new_part(min(lower, self.upper), upper, errors, self.upper)
             self._replace(self.upper, upper, self._errors.take(fresh) if fresh is not None else [])
+            self._mark(self.upper, upper, initial=False)
         self.upper = max(self.upper or 0, upper)
         self._wake()
 
@@ -191,6 +204,15 @@ class ErrorLog:
         self._unstored.update(self._times[start:end], (time for time, _ in steps))
         self._times[start:end] = [time for time, _ in steps]
         self._texts[start:end] = [text for _, text in steps]
+
+    def _mark(self, lower: Timestamp, upper: Timestamp, *, initial: bool) -> None:
+        """Add steps at the refreshes in [lower, upper) that need one."""
+        for time in () if self._marks is None else self._marks(lower, upper, initial):
+            place = bisect_left(self._times, time)
+            if place == len(self._times) or self._times[place] != time:
+                self._times.insert(place, time)
+                self._texts.insert(place, self._texts[place - 1] if place else None)
+                self._unstored.add(time)
 
     def fail(self, error: DatabaseError) -> None:
         """Fail the waiters for unknown errors with `error`."""
@@ -261,6 +283,18 @@ class ErrorLog:
                 return fails, text
         return None
 
+    def changes(self, lower: Timestamp, upper: Timestamp, *, steps: bool = True) -> list[Timestamp]:
+        """Return the times in [lower, upper) of `steps`, if wanted, and changes of the policy."""
+        found = [time for time in self.policy.changes if lower <= time < upper]
+        if steps:
+            found += self._times[bisect_left(self._times, lower) : bisect_left(self._times, upper)]
+        return found
+
+    def last_step(self, time: Timestamp) -> Timestamp:
+        """Return the time of the step that is in force at `time`, -1 if there is none."""
+        place = bisect_right(self._times, time) - 1
+        return self._times[place] if place >= 0 else -1
+
     def fails(self, text: str, time: Timestamp) -> bool:
         """Whether an error with this text makes reads at a time fail."""
         return text == LOST or self.policy.first_failing(time, time + 1) is not None
@@ -285,23 +319,29 @@ class ErrorLog:
         self._unstored -= times
         reached("view.errors")
 
-    def compact(self, readable: Callable[[], Timestamp]) -> None:
+    def compact(
+        self,
+        readable: Callable[[], Timestamp],
+        pinned: Callable[[Timestamp], Collection[Timestamp]] = lambda _: (),
+    ) -> None:
         """Forget steps from before the view and its dependents are readable, if there are many.
 
-        If more than `MAX_STEPS` later ones remain, the older half becomes one step with its least
-        error. The view is then unreadable at more times, but never read wrongly.
+        The steps that are in force at `pinned` times before that stay. If more than `MAX_STEPS`
+        remain, the older half becomes one step with its least error. The view is then unreadable at
+        more times, but never read wrongly.
         """
         if len(self._times) < self._compacted:
             return
         since = readable()
-        holds = bisect_right(self._times, since) - 1  # the step that is in force at `since`
-        if holds >= 0:
-            text = self._texts[holds]
-            kept = [] if text is None else [(self._times[holds], text)]
-            self._replace(0, since + 1, kept)
+        held = {bisect_right(self._times, time) - 1 for time in (since, *pinned(since))} - {-1}
+        kept = [(self._times[place], self._texts[place]) for place in sorted(held)]
+        if kept:
+            is_needed = kept[0][1] is not None or self._marks is not None
+            self._replace(0, since + 1, kept if is_needed else kept[1:])
         if len(self._times) >= MAX_STEPS:
             half = len(self._times) // 2
             texts = [text for text in self._texts[:half] if text is not None]
-            least = LOST if LOST in texts else min(texts)  # which no policy skips
+            is_lost = LOST in texts or self._marks is not None  # also when it was refreshed
+            least = LOST if is_lost else min(texts)  # which no policy skips
             self._replace(0, self._times[half], [(self._times[0], least)])
         self._compacted = min(max(2 * len(self._times), COMPACTED_STEPS), MAX_STEPS)

@@ -23,6 +23,7 @@ from foreshore.compute.controller.error_log import LOST
 from foreshore.compute.controller.history import Entry
 from foreshore.compute.controller.index_streams import Stream
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
+from foreshore.compute.controller.read_errors import ReadErrors
 from foreshore.compute.protocol import DataflowDescription, DataflowStatus
 from foreshore.errors import CollectionCorrupted, DatabaseError, DataError, InternalError
 from foreshore.ids import GlobalId
@@ -121,6 +122,11 @@ class Maintained:
         self._exporters = exporters
         self._being_replaced = being_replaced
         self._corruptions = corruptions
+        self.read_errors = ReadErrors(self.dataflow_of)
+
+    def dataflow_of(self, id: GlobalId) -> Dataflow | None:
+        """Return the dataflow that exports a collection."""
+        return self._exporters.get(id) or self._being_replaced.get(id)
 
     def below(self, ids: Iterable[GlobalId]) -> Iterator[tuple[GlobalId, Dataflow]]:
         """Yield the exports that the collections are or are derived from, with their dataflows."""
@@ -128,7 +134,7 @@ class Maintained:
         stack = list(ids)
         while stack:
             id = stack.pop()
-            dataflow = self._exporters.get(id) or self._being_replaced.get(id)
+            dataflow = self.dataflow_of(id)
             if id in seen or dataflow is None:
                 continue
             seen.add(id)
@@ -234,9 +240,8 @@ class Maintained:
         if self._corruptions.messages:
             return False
         return all(
-            writer.errors.is_known(time) and writer.errors.first(time, time + 1) is None
-            for writer, _ in self.sinks_below((id,))
-        ) and not any(self._at_refreshes((id,), time, time, set()))
+            writer.errors.is_known(time) for writer, _ in self.sinks_below((id,))
+        ) and not any(self.read_errors.at((id,), time, read_at=time))
 
     async def check_errors(
         self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
@@ -282,46 +287,14 @@ class Maintained:
     ) -> tuple[Timestamp, DatabaseError] | None:
         """Return the first time in [lower, upper) at which `ids` cannot be read, and the error.
 
-        The error is the least one of the materialized views under `ids`, or CollectionCorrupted if
-        it cannot be known.
+        The error is the least one that `read_errors` has, or CollectionCorrupted if it cannot be
+        known.
         """
         try:
-            found = [
-                (*first, writer.id)
-                for writer, _ in self.sinks_below(ids)
-                if (first := writer.errors.first(lower, upper)) is not None
-            ]
-            found += self._at_refreshes(ids, lower, lower, set())
+            found = self.read_errors.first(list(ids), lower, upper)
         except CollectionCorrupted as corruption:
             return lower, corruption
-        if not found:
+        if found is None:
             return None
-        time, text, view = min(found)
+        time, (text, view) = found
         return time, DataError.parse(text, None if text == LOST else view)
-
-    def _at_refreshes(
-        self,
-        ids: Iterable[GlobalId],
-        time: Timestamp,
-        read_at: Timestamp,
-        seen: set[tuple[GlobalId, Timestamp]],
-    ) -> Iterator[tuple[Timestamp, str, GlobalId]]:
-        """Yield errors that were in the inputs of views with a schedule at their last refreshes.
-
-        That is the last one of each at `time`: its rows lack those with errors until the next one,
-        also if the inputs are mended. Errors that are skipped at `read_at` are left out.
-        """
-        for _, dataflow in self.below(ids):
-            description = dataflow.description
-            if description.refresh is None:
-                continue
-            begun = description.as_of if description.as_of <= time else -1
-            refreshed = max(description.refresh.at_or_before(time), begun)
-            if refreshed < 0 or (description.id, refreshed) in seen:
-                continue
-            seen.add((description.id, refreshed))
-            for writer, _ in self.sinks_below(description.imports):
-                first = writer.errors.first(refreshed, refreshed + 1)
-                if first is not None and writer.errors.fails(first[1], read_at):
-                    yield read_at, first[1], writer.id
-            yield from self._at_refreshes(description.imports, refreshed, read_at, seen)

@@ -9,7 +9,7 @@ beyond the upper reached so far is new; there must be no gap.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -53,7 +53,8 @@ class SinkWriter:
     """Writes the shard of one materialized view, by the write capability `write`.
 
     The shard advances only as far as the view's `errors` are durable. Errors are kept from the time
-    that the view or its dependents are `readable`. Pending updates are held once, whichever replica
+    that the view or its dependents are `readable`, and those in force at earlier times that are
+    `pinned`. Pending updates are held once, whichever replica
     sent them. If there are too many, because storage delays appends, the writer is `behind`.
     `backpressure` is called when `behind` changes; the caller then stops or resumes reading from
     the replicas.
@@ -66,6 +67,7 @@ class SinkWriter:
         storage: StorageController,
         readable: Callable[[], Timestamp],
         backpressure: Callable[[], None],
+        pinned: Callable[[Timestamp], Collection[Timestamp]] = lambda _: (),
     ) -> None:
         self.id = write.id
         self.behind = False
@@ -77,6 +79,7 @@ class SinkWriter:
         self._token = write.token
         self._found = storage.upper(self.id)
         self._readable = readable
+        self._pinned = pinned
         self._pressed = backpressure
         self._items: list[_Item] = []
         self._bytes = 0  # of pending updates, including those being written
@@ -182,7 +185,8 @@ class SinkWriter:
                     break
                 case UpperMismatch(upper=upper):
                     logger.warning("sink upper mismatch", extra={"shard": self.id, "upper": upper})
-        self.errors.compact(self._readable)
+        if self.errors.upper is not None:  # else dataflows that ask for errors may be unknown yet
+            self.errors.compact(self._readable, self._pinned)
 
 
 @dataclass(frozen=True, slots=True)

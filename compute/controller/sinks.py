@@ -1,9 +1,9 @@
 """The sinks of dataflows: a writer for each shard, from creation to its end."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from foreshore.compute.controller.error_log import ErrorLog, ErrorStore
+from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, Marks
 from foreshore.compute.controller.error_policy import ErrorPolicy
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.outputs import SinkWriter
@@ -48,7 +48,7 @@ class Sinks:
     ) -> SinkWriter:
         """Return a new writer of a shard; its contents are unknown from `lost` until `as_of`."""
         as_of = dataflow.description.as_of
-        errors = ErrorLog(shard, as_of, self._errors, policy=policy)
+        errors = ErrorLog(shard, as_of, self._errors, policy=policy, marks=self._marks(dataflow))
         if (before := self._being_replaced.pop(shard, None)) is not None:
             errors.take_over_waiters(before.writers[shard].errors)
         if lost is not None:
@@ -59,7 +59,20 @@ class Sinks:
             self._storage,
             lambda: self._readable(shard),
             backpressure,
+            lambda since: self._pinned(shard, since),
         )
+
+    def _marks(self, dataflow: Dataflow) -> Marks | None:
+        """Return what finds the marks of a view with a schedule, None if it has none."""
+        stored = dataflow.description.refresh  # refreshes that are added later are not stored
+        if stored is None:
+            return None
+
+        def marks(lower: Timestamp, upper: Timestamp, initial: bool) -> Collection[Timestamp]:
+            errors = self._maintained.read_errors
+            return errors.marks(dataflow, stored, lower, upper, initial=initial)
+
+        return marks
 
     async def run(self, writer: SinkWriter) -> None:
         """Write a sink's shard. On failure its contents stay readable and later reads fail."""
@@ -85,3 +98,8 @@ class Sinks:
                 sinks = filter(self._storage.exists, dataflow.writers)
                 found += [*dataflow.entry.sinces.values(), *map(self._storage.since, sinks)]
         return min(found)
+
+    def _pinned(self, shard: GlobalId, since: Timestamp) -> Collection[Timestamp]:
+        """Return the times before `since` at which a sink's errors are still asked for."""
+        dataflows = (*self._dataflows.values(), *self._being_replaced.values())
+        return self._maintained.read_errors.pinned(shard, since, dataflows)

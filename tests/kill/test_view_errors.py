@@ -71,3 +71,38 @@ def test_view_equals_its_query_at_all_times(data_dir: Path) -> None:
         assert any(isinstance(each, list) for each in found)
     finally:
         server.stop()
+
+
+def test_refresh_that_lacked_rows_fails_reads_after_kills(data_dir: Path) -> None:
+    server = Server(data_dir).start()
+    scheduled = {"lagging": "TARGET LAG = '1000 days'", "once": "REFRESH AT CREATION"}
+
+    def read() -> set[str]:
+        with server.connect() as connection:
+            return {str(told(connection, f"SELECT n FROM {name}")) for name in scheduled}
+
+    try:
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE t (k int, n int)")
+            connection.execute("INSERT INTO t VALUES (1, 0), (2, 5)")
+            connection.execute(f"CREATE MATERIALIZED VIEW m AS {QUERY}".encode())
+            for name, option in scheduled.items():
+                view = f"CREATE MATERIALIZED VIEW {name} WITH ({option}) AS"
+                connection.execute(f"{view} SELECT count(*) AS n FROM m".encode())
+        assert read() == {"division by zero"}
+        with server.connect() as connection:
+            connection.execute("UPDATE t SET n = 1 WHERE k = 1")
+        for _ in range(2):
+            server.kill()
+            server.start()
+            assert read() == {"division by zero"}
+        with server.connect() as connection:
+            for name in scheduled:
+                connection.execute(f"REFRESH MATERIALIZED VIEW {name}".encode())
+            connection.execute("UPDATE t SET n = 0 WHERE k = 1")
+        for _ in range(2):
+            assert read() == {"[(2,)]"}
+            server.kill()
+            server.start()
+    finally:
+        server.stop()

@@ -232,6 +232,17 @@ def test_repeated_errors_take_bounded_space(
     asyncio.run(main())
 
 
+def test_steps_of_pinned_times_and_marks_stay() -> None:
+    log = ErrorLog(VIEW, 0, NothingKept(), marks=lambda lower, upper, _: [lower] * (lower == 50))
+    log.add(1, 1, errors(), initial=True)
+    for n in range(1, 101):
+        log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
+    log.compact(lambda: 100, lambda since: [5, 50, since - 1])
+    assert [at(log, t) for t in (5, 50, 99, 100)] == ["22012 x", None, "22012 x", None]
+    assert [log.last_step(t) for t in (4, 60, 100)] == [-1, 50, 100]
+    assert log.changes(0, 200) == [5, 50, 99, 100]
+
+
 def test_compaction_keeps_that_contents_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(error_log, "COMPACTED_STEPS", 8)
     monkeypatch.setattr(error_log, "MAX_STEPS", 8)
