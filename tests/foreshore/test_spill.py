@@ -11,6 +11,7 @@ import pytest
 from foreshore import spill
 from foreshore.errors import OutOfDisk
 from foreshore.spill import MappedFile, Spill
+from tests.descriptors import open_below
 
 ROWS = pa.table({"x": pa.array(range(5_000)), "s": [None, *(f"row {i}" for i in range(4_999))]})
 
@@ -48,18 +49,17 @@ def test_file_of_many_pieces_has_few_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spill, "WINDOW_BYTES", 1 << 16)
-    before = len(os.listdir("/proc/self/fd"))
     file = MappedFile(tmp_path)
     sizes = [1 + 977 * i % 20_000 for i in range(500)] + [1 << 22, 5]
     pieces = [file.add(pa.py_buffer(bytes([i % 251]) * size)) for i, size in enumerate(sizes)]
-    assert len(os.listdir("/proc/self/fd")) - before < 15
+    assert 0 < len(open_below(tmp_path)) < 15
     for i, (piece, size) in enumerate(zip(pieces, sizes, strict=True)):
         assert piece.address % 64 == 0
         assert piece.to_pybytes() == bytes([i % 251]) * size
     file.close()
     del pieces, piece
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not open_below(tmp_path)
     assert mapped(tmp_path) == 0
 
 

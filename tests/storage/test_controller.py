@@ -1,8 +1,6 @@
 """Shards as their users see them: create, append, read, listen, close and reopen."""
 
 import asyncio
-import contextlib
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +24,7 @@ from foreshore.storage.controller import (
 )
 from foreshore.storage.epoch import FENCE, Fence
 from foreshore.update import update_schema
+from tests.descriptors import open_below
 from tests.harness import file_sizes
 from tests.storage.harness import (
     ROWS,
@@ -392,27 +391,18 @@ def test_fenced_environment_fails_at_next_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be listed")
-def test_close_after_failure_closes_files(
-    tmp_path: Path,
-) -> None:
-    def held() -> list[str]:
-        found = []
-        for number in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(FileNotFoundError):  # closed meanwhile by some other thread
-                found.append(os.readlink(f"/proc/self/fd/{number}"))
-        return [name for name in found if name.startswith(str(tmp_path))]
-
+def test_close_after_failure_closes_files(tmp_path: Path) -> None:
     async def failing() -> None:
         raise OSError("the disk is gone")
 
     async def main() -> None:
         storage = await open_at(tmp_path)
         await storage.create(U1, ROWS)
-        assert held()
+        assert open_below(tmp_path)
         storage._tasks.insert(0, asyncio.create_task(failing()))
         with pytest.raises(OSError, match="the disk is gone"):
             await storage.close()
-        assert not held()
+        assert not open_below(tmp_path)
 
     run(main)
 
@@ -523,7 +513,6 @@ def test_log_continues_after_cancelled_seal(tmp_path: Path) -> None:
 
 def test_failed_fence_leaves_no_open_file(tmp_path: Path) -> None:
     Fence(tmp_path / FENCE, 2).close()
-    before = os.listdir("/proc/self/fd")
     with pytest.raises(Fenced):
         Fence(tmp_path / FENCE, 1)
-    assert os.listdir("/proc/self/fd") == before
+    assert not open_below(tmp_path)
