@@ -27,6 +27,7 @@ from foreshore.storage.controller import (
 from foreshore.storage.oracle import TimestampOracle
 from foreshore.update import DIFF_FIELD
 from tests.adapter.harness import TestEnvironment
+from tests.logged import logged_by
 
 T, U = GlobalId("u1"), GlobalId("u2")
 
@@ -401,7 +402,7 @@ def test_takeover_logs_one_line_and_defect_logs_traceback(
                 await world.write(T)
 
     play(scenario())
-    (record,) = caplog.records
+    (record,) = logged_by(caplog, "foreshore")
     assert record.levelname == level
     assert record.message.startswith("group commit has stopped")
     assert (record.exc_info is not None) == story

@@ -11,6 +11,7 @@ from foreshore.constraint import Unique
 from foreshore.errors import UndefinedObject
 from foreshore.storage.corruption import Corruptions
 from tests.compute.keys.test_key_index import DESC, T, table
+from tests.logged import logged_by
 
 
 @pytest.mark.parametrize("by", ["a statement", "quiet"])
@@ -78,4 +79,4 @@ def test_keys_of_a_table_that_is_dropped_are_not_built(
         keys.close()
 
     asyncio.run(work())
-    assert not caplog.records
+    assert not logged_by(caplog, "foreshore")

@@ -15,6 +15,7 @@ from foreshore.processes.child_process import ChildProcess, ProcessLauncher
 from foreshore.processes.link import Link
 from foreshore.processes.scratch import Scratch
 from tests.compute.runtime.harness import run
+from tests.logged import logged_by
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 
@@ -143,12 +144,13 @@ def test_only_a_process_that_ends_by_itself_is_worth_a_warning(
     async def scenario() -> None:
         async with ProcessLauncher(SLEEPER).start():
             pass
-        assert caplog.records == [], "it was asked to end"
+        assert logged_by(caplog, "foreshore.processes") == [], "it was asked to end"
         launcher = Remembering()
         async with launcher.start() as child:
             launcher.processes[0].kill()
             assert isinstance(child, ChildProcess)
             await child.exited.wait()
-        assert [record.message for record in caplog.records] == ["a process has ended by itself"]
+        records = logged_by(caplog, "foreshore.processes")
+        assert [each.message for each in records] == ["a process has ended by itself"]
 
     run(scenario)
