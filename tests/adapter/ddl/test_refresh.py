@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.clock import SystemClock
 from tests.adapter.harness import TestEnvironment, in_environment, until
 
 VIEW = "CREATE MATERIALIZED VIEW m {options} AS SELECT k, count(*) AS n FROM t GROUP BY k"
@@ -151,13 +152,18 @@ def test_downstream_view_is_refreshed_with_those_that_read_it(tmp_path: Path) ->
     in_environment(tmp_path, scenario)
 
 
-def test_single_refreshes_happen_at_their_times(tmp_path: Path) -> None:
+def test_single_refreshes_happen_at_their_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(env: TestEnvironment) -> None:
-        now = env.environment.coordinator.oracle.read_ts()
-        await made(env, f"WITH (REFRESH AT CREATION, REFRESH AT {now + 2000})")
+        hour = 3_600_000
+        later = env.environment.coordinator.oracle.read_ts() + hour
+        await made(env, f"WITH (REFRESH AT CREATION, REFRESH AT {later})")
         await insert(env)
         assert await env.query("s", READ) == "1\nSELECT 1"
-        await until(lambda: env.environment.coordinator.oracle.read_ts() > now + 2000)
+        now = SystemClock.now
+        monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + hour)
+        await until(lambda: env.environment.coordinator.oracle.read_ts() > later)
         assert await env.query("s", READ) == "2\nSELECT 1"
         await insert(env)
         assert await env.query("s", READ) == "2\nSELECT 1"
