@@ -31,9 +31,11 @@ def ask(what, capability, **more):
     print(json.dumps({"what": what, "capability": capability, **more}), flush=True)
     return json.loads(sys.stdin.readline())
 
-role, place, *given = sys.argv[1:]
+role, place = sys.argv[1:]
+print("started", flush=True)
+given = json.loads(sys.stdin.readline())
 if role == "A":
-    clone = ask("clone", json.loads(given[0]))["capability"]
+    clone = ask("clone", given)["capability"]
     with open(place + ".new", "w") as file:
         json.dump(clone, file)
     os.rename(place + ".new", place)
@@ -87,10 +89,13 @@ class Office:
                 await holder.stdin.drain()
 
     @asynccontextmanager
-    async def holder(self, role: str, *arguments: str) -> AsyncIterator[Process]:
+    async def holder(self, role: str, place: Path) -> AsyncIterator[Process]:
+        """Start a holder that waits until it is told to begin: leases are shorter than a start."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", HOLDER, role, *arguments, stdin=PIPE, stdout=PIPE
+            sys.executable, "-c", HOLDER, role, str(place), stdin=PIPE, stdout=PIPE
         )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"started\n"
         serving = asyncio.create_task(self.serve(role, process))
         try:
             yield process
@@ -99,6 +104,12 @@ class Office:
                 process.kill()
             await process.wait()
             await serving
+
+
+async def begin(holder: Process, given: ReadCapability | None = None) -> None:
+    assert holder.stdin is not None
+    holder.stdin.write(json.dumps(given and asdict(given)).encode() + b"\n")
+    await holder.stdin.drain()
 
 
 async def settled(condition: Any) -> None:
@@ -117,14 +128,16 @@ def test_clone_in_other_process_works_until_heartbeats_stop(tmp_path: Path) -> N
             gone = [((time - 1, "x"), time, -1)] if time else []
             await put(controller, write(U1, time, time + 1, *gone, ((time, "x"), time, 1)))
         own = await controller.downgrade_capability(own, 40)
-        first = await controller.clone_capability(own, LEASE_MS)
-        own = await controller.downgrade_capability(own, 90)
         office = Office(controller)
         told = office.answers["B"]
 
-        async with office.holder("A", str(place), json.dumps(asdict(first))):
-            await settled(place.exists)
-        async with office.holder("B", str(place)) as b:  # and A is dead
+        async with office.holder("B", place) as b:
+            async with office.holder("A", place) as a:
+                first = await controller.clone_capability(own, LEASE_MS)
+                own = await controller.downgrade_capability(own, 90)
+                await begin(a, first)
+                await settled(place.exists)
+            await begin(b)  # and A is dead
             expired = asyncio.get_running_loop().time() + 2 * LEASE_MS / 1000
             await settled(lambda: asyncio.get_running_loop().time() > expired)
             clone = ReadCapability(**json.loads(place.read_text()))
