@@ -35,12 +35,21 @@ GUARDED = (str(ROOT / "tests" / "guarded_server.py"),)
 START_S = 60.0
 
 
+_RESERVED: list[socket.socket] = []  # until this process ends
+
+
 def free_port() -> int:
-    """Return a port of the loopback on which nobody listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of the loopback on which nobody else listens, not even later.
+
+    A socket that does not listen stays bound to it. So connections to it are refused, the system
+    gives it to no other program, and whoever sets SO_REUSEADDR, as servers do, can listen on it.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    _RESERVED.append(reserved)
+    port: int = reserved.getsockname()[1]
+    return port
 
 
 def until(condition: Callable[[], bool], what: str, within_s: float = 60.0) -> None:

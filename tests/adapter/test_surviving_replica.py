@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from foreshore.processes.transport import SECRET_VARIABLE
 from foreshore.storage.backup import back_up, restore
 from tests.adapter.harness import TestEnvironment, until
 from tests.compute.runtime.test_reconcile import replica_at
+from tests.harness import free_port
 
 COUNT = "SET cluster = c; SELECT n FROM v"
 
@@ -19,9 +19,7 @@ def test_replica_keeps_index_over_restart_but_not_for_restored_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SECRET_VARIABLE, secrets.token_hex())
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     data, backup = tmp_path / "data", tmp_path / "backup"
 
     async def steps(env: TestEnvironment) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from tests.compute.runtime.harness import (
     run,
     table,
 )
+from tests.harness import free_port
 
 
 @asynccontextmanager
@@ -51,9 +51,7 @@ def test_reconnecting_controller_finds_indexes_hydrated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SECRET_VARIABLE, secrets.token_hex())
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     relation = counts_of(*table("u1"))
     other = counts_of(relation)
 
