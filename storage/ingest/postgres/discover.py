@@ -1,6 +1,6 @@
 """Which tables a publication has, and their columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, TypeAlias
 
@@ -82,8 +82,8 @@ class _Found(NamedTuple):
     is_uniform: bool
 
 
-def discovered(spec: PostgresSource, access: Access) -> dict[str, Output]:
-    """Return the tables of the source's publication by their references. Blocks.
+def discovered(spec: PostgresSource, access: Access) -> tuple[PostgresSource, dict[str, Output]]:
+    """Return the source with full names in its options, and its tables by their references. Blocks.
 
     Raises DatabaseError if the server cannot be reached or its role may not replicate,
     ObjectNotInPrerequisiteState if it is not set up for replication, and as `_outputs_of`.
@@ -92,11 +92,11 @@ def discovered(spec: PostgresSource, access: Access) -> dict[str, Output]:
         with closing(open_session(access)) as connection:
             for lack in lacks(connection):
                 raise lack
-            outputs = _outputs_of(connection, spec)
+            spec, outputs = _outputs_of(connection, spec)
         ReplicationSession(access).close()
     except psycopg.Error as error:
         raise failure(error) from error
-    return outputs
+    return spec, outputs
 
 
 def _first(connection: Session, query: str, *values: object) -> tuple[Any, ...]:
@@ -104,8 +104,10 @@ def _first(connection: Session, query: str, *values: object) -> tuple[Any, ...]:
     return connection.execute(query.encode(), values).fetchone() or (None,)
 
 
-def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
-    """Return the tables of the source's publication by their references.
+def _outputs_of(
+    connection: Session, spec: PostgresSource
+) -> tuple[PostgresSource, dict[str, Output]]:
+    """Return the source with full names in its options, and its tables by their references.
 
     Raises UndefinedObject if there is no such publication, and as `_check_names`.
     """
@@ -117,11 +119,12 @@ def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
     (role,) = _first(connection, "SELECT current_user::text")
     constraints = _constraints(connection, tables)
     if not spec.slot:  # later on, what was named may have gone
+        spec = _with_schemas(spec, tables)
         _check_names(spec, tables, constraints)
     found_shapes = shapes(
         connection, spec.publication, [rows[0].table_oid for rows in tables.values()]
     )
-    return {
+    outputs = {
         reference: _output(
             reference,
             rows,
@@ -133,6 +136,26 @@ def _outputs_of(connection: Session, spec: PostgresSource) -> dict[str, Output]:
         for reference, rows in tables.items()
         if rows[0].table_oid in found_shapes
     }
+    return spec, outputs
+
+
+def _with_schemas(spec: PostgresSource, tables: Collection[str]) -> PostgresSource:
+    """Return a source whose options have names with schemas, also where they were left out.
+
+    They may be left out if only one table of the publication has a name.
+    """
+
+    def full(named: str) -> str:
+        table, _, own = named.rpartition(".")
+        found = [each for each in tables if each.endswith(f".{table}")]
+        return f"{found[0]}.{own}" if table not in tables and len(found) == 1 else named
+
+    return msgspec.structs.replace(
+        spec,
+        text_columns=tuple(map(full, spec.text_columns)),
+        exclude_columns=tuple(map(full, spec.exclude_columns)),
+        exclude_constraints=tuple(map(full, spec.exclude_constraints)),
+    )
 
 
 def _constraints(

@@ -30,7 +30,7 @@ class PostgresKind:
 
     async def discover(self, spec: PostgresSource, accesses: Accesses) -> Discovered:
         """Return the tables of the publication, and name the replication slot."""
-        outputs = await asyncio.to_thread(discovered, spec, accesses[spec.connection])
+        spec, outputs = await asyncio.to_thread(discovered, spec, accesses[spec.connection])
         slot = spec.slot or f"foreshore_{secrets.token_hex(8)}"
         return Discovered(msgspec.structs.replace(spec, slot=slot), outputs)
 

@@ -87,12 +87,14 @@ async def test_columns_are_excluded_or_read_as_text(
     source = "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'discovered'"
     wrong = f"{source}, TEXT COLUMNS (discovered.orders.none)) FOR ALL TABLES"
     assert '42703: column "discovered.orders.none" does not exist' in await env.query("a", wrong)
-    options = 'TEXT COLUMNS (discovered.other.tags), EXCLUDE COLUMNS (discovered.orders."At")'
+    options = 'TEXT COLUMNS (discovered.other.tags), EXCLUDE COLUMNS (orders."At")'
     await env.ran("a", f"{source}, {options}) FOR ALL TABLES")
     columns = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = "
     found = await env.query("a", f"{columns} 'orders' ORDER BY ordinal_position")
     assert found.splitlines()[:-1] == ["id|bigint", "total|numeric"]
     assert (await env.query("a", f"{columns} 'other'")).splitlines()[0] == "tags|text"
+    shown = await env.query("a", "SHOW CREATE SOURCE s")
+    assert 'EXCLUDE COLUMNS = (discovered.orders."At")' in shown
 
 
 async def test_a_table_without_a_column_of_its_key_has_no_key(
