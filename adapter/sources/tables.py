@@ -49,6 +49,16 @@ async def discovered_again(
     assert source.feed
     assert source.feed.spec is not None, source
     spec: SourceSpec = source.feed.spec
+    lacks_reference = isinstance(plan, CreateSourceTable) and not plan.reference
+    if lacks_reference and not isinstance(spec, KafkaSource):
+        raise InvalidParameterValue(
+            f'a table of source "{source.name}" needs a reference',
+            hint="Add (REFERENCE name) after the name of the source.",
+        )
+    if isinstance(plan, CreateSourceTable) and isinstance(spec, KafkaSource) and not plan.messages:
+        raise InvalidParameterValue(
+            "a table of a topic needs a format", hint="Add FORMAT JSON, for instance."
+        )
     if isinstance(plan, RefreshSourceTables) and isinstance(spec, PostgresSource):
         tables = [
             find_if_exists(context, "source", each, if_exists=False, altered=True)
@@ -83,14 +93,19 @@ def create_source_table(context: StatementContext, plan: CreateSourceTable) -> C
             check_appends(source.feed.spec)
         (part,) = _parts(context, source, (AskedTable(plan.reference, plan.name),))
         output = _output(context, part)
-        names = tuple(each.name for each in output.columns)
-        if plan.columns is not None and plan.columns != names:
-            raise DatatypeMismatch(
-                f'table "{part.reference}" of the source has other columns',
-                detail=f"It has {', '.join(names)}.",
-            )
+        _check_columns(plan, part.reference, output)
         _add(context, source, part, plan.watermark, plan.options)
     return Completed("CREATE TABLE")
+
+
+def _check_columns(plan: CreateSourceTable, reference: str, output: Output) -> None:
+    """Raise DatatypeMismatch if the statement names other columns than the source has."""
+    names = tuple(each.name for each in output.columns)
+    if plan.columns is not None and plan.columns != names:
+        raise DatatypeMismatch(
+            f'table "{reference}" of the source has other columns',
+            detail=f"It has {', '.join(names)}.",
+        )
 
 
 def add_source_tables(context: StatementContext, plan: AddSourceTables) -> Completed:
@@ -172,7 +187,7 @@ def _add_of_topic(
     assert context.discovered is not None, source
     spec = context.discovered.spec
     assert isinstance(spec, KafkaSource), spec
-    if plan.reference != spec.topic:
+    if plan.reference not in ("", spec.topic):
         raise UndefinedTable(
             f'table "{plan.reference}" does not exist in the source',
             hint=f"It has {quote_identifier(spec.topic)}.",
@@ -183,6 +198,7 @@ def _add_of_topic(
     while reference in taken:  # it was renamed meanwhile, or is in another schema
         reference += "'"
     output = context.discovered.outputs[OWN_ROWS]
+    _check_columns(plan, spec.topic, output)
     if plan.watermark is not None:
         check_appends(msgspec.structs.replace(spec, messages=messages))
     feed = Feed(source.id, reference, details=output.details, messages=messages)

@@ -117,18 +117,19 @@ class Cursor:
             self.fail()
         return token
 
-    def fail(self, token: Token | None = None) -> NoReturn:
+    def fail(self, token: Token | None = None, hint: str | None = None) -> NoReturn:
         """Raise PostgreSQL's syntax error at `token`, or at the current one."""
         token = token or self.token
+        position = token.start + 1
         if token.kind == END:
-            raise SyntaxError_("syntax error at end of input", position=token.start + 1)
+            raise SyntaxError_("syntax error at end of input", hint=hint, position=position)
         near = self.text[token.start : token.end]
-        raise SyntaxError_(f'syntax error at or near "{near}"', position=token.start + 1)
+        raise SyntaxError_(f'syntax error at or near "{near}"', hint=hint, position=position)
 
-    def unsupported(self, what: str, at: int | None = None) -> NoReturn:
-        """Raise 0A000 for a feature that PostgreSQL has."""
+    def unsupported(self, what: str, at: int | None = None, hint: str | None = None) -> NoReturn:
+        """Raise 0A000 for a feature that PostgreSQL or Materialize has."""
         position = (self.token.start if at is None else at) + 1
-        raise FeatureNotSupported(f"{what} is not supported", position=position)
+        raise FeatureNotSupported(f"{what} is not supported", hint=hint, position=position)
 
     @contextmanager
     def nested(self) -> Iterator[None]:

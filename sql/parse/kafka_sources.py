@@ -31,6 +31,8 @@ class KafkaSourceParser(SourceOptionParser):
             includes = self.list_of(self._include)
         envelope, errors = "none", None
         if self.accept("envelope"):
+            if self.at_word("materialize"):
+                self.unsupported("ENVELOPE MATERIALIZE", hint="Use NONE, UPSERT or DEBEZIUM.")
             envelope = self._one_of(*_ENVELOPES)
             if envelope == "upsert" and self.accept_symbol("("):
                 errors = self._inline_errors()
@@ -107,10 +109,23 @@ class KafkaSourceParser(SourceOptionParser):
             self.expect("confluent")
         self.expect("schema", "registry", "connection")
         registry, strategies = self.table_name(), self._strategies() if name == "avro" else ()
+        if name == "avro" and not strategies and self.at_word("seed"):
+            strategies = self._seeds()
         options = self._source_options()
         return ast.FormatSyntax(
             name, at, registry, None, message, options=options, strategies=strategies, glue=is_glue
         )
+
+    def _seeds(self) -> tuple[ast.StrategySyntax, ...]:
+        """Parse `SEED [KEY SCHEMA 'schema'] VALUE SCHEMA 'schema'`: the same as INLINE."""
+        self.expect("seed")
+        found: list[ast.StrategySyntax] = []
+        at = self.token.start
+        if self.accept("key", "schema"):
+            found.append(ast.StrategySyntax("key", self.string(), at))
+            at = self.token.start
+        self.expect("value", "schema")
+        return (*found, ast.StrategySyntax("value", self.string(), at))
 
     def _strategies(self) -> tuple[ast.StrategySyntax, ...]:
         """Parse `KEY STRATEGY s` and `VALUE STRATEGY s`: LATEST, ID n or INLINE 'schema'."""

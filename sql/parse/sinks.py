@@ -59,7 +59,10 @@ class SinkParser(KafkaSinkParser, WebhookSinkParser):
             return self._webhook_target(at)
         if self.accept("iceberg", "catalog", "connection"):
             return self._iceberg(at)
-        self.fail()
+        self.fail(
+            hint="A sink writes INTO POSTGRES CONNECTION, KAFKA CONNECTION, DELTA, FILES,"
+            " ICEBERG CATALOG CONNECTION, WEBHOOK or PYTHON."
+        )
 
     def _sink_key(self) -> ast.SinkKey:
         at = self.expect("key").start

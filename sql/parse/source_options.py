@@ -25,7 +25,7 @@ class SourceOptionParser(ClusterParser):
         return ast.IcebergSyntax(connection, options, aws, at)
 
     def _source_option(self) -> ast.SourceOption:
-        """Parse `WORDS [=] value` or `WORDS [=] (name, ...)`."""
+        """Parse `WORDS [=] value`, `WORDS [=] (name, ...)` or the same in brackets."""
         at = self.token.start
         words = [self.label()]
         while not (self._at_value() or self._at_option_end()):
@@ -34,12 +34,15 @@ class SourceOptionParser(ClusterParser):
         value: str | tuple[str, ...] | None = None
         if self.at_symbol("("):
             value = self.in_parentheses(self._listed)
+        elif self.accept_symbol("["):
+            value = self.list_of(self._listed)
+            self.expect_symbol("]")
         elif not self._at_option_end():
             value = self._option_value()
         return ast.SourceOption(" ".join(words), value, at)
 
     def _at_value(self) -> bool:
-        return self.at_literal() or any(map(self.at_symbol, "=(-."))
+        return self.at_literal() or any(map(self.at_symbol, "=([-."))
 
     def _at_option_end(self) -> bool:
         return self.at_symbol(",") or self.at_symbol(")")

@@ -64,6 +64,12 @@ class SourceParser(KafkaSourceParser, WebhookParser):
                     hint="Write ALTER SOURCE ... SET (RETAIN HISTORY FOR ...) afterwards.",
                     position=each.at + 1,
                 )
+            if each.name == "size":
+                raise SyntaxError_(
+                    'unknown option "size" of CREATE SOURCE',
+                    hint="IN CLUSTER name, before FROM, says where a source runs.",
+                    position=each.at + 1,
+                )
             if each.name != "timestamp interval" or not isinstance(reads, ast.KafkaSyntax):
                 raise SyntaxError_(
                     f'unknown option "{each.name}" of CREATE SOURCE', position=each.at + 1
@@ -77,8 +83,19 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         """Parse ADD, DROP or REFRESH of tables, SET or RESET; None: it is none of these."""
         if self.accept("add"):
             self._subsource_word()
-            return ast.AddSourceTablesStatement(name, self.list_of(self._fed_table), if_exists)
+            tables = self.list_of(self._fed_table)
+            if self.at_word("with"):
+                self.unsupported(
+                    "ALTER SOURCE ... ADD TABLE ... WITH",
+                    hint="Write CREATE TABLE ... FROM SOURCE ... (REFERENCE ...) WITH (...).",
+                )
+            return ast.AddSourceTablesStatement(name, tables, if_exists)
         if self.accept("refresh"):
+            if self.at_word("references"):
+                self.unsupported(
+                    "ALTER SOURCE ... REFRESH REFERENCES",
+                    hint="It needs none: tables are looked up there whenever they are named.",
+                )
             self._subsource_word()
             return ast.RefreshSourceTablesStatement(name, self.list_of(self.table_name), if_exists)
         if self.accept("drop"):
@@ -98,6 +115,10 @@ class SourceParser(KafkaSourceParser, WebhookParser):
 
         Return None if it is neither.
         """
+        if kind == "sink" and self.at_words("set", "from"):
+            self.unsupported(
+                "ALTER SINK ... SET FROM", hint="Create a sink of the other relation, and drop it."
+            )
         if kind == "sink" and self.accept("resume"):
             return ast.AlterOptionsStatement(kind, name, (), False, if_exists, resumes=True)
         if not self.at_word("set", "reset") or self.peek(1).value != "(":
@@ -142,7 +163,10 @@ class SourceParser(KafkaSourceParser, WebhookParser):
                     "ENVELOPE DEBEZIUM.",
                     position=at + 1,
                 )
-        self.fail()
+        self.fail(
+            hint="A source reads FROM LOAD GENERATOR, POSTGRES CONNECTION, KAFKA CONNECTION, FILES,"
+            " ICEBERG CATALOG CONNECTION, PYTHON or WEBHOOK."
+        )
 
     def _python(self, at: int) -> ast.PythonSyntax:
         function, arguments, over = self.string(), self._source_options(), None
@@ -159,6 +183,10 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         watermarks: list[ast.WatermarkDefinition] = []
 
         def part() -> None:
+            if self.at_words("primary", "key"):
+                self.unsupported(
+                    "a constraint of a source", hint="ENVELOPE UPSERT makes the key unique."
+                )
             if not self._watermark(watermarks):
                 columns.append(self._column(name, constraints))
 
@@ -183,14 +211,14 @@ class SourceParser(KafkaSourceParser, WebhookParser):
         if_not_exists: bool,
         watermark: ast.WatermarkDefinition | None = None,
     ) -> ast.StatementSyntax:
-        """Parse `FROM SOURCE source (REFERENCE reference)` and how messages become rows."""
+        """Parse `FROM SOURCE source [(REFERENCE reference)]` and how messages become rows."""
         self.expect("from", "source")
-        source = self.table_name()
-        self.expect_symbol("(")
-        self.expect("reference")
-        self.accept_symbol("=")
-        reference = ".".join(self.dotted())
-        self.expect_symbol(")")
+        source, reference = self.table_name(), ""
+        if self.accept_symbol("("):
+            self.expect("reference")
+            self.accept_symbol("=")
+            reference = ".".join(self.dotted())
+            self.expect_symbol(")")
         messages = self._messages()
         options = self._source_options() if self.accept("with") else ()
         return ast.CreateSourceTableStatement(

@@ -34,8 +34,8 @@ BOUND = ROOT / "sql" / "bind" / "definitions"
 # Key words that the parser knows only to refuse what follows them, or to read what the catalog keeps.
 REFUSED = frozenset(
     (
-        "depends", "inherits", "marks", "prepared", "rule", "storing", "support", "tablespace", "template",
-        "transform", "unencrypted",
+        "depends", "inherits", "marks", "materialize", "prepared", "rule", "storing", "support", "tablespace",
+        "template", "transform", "unencrypted",
     )
 )  # fmt: skip
 # The grammar of expressions and types, which the generated pages describe.

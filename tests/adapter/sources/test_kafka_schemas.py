@@ -315,6 +315,9 @@ async def test_schema_of_a_source_may_be_an_earlier_one_or_written(
     assert f"KEY STRATEGY ID {key} VALUE FORMAT" in shown
     await env.ran("a", "DROP SOURCE s", shown)
     await until(env, "SELECT k, m FROM s ORDER BY k", "k1|5\nk2|9")
+    seed = f"SEED KEY SCHEMA '\"string\"' VALUE SCHEMA '{inline}'"
+    await created(env, f"CREATE SOURCE seeded {source} {seed} INCLUDE KEY AS k ENVELOPE UPSERT")
+    await until(env, "SELECT k, m FROM seeded ORDER BY k", "k1|5\nk2|9")
     missing = await env.query("a", f"CREATE SOURCE x {source} VALUE STRATEGY ID 99")
     assert "ERROR 42704: the schema registry at" in missing
     twice = f"CREATE SOURCE x {source} VALUE STRATEGY LATEST VALUE STRATEGY LATEST"

@@ -34,7 +34,11 @@ async def test_tables_of_a_topic_differ_in_format_and_envelope(
     await until(env, "SELECT x FROM every ORDER BY x", "1\n2\n3")
     upsert = "KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT"
     await table(env, f"last (x int) FROM SOURCE s (REFERENCE t) {upsert}")
-    await table(env, "raw FROM SOURCE s (REFERENCE t) FORMAT TEXT INCLUDE OFFSET")
+    await table(env, "raw FROM SOURCE s FORMAT TEXT INCLUDE OFFSET")
+    other = await env.query("a", "CREATE TABLE x (a) FROM SOURCE s (REFERENCE t) FORMAT TEXT")
+    assert '42804: table "t" of the source has other columns' in other
+    bare = await env.query("a", "CREATE TABLE x FROM SOURCE s")
+    assert "22023: a table of a topic needs a format" in bare
     await until(env, "SELECT * FROM last ORDER BY key", "a|3\nb|2")
     await until(env, 'SELECT * FROM raw ORDER BY "offset"', '{"x": 1}|0\n{"x": 2}|1\n{"x": 3}|2')
     kafka.write("t", [(b"b", None), (b"c", b"wrong")], partition=0)

@@ -39,12 +39,26 @@ async def test_columns_of_csv_may_have_names_only(env: TestEnvironment, kafka: M
         (f"CREATE SOURCE x {topic} FORMAT TEXT WITH (TIMESTAMP INTERVAL '1 h')", "22023: option"),
         (f"CREATE SOURCE x {topic} FORMAT TEXT WITH (RETAIN HISTORY FOR '1 h')", "0A000: RETAIN"),
         (f"CREATE SOURCE x {topic} FORMAT TEXT WITH (SIZE = '1')", '42601: unknown option "size"'),
+        (f"CREATE SOURCE x {topic} FORMAT TEXT ENVELOPE MATERIALIZE", "0A000: ENVELOPE MATERIAL"),
+        (f"CREATE SOURCE x (a int, PRIMARY KEY (a) NOT ENFORCED) {topic}", "0A000: a constraint"),
+        ("CREATE SOURCE x FROM S3 'a'", '42601: syntax error at or near "S3"'),
+        ("ALTER SOURCE s ADD SUBSOURCE a WITH (TEXT COLUMNS [a.b])", "0A000: ALTER SOURCE ... ADD"),
+        ("ALTER SOURCE s REFRESH REFERENCES", "0A000: ALTER SOURCE ... REFRESH REFERENCES is not"),
+        ("ALTER SINK s SET FROM t", "0A000: ALTER SINK ... SET FROM is not supported"),
+        ("CREATE SINK x FROM s INTO BIGQUERY CONNECTION b", '42601: syntax error at or near "BIG'),
         (
             "CREATE SOURCE x FROM LOAD GENERATOR COUNTER WITH (TIMESTAMP INTERVAL = '1 s')",
             '42601: unknown option "timestamp interval" of CREATE SOURCE',
         ),
     ):
         assert f"ERROR {error}" in await env.query("a", statement), statement
+
+
+async def test_lists_may_be_in_brackets(env: TestEnvironment, kafka: MockKafka) -> None:
+    kafka.write("listed", [(None, b"a"), (None, b"b")], partition=0)
+    topic = "FROM KAFKA CONNECTION k (TOPIC 'listed', START OFFSET = [1, 0])"
+    await env.ran("a", f"CREATE SOURCE s {topic} FORMAT TEXT")
+    await until(env, "SELECT * FROM s", "b")
 
 
 async def test_a_webhook_may_be_called_a_table_and_subsources_are_shown(
@@ -61,6 +75,8 @@ async def test_a_webhook_may_be_called_a_table_and_subsources_are_shown(
         "body|f|jsonb\nheaders|f|map[text=>text]\nSELECT 2"
     )
     assert "FROM WEBHOOK BODY FORMAT JSON" in await env.query("a", "SHOW CREATE TABLE w")
+    needed = '22023: a table of source "h" needs a reference'
+    assert needed in await env.query("a", "CREATE TABLE x FROM SOURCE h")
     of_h = "bids|subsource\nusers|subsource\nSELECT 2"
     assert await env.query("a", "SHOW SUBSOURCES ON h") == of_h
     assert await env.query("a", "SHOW SUBSOURCES LIKE 'a%'") == "accounts|subsource\nSELECT 1"

@@ -23,7 +23,12 @@ def parsed_options(
     found: dict[str, Any] = {}
     for option in options:
         if option.name not in known:
-            raise SyntaxError_(f'unknown option "{option.name}" of {what}', position=option.at + 1)
+            there_are = ", ".join(each.upper() for each in known)
+            raise SyntaxError_(
+                f'unknown option "{option.name}" of {what}',
+                hint=f"There are {there_are}." if known else None,
+                position=option.at + 1,
+            )
         field, parse = known[option.name]
         if field in found:
             raise SyntaxError_(f'option "{option.name}" is given twice', position=option.at + 1)
