@@ -8,18 +8,19 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from foreshore.embedded.database_async import RECONNECT_SECONDS, AsyncDatabase, IfExists, inside
+from foreshore.embedded.database_async import RECONNECT_SECONDS, AsyncDatabase, IfExists
 from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.literals import Parameters
 from foreshore.embedded.result import Result
 from foreshore.embedded.subscription import Event
+from foreshore.embedded.transaction import Transaction
 
 T = TypeVar("T")
 SIGNALS_S = 0.5  # the longest wait in which a signal may be overlooked
@@ -47,18 +48,28 @@ class LoopThread:
         The end is when the database is closed. In a child that a fork has made there is no thread
         of the loop.
         """
-        future = self._begun(work)
+        future = self.begun(work)
+        try:
+            return self.result(future)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def result(self, future: Future[T]) -> T:
+        """Wait for what was begun; raises NotReceived at the end."""
         try:
             return _result(future)
         except CancelledError:
             if self.is_ending:
                 raise _closed() from None
             raise
-        except BaseException:
-            future.cancel()
-            raise
 
-    def _begun(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def call_soon(self, work: Callable[[], None]) -> None:
+        """Have a function called on the loop; a handler of signals may ask for it."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(work)
+
+    def begun(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin a coroutine on the loop; raises NotReceived."""
         if self.is_forked:
             work.close()
@@ -94,7 +105,7 @@ class LoopThread:
 
     async def await_(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine to a coroutine of another loop."""
-        return await asyncio.wrap_future(self._begun(work))
+        return await asyncio.wrap_future(self.begun(work))
 
     def close(self, last: Coroutine[Any, Any, None] | None = None) -> None:
         """End the calls of other threads, then run `last`, then end the loop and its thread."""
@@ -250,24 +261,13 @@ class Database:
         finally:
             self._loop.end(found.aclose())
 
-    @contextlib.contextmanager
-    def transaction(self, isolation: str | None = None) -> Iterator[Self]:
+    def transaction(self, isolation: str | None = None) -> Transaction[Self]:
         """Run the body in a transaction: commit at its end, roll back at an error.
 
         `isolation` is serializable, repeatable_read or read_committed. Statements of other threads
         wait meanwhile. Within a transaction it is a savepoint.
         """
-        opened = self._loop.wait(self._database.begin(isolation))
-        before = inside.set(opened.token)
-        try:
-            yield self
-        except BaseException:
-            self._loop.wait(self._database.end(opened, commit=False))
-            raise
-        else:
-            self._loop.wait(self._database.end(opened, commit=True))
-        finally:
-            inside.reset(before)
+        return Transaction(self._loop, self._database, self, isolation)
 
     def subscribe(
         self,

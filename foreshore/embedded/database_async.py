@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from foreshore.embedded.address import Address
+from foreshore.embedded.block import Block
 from foreshore.embedded.connection import Connection, is_query
-from foreshore.embedded.errors import NotReceived, translated
+from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.frames import Frame, frame_of, frame_of_files, unrounded
 from foreshore.embedded.literals import Parameters, qualified_name, with_parameters
 from foreshore.embedded.reconnect import Waits
@@ -41,8 +42,7 @@ class Opened:
     """A transaction that is open, or a savepoint."""
 
     token: object
-    transaction: Any
-    connection: Any
+    block: Block
     is_savepoint: bool
 
 
@@ -143,30 +143,25 @@ class AsyncDatabase:
         try:
             self._check_server()
             async with self._statement:
-                connection = await self._connection.get()
-                with translated():
-                    transaction = connection.transaction(
-                        isolation=None if is_savepoint else isolation
-                    )
-                    await transaction.start()
+                block = Block(await self._connection.get(), is_savepoint=is_savepoint)
+                await block.begin(isolation)
         except BaseException:
             if not is_savepoint:
                 self._lock.release()
             raise
         token = self._transaction if is_savepoint else object()
         self._transaction = token
-        return Opened(token, transaction, connection, is_savepoint)
+        return Opened(token, block, is_savepoint)
 
     async def end(self, opened: Opened, *, commit: bool) -> None:
-        """End a transaction or savepoint."""
+        """End a transaction or savepoint, also if this is cancelled: then roll it back."""
         try:
             async with self._statement:
-                if commit:
-                    with translated():
-                        await opened.transaction.commit()
-                elif not opened.connection.is_closed():
-                    with translated():
-                        await opened.transaction.rollback()
+                await opened.block.end(commit=commit)
+        except BaseException:
+            async with self._statement:
+                await opened.block.undo()
+            raise
         finally:
             if not opened.is_savepoint:
                 self._transaction = None

@@ -1,0 +1,79 @@
+"""A transaction block of a connection, or a savepoint of one.
+
+A cancellation at any await leaves nothing half done: a block that has not begun is not open, and
+one that was to end is over. What cannot be rolled back is ended with its connection.
+"""
+
+import contextlib
+import itertools
+
+import asyncpg
+
+from foreshore.embedded.errors import translated
+from foreshore.errors import DatabaseError
+
+_LEVELS = ("serializable", "repeatable_read", "read_committed", "read_uncommitted")
+_NUMBERS = itertools.count(1)
+
+
+class Block:
+    """A block that `begin` begins and `end` ends, once each, while nobody uses the connection."""
+
+    def __init__(self, connection: asyncpg.Connection, *, is_savepoint: bool) -> None:
+        self._connection = connection
+        self._savepoint = f"foreshore_{next(_NUMBERS)}" if is_savepoint else None
+
+    async def begin(self, isolation: str | None) -> None:
+        """Begin the block. Raises DatabaseError."""
+        if self._savepoint is not None:  # one that is cancelled is of no matter, open or not
+            return await self._run(f"SAVEPOINT {self._savepoint}")
+        if self._connection.is_in_transaction():
+            raise DatabaseError(
+                "there is a transaction in progress that BEGIN has begun", sqlstate="25001"
+            )
+        try:
+            await self._run(f"BEGIN{_level(isolation)}")
+        except BaseException:
+            await self.undo()
+            raise
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit the block or roll it back; after an error or a cancellation call `undo`."""
+        if commit:
+            released = self._savepoint and f"RELEASE SAVEPOINT {self._savepoint}"
+            await self._run(released or "COMMIT")
+        else:
+            await self._roll_back()
+
+    async def undo(self) -> None:
+        """Roll back what may be open, after an error that the caller raises.
+
+        A savepoint that has been released fails the block around it, so that this is rolled back.
+        The connection is ended if the block cannot be.
+        """
+        is_done = self._savepoint is not None
+        try:
+            with contextlib.suppress(DatabaseError):
+                await self._roll_back()
+                is_done = True
+        finally:
+            if not is_done:
+                self._connection.terminate()
+
+    async def _roll_back(self) -> None:
+        if not self._connection.is_closed():
+            to = "" if self._savepoint is None else f" TO SAVEPOINT {self._savepoint}"
+            await self._run(f"ROLLBACK{to}")
+
+    async def _run(self, statement: str) -> None:
+        with translated():
+            await self._connection.execute(statement)
+
+
+def _level(isolation: str | None) -> str:
+    """Return the end of BEGIN for a level of isolation. Raises DatabaseError."""
+    if isolation is None:
+        return ""
+    if isolation not in _LEVELS:
+        raise DatabaseError(f"isolation is {', '.join(_LEVELS)} or None, not {isolation!r}")
+    return f" ISOLATION LEVEL {isolation.replace('_', ' ').upper()}"
