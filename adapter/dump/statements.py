@@ -1,17 +1,21 @@
 """SHOW CREATE ALL: the statements that make the objects of a database again, in a usable order.
 
-Clusters and schemas come first, then secrets and connections, then items after those that they
-need, with sinks last, and then foreign keys, row security and comments. Names have no database, so
-that another one can be made of the same objects. Data, roles and rights are not there.
+Roles and network policies come first, then clusters and schemas, secrets and connections, then
+items after those that they need, with sinks last, then foreign keys, row security and comments, and
+in the end owners, rights, and for superusers the settings of the system. Names have no database, so
+that another one can be made of the same objects. Data, passwords and tokens are not there, nor what
+is about the database itself.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.ddl.show_create import cluster_statement, foreign_key_text, item_statement
+from foreshore.adapter.dump.rights import default_privileges, owners, privileges
+from foreshore.adapter.dump.roles import role_statements, system_statements
+from foreshore.adapter.dump.statement import Dumped, signature
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
@@ -25,40 +29,53 @@ from foreshore.sql.plan import ShowCreateAll
 from foreshore.sql.rewrite.full_names import FullName, dotted, renamed
 
 
-class Dumped(NamedTuple):
-    """A statement of a dump, with the kind and name of the object that it is about."""
-
-    type: str
-    name: str
-    create_sql: str
-
-
 async def show_create_all(context: StatementContext, plan: ShowCreateAll) -> Selected:
     """Run SHOW CREATE ALL."""
     reader = context.planner.reader()
     database = reader.state.database(context.database)
     assert database is not None, context.database
-    found = await blocking.run(None, lambda: list(statements(reader, database)))
+    superuser = context.role.superuser
+    found = await blocking.run(
+        None, lambda: list(statements(reader, database, of_system=superuser))
+    )
     columns = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
-    columns = columns or [pa.array([], pa.string())] * 3
-    rows = pa.RecordBatch.from_arrays(columns, names=["c0", "c1", "c2"])
+    columns = columns or [pa.array([], pa.string())] * 4
+    rows = pa.RecordBatch.from_arrays(columns, names=["c0", "c1", "c2", "c3"])
     return Selected(plan.desc, BatchSource(rows), "SHOW")
 
 
-def statements(reader: SessionCatalog, database: Database) -> Iterator[Dumped]:
-    """Yield the statements that make the objects of a database."""
+def statements(reader: SessionCatalog, database: Database, *, of_system: bool) -> Iterator[Dumped]:
+    """Yield the statements that make the objects of a database, and the settings of the system."""
     state = reader.state
     schemas = {each.id: each for each in state.all(Schema) if each.database == database.id}
-    items = [item for item in state.items() if item.schema in schemas and _is_shown(state, item)]
+    every = [item for item in state.items() if item.schema in schemas and not item.temporary]
+    items = [item for item in every if _is_shown(state, item)]
+    items.sort(key=lambda item: bool(item.sink))  # sinks last
     names = _short_names(state, schemas)
-    sinks = [item for item in items if item.sink]
+    yield from role_statements(state)
     yield from _objects(state, schemas)
-    for item in (*(each for each in items if not each.sink), *sinks):
+    for item in items:
         sql = item_statement(reader, item, with_foreign_keys=False)
         yield _about(state, item, renamed(sql, names))
     for item in items:
         for sql in _additions(reader, item):
             yield _about(state, item, renamed(sql, names))
+    others = list(_others(state, schemas))
+    yield from owners(reader, others, items)
+    yield from privileges(reader, others, every)
+    yield from default_privileges(state, schemas)
+    if of_system:
+        yield from system_statements(state)
+
+
+def _others(
+    state: State, schemas: dict[str, Schema]
+) -> Iterator[Cluster | Schema | Secret | Connection]:
+    """Yield what has an owner and rights and is no item."""
+    yield from (each for each in state.all(Cluster) if not is_system(each.id))
+    yield from (each for each in schemas.values() if not each.temporary)
+    yield from (each for each in state.all(Secret) if each.schema in schemas)
+    yield from (each for each in state.all(Connection) if each.schema in schemas)
 
 
 def _is_shown(state: State, item: Item) -> bool:
@@ -130,8 +147,8 @@ def _additions(reader: SessionCatalog, item: Item) -> Iterator[str]:
         yield f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"
     if item.force_row_security:
         yield f"ALTER TABLE {name} FORCE ROW LEVEL SECURITY"
-    if item.comment and (called := _called(reader, item)):
-        yield f"COMMENT ON {called} IS {quote_string(item.comment)}"
+    if item.comment:
+        yield f"COMMENT ON {_called(reader, item)} IS {quote_string(item.comment)}"
     if item.column_comments:
         columns = reader.planned[item.id].desc.names
         for place, text in item.column_comments.items():
@@ -143,23 +160,15 @@ def _additions(reader: SessionCatalog, item: Item) -> Iterator[str]:
             yield f"COMMENT ON CONSTRAINT {quote_identifier(constraint.name)} ON {name} IS {text}"
 
 
-def _called(reader: SessionCatalog, item: Item) -> str | None:
-    """Return how COMMENT ON names an item.
-
-    None for one of several functions of a name that has a parameter of a type made by a user.
-    """
+def _called(reader: SessionCatalog, item: Item) -> str:
+    """Return how COMMENT ON names an item."""
     state = reader.state
     if item.policy:
         table = dotted(state.full_name(state.item(item.policy.table)))
         return f"POLICY {quote_identifier(item.name)} ON {table}"
-    called = f"{item.kind.upper()} {dotted(state.full_name(item))}"
-    if item.is_function and len(state.functions_in(item.schema, item.name)) > 1:
-        function = reader.planned[item.id].function
-        assert function is not None, item
-        if any((type.element or type).defined is not None for type in function.types):
-            return None
-        called += f"({', '.join(map(str, function.types))})"
-    return called
+    if item.is_function:
+        return f"FUNCTION {signature(reader, item)}"
+    return f"{item.kind.upper()} {dotted(state.full_name(item))}"
 
 
 def _about(state: State, item: Item, sql: str) -> Dumped:

@@ -221,7 +221,11 @@ def test_foreshore_dump_makes_all_objects_again(server: Server) -> None:
     with psycopg.connect(url_of(server, "whole"), autocommit=True) as connection:
         for each in DEFINITIONS + OTHERS:
             connection.execute(each.encode())
-        command = (sys.executable, "-m", "foreshore.server.main", "dump", "--without", "cluster")
+        connection.execute("CREATE ROLE of_dump LOGIN PASSWORD 'of a dump'")
+        connection.execute("GRANT SELECT ON orders TO of_dump")
+        main = (sys.executable, "-m", "foreshore.server.main", "dump")
+        of_system = ("cluster", "role", "network-policy", "system")
+        command = (*main, *(each for kind in of_system for each in ("--without", kind)))
         dump = run(*command, url_of(server, "whole"))
         connection.execute("DROP METRIC of_bids")  # whose name is one in all databases
     options = ("-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null")
@@ -230,6 +234,15 @@ def test_foreshore_dump_makes_all_objects_again(server: Server) -> None:
     before, after = (sorted(each.split(";\n")[1:]) for each in (dump, again))
     assert before == after
     assert len(before) > len(DEFINITIONS)
+    assert "GRANT SELECT ON TABLE public.orders TO of_dump" in dump
+    assert "ALTER TABLE public.orders OWNER TO foreshore" in dump
+    assert "of_dump LOGIN" not in dump
+    bare = run(*command, "--no-owner", "--no-privileges", url_of(server, "again"))
+    assert set(before) - set(bare.split(";\n")) == {
+        each for each in before if each.startswith("GRANT ") or " OWNER TO " in each
+    }
+    with_passwords = run(*main, "--role-passwords", url_of(server, "again"))
+    assert "ALTER ROLE of_dump PASSWORD 'SCRAM-SHA-256$" in with_passwords
     assert dump.count("COMMENT ON ") == sum("COMMENT ON " in each for each in DEFINITIONS + OTHERS)
 
 

@@ -480,7 +480,7 @@ def bind_show_create(planning: Planning, statement: ast.ShowCreateStatement) -> 
 def bind_show_create_all() -> ShowCreateAll:
     """Return the plan of SHOW CREATE ALL."""
     text = ColumnType(TEXT, False)
-    return ShowCreateAll(RelationDesc(("type", "name", "create_sql"), (text, text, text)))
+    return ShowCreateAll(RelationDesc(("type", "name", "create_sql", "part"), (text,) * 4))
 
 
 def name_of(planning: Planning, kind: ObjectKind, ref: ast.TableRef) -> Name:
