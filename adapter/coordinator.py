@@ -27,6 +27,7 @@ from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.metrics.published import PublishedMetrics
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.sinks.exports import SinkExports
+from foreshore.adapter.sinks.previous import previous_of
 from foreshore.adapter.sources.ingestion import Ingestion
 from foreshore.adapter.sources.webhooks import Webhooks
 from foreshore.adapter.subscribe.changelogs import Changelogs
@@ -95,7 +96,9 @@ class Coordinator:
         self.started = self.clock.now() * 1000  # microseconds since 1970
         corruptions = self.storage.corruptions
         self.keys = KeyIndexes(self.readable_since, corruptions)
-        self.subscriptions = DurablePositions(self.holds, self.catalog.sources)
+        self.subscriptions = DurablePositions(
+            self.holds, self.catalog.sources, partial(previous_of, self.catalog)
+        )
         self.watermarks = Watermarks(lambda: self.catalog.planned, self._committed_column)
         guard = ConstraintGuard(
             self.keys, self.catalog, self.subscriptions, corruptions, self.watermarks

@@ -48,6 +48,7 @@ from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sinks.alter import alter_sink
 from foreshore.adapter.sinks.create import check_target, create_sink
+from foreshore.adapter.sinks.set_from import set_sink_from
 from foreshore.adapter.sources import tables as source_tables
 from foreshore.adapter.sources.changes.options import alter_source
 from foreshore.adapter.sources.changes.refresh import refresh_source_tables
@@ -131,6 +132,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.RefreshSourceTables: refresh_source_tables,
     plans.AlterSource: alter_source,
     plans.AlterSink: alter_sink,
+    plans.SetSinkFrom: set_sink_from,
     plans.CreateSink: create_sink,
     plans.CreateMetric: create_metric,
     plans.CreateConnection: create_connection,

@@ -10,7 +10,7 @@ and a backup takes, has the transaction and the move or neither, and never a pos
 history. The first of two concurrent moves wins: a move names the position that it starts from.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -31,6 +31,13 @@ class Move(NamedTuple):
     after: Position
 
 
+class Previous(NamedTuple):
+    """The relation that a sink wrote until a time, when it got another one."""
+
+    relation: GlobalId
+    cut: Timestamp
+
+
 Moves = Mapping[GlobalId, Move]
 NO_MOVES: Moves = MappingProxyType({})
 
@@ -38,16 +45,21 @@ NO_MOVES: Moves = MappingProxyType({})
 class DurablePositions:
     """The positions of all durable subscriptions; owned by the event loop.
 
-    `sources_of` returns the collections that a subscription's query reads.
+    `sources_of` returns the collections that a subscription's query reads, `previous_of` the
+    relation that a sink wrote before, until the consumer has more than what was before a time.
     """
 
     def __init__(
-        self, holds: ReadHolds, sources_of: Callable[[GlobalId], Iterable[GlobalId]]
+        self,
+        holds: ReadHolds,
+        sources_of: Callable[[GlobalId], Iterable[GlobalId]],
+        previous_of: Callable[[GlobalId], Previous | None] = lambda _: None,
     ) -> None:
         self._holds = holds
         self._sources_of = sources_of
+        self._previous_of = previous_of
         self._positions: dict[GlobalId, Position] = {}
-        self._held: dict[GlobalId, Hold] = {}
+        self._held: dict[GlobalId, tuple[Hold, ...]] = {}
         self._moved_at: dict[GlobalId, Timestamp] = {}  # since this process has started
         # The positions after the writes of one group so far, and the group's time.
         self._staged: tuple[Timestamp, dict[GlobalId, Position]] = (0, {})
@@ -122,27 +134,58 @@ class DurablePositions:
     def forget(self, id: GlobalId) -> None:
         """Release the history of a dropped item, if it is a subscription."""
         if self._positions.pop(id, None) is not None:
-            self._held.pop(id).release()
+            _release(self._held.pop(id))
             self._moved_at.pop(id, None)
+
+    def hold_anew(self, id: GlobalId) -> None:
+        """Hold the history that a subscription needs, as its query has changed."""
+        if id in self._positions:
+            self._set(id, self._positions[id])
+
+    def previous(self, id: GlobalId) -> Previous | None:
+        """Return the relation that a sink wrote before, if its target may still have that."""
+        found = self._previous_of(id)
+        if found is None or self._positions[id].reached > found.cut:
+            return None
+        return found
+
+    def awaited(self) -> Iterator[tuple[GlobalId, GlobalId]]:
+        """Yield the subscriptions that still need what they read before, with these relations."""
+        for id in self._positions:
+            if (found := self.previous(id)) is not None:
+                yield id, found.relation
 
     def _set(self, id: GlobalId, position: Position) -> None:
         """Set a position and hold the history that it needs instead of the previous one."""
-        before = self._held.get(id)
+        before = self._held.get(id, ())
+        self._positions[id] = position
+        previous, sources = self.previous(id), self._sources_of(id)
+        if previous is None:
+            self._held[id] = (self._hold(id, sources, position.as_of),)
+        else:
+            self._held[id] = (
+                self._hold(id, [previous.relation], position.as_of),
+                self._hold(id, sources, max(position.as_of, previous.cut)),
+            )
+        _release(before)
+
+    def _hold(self, id: GlobalId, sources: Iterable[GlobalId], time: Timestamp) -> Hold:
+        """Hold those of some collections that can be read at a time."""
         readable = [
             each
-            for each in self._sources_of(id)
-            if each in self._holds.collections and self._holds.since(each) <= position.as_of
+            for each in sources
+            if each in self._holds.collections and self._holds.since(each) <= time
         ]
-        self._positions[id] = position
-        self._held[id] = self._holds.acquire(
-            readable, position.as_of, "durable subscription", subscription=id
-        )
-        if before is not None:
-            before.release()
+        return self._holds.acquire(readable, time, "durable subscription", subscription=id)
 
     def check(self, ids: Iterable[GlobalId]) -> None:
         """Assert that exactly the catalog's subscriptions have a position and a hold."""
         expected = set(ids)
         assert expected == self._positions.keys() == self._held.keys(), self._positions
         for id, position in self._positions.items():
-            assert self._held[id].time == position.as_of, id
+            assert self._held[id][0].time == position.as_of, id
+
+
+def _release(holds: Iterable[Hold]) -> None:
+    for each in holds:
+        each.release()

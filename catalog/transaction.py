@@ -389,6 +389,23 @@ class Transaction:
         }
         self.state = with_objects(self.state, changes)
 
+    def alter_subscription(
+        self, item: Item, create_sql: str, depends_on: Iterable[GlobalId], sink: SinkSpec
+    ) -> Item:
+        """Let a sink write the relation of another statement."""
+        needs = tuple(sorted(depends_on))
+        return self.put(
+            msgspec.structs.replace(
+                item,
+                create_sql=create_sql,
+                depends_on=needs,
+                bound=self._bound(needs),
+                known=msgspec.UNSET,
+                known_keys=msgspec.UNSET,
+                sink=sink,
+            )
+        )
+
     def alter_index(self, index: Item, create_sql: str) -> Item:
         """Replace the statement of `index` by an equivalent one."""
         return self.put(msgspec.structs.replace(index, create_sql=create_sql))

@@ -35,6 +35,7 @@ from foreshore.sql.bind.definitions.external_options import bind_alter_options
 from foreshore.sql.bind.definitions.metrics import bind_create_metric
 from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.definitions.sinks.create import bind_create_sink
+from foreshore.sql.bind.definitions.sinks.set_from import bind_set_sink_from
 from foreshore.sql.bind.definitions.sinks.wait import bind_wait_for_sinks
 from foreshore.sql.bind.definitions.sources import tables as source_tables
 from foreshore.sql.bind.definitions.sources.create import bind_create_source
@@ -207,6 +208,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return source_tables.bind_drop_source_tables(planning, tree)
         case ast.AlterOptionsStatement():
             return bind_alter_options(planning, tree)
+        case ast.SetSinkFromStatement():
+            return bind_set_sink_from(planning, tree)
         case ast.RefreshSourceTablesStatement():
             return source_tables.bind_refresh_source_tables(planning, tree)
         case ast.ValidateConnectionStatement():

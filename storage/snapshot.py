@@ -95,9 +95,9 @@ class Snapshot:
         """Yield the same contents as `contents`, in parts of a few megabytes."""
         with self._noticing():
             if await blocking.run(None, self._may_have_retractions):
-                pieces = self._consolidated_pieces(self._visible())
+                pieces = self._consolidated_pieces(self.updates())
             else:
-                pieces = self._visible()
+                pieces = self.updates()
             async for piece in blocking.each(pieces):
                 columns = [*piece.columns[: len(self.schema)], piece.columns[-1]]
                 yield pa.Table.from_arrays(columns, schema=pa.schema([*self.schema, DIFF_FIELD]))
@@ -145,13 +145,13 @@ class Snapshot:
 
     def _contents(self) -> pa.Table:
         schema = update_schema(self.schema)
-        table = pa.Table.from_batches(self._visible(), schema)
+        table = pa.Table.from_batches(self.updates(), schema)
         if table.num_rows and pc.min(table.column(len(schema) - 1)).as_py() < 0:
             return self._consolidated(table.to_batches())
         return table.drop_columns([schema.names[len(schema) - 2]])
 
     def _rows(self) -> pa.Table:
-        return self._consolidated(self._visible())
+        return self._consolidated(self.updates())
 
     def _consolidated(self, updates: Iterable[pa.RecordBatch]) -> pa.Table:
         schema = update_schema(self.schema)
@@ -164,7 +164,12 @@ class Snapshot:
         rows = pa.schema([*self.schema, DIFF_FIELD])
         return pa.Table.from_arrays([*table.columns[: len(self.schema)], diffs], schema=rows)
 
-    def _visible(self) -> Iterator[pa.RecordBatch]:
+    def watched(self) -> AbstractContextManager[None]:
+        """Return what records damage that is found while it is read by `updates`."""
+        return self._noticing()
+
+    def updates(self) -> Iterator[pa.RecordBatch]:
+        """Yield all updates whose sum is the contents, in any order; for use on a thread."""
         for piece in self._read():
             visible = piece.filter(pc.less_equal(piece.column(len(self.schema)), self.as_of))
             if visible.num_rows:

@@ -94,7 +94,9 @@ def _alter_source(check: Checker, plan: plans.DropSourceTables | plans.RefreshSo
         check.own(check.found("source", name))
 
 
-def _alter_options(check: Checker, plan: plans.AlterSource | plans.AlterSink) -> None:
+def _alter_options(
+    check: Checker, plan: plans.AlterSource | plans.AlterSink | plans.SetSinkFrom
+) -> None:
     is_source = isinstance(plan, plans.AlterSource)
     check.own(check.found("source" if is_source else "sink", plan.name))
 
@@ -523,6 +525,7 @@ RULES: Mapping[type, Rule] = {
     plans.RefreshSourceTables: _alter_source,
     plans.AlterSource: _alter_options,
     plans.AlterSink: _alter_options,
+    plans.SetSinkFrom: _alter_options,
     plans.ValidateConnection: _validate,
     plans.CreateSink: _sink,
     plans.CreateMetric: _metric,

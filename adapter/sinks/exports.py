@@ -17,7 +17,15 @@ from msgspec.structs import replace
 
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog
 from foreshore.adapter.sinks.inherited import PAUSED, is_paused
-from foreshore.adapter.sinks.reading import changed, contents, interval, sound_through
+from foreshore.adapter.sinks.previous import previous_of
+from foreshore.adapter.sinks.reading import (
+    changed,
+    changed_relation,
+    contents,
+    interval,
+    last_changes,
+    sound_through,
+)
 from foreshore.adapter.sinks.signal import Signal
 from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.transaction.moves import move_positions
@@ -25,7 +33,7 @@ from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import Position
 from foreshore.catalog.groups import using
 from foreshore.catalog.item import Connection, Item, Object, Secret
-from foreshore.catalog.subscription_positions import Move
+from foreshore.catalog.subscription_positions import Move, Previous
 from foreshore.errors import (
     DatabaseError,
     InvalidParameterValue,
@@ -74,6 +82,8 @@ class SinkExports:
         # The ends of the interval that was sent last, frontiers that are ours whatever came of it;
         # or where the sink began.
         self._ends: dict[GlobalId, tuple[Timestamp, Timestamp]] = {}
+        # The relation of the interval that was sent last: it may get another one meanwhile.
+        self._sent: dict[GlobalId, GlobalId] = {}
         self._moved = Signal()
         self._disposing: set[asyncio.Task[None]] = set()
         self._following = asyncio.Lock()  # else a sink might be started twice
@@ -106,6 +116,7 @@ class SinkExports:
             self.controller.start(described)
             return
         self._ends.pop(id, None)
+        self._sent.pop(id, None)
         if stopped is not None and not _is_of_original(stopped):
             self._begin_to_dispose(stopped)
 
@@ -211,6 +222,8 @@ class SinkExports:
         position = self._coordinator.subscriptions.position(sink)
         if position is None or not position.confirmed:
             return None
+        if self._coordinator.subscriptions.previous(sink) is not None:
+            return position.reached
         return max(position.reached, self._idle_before.get(sink, 0))
 
     def has_written(self, sink: GlobalId, time: Timestamp) -> bool:
@@ -243,7 +256,9 @@ class SinkExports:
             raise UndefinedObject(f"sink {sink} was dropped")
         begins = self._beginning(sink, position, frontier)
         self._ends.setdefault(sink, (begins, begins))
-        since = self._coordinator.holds.since(self._relation(sink))
+        previous = self._previous(sink, begins)
+        read = self._relation(sink) if previous is None else previous.relation
+        since = self._coordinator.holds.since(read)
         if max(position.began, begins - 1) < since:
             raise ObjectNotInPrerequisiteState(
                 "the history that the sink needs is lost",
@@ -299,36 +314,71 @@ class SinkExports:
 
         The first interval begins at the sink's beginning, with the contents.
         """
-        through = await self._through(sink, frontier)
-        self._ends[sink] = frontier, through + 1
+        former = self._coordinator.subscriptions.previous(sink)
+        if former is not None and frontier > former.cut:  # the target has told that it is beyond
+            await self.exported(sink, frontier)
+        while True:
+            asked = self._relation(sink)
+            relation, through = await self._through(sink, frontier)
+            if self._relation(sink) == asked:  # else it was altered meanwhile
+                break
+        self._ends[sink], self._sent[sink] = (frontier, through + 1), relation
         return through
 
-    async def _through(self, sink: GlobalId, frontier: Timestamp) -> Timestamp:
+    async def _through(self, sink: GlobalId, frontier: Timestamp) -> tuple[GlobalId, Timestamp]:
+        """Return the relation of the next interval, and the last time of it."""
         coordinator, relation = self._coordinator, self._relation(sink)
-        position = coordinator.subscriptions.position(sink)
-        if position is None or frontier <= position.began:
+        position, previous = (
+            coordinator.subscriptions.position(sink),
+            self._previous(sink, frontier),
+        )
+        begins = position is None or frontier <= position.began
+        if previous is not None and not begins:
+            former, cut = previous
+            last = await last_changes(coordinator, former, frontier, cut)
+            if last is not None:
+                return former, last
+        if begins or previous is not None:
+            first = frontier if previous is None else max(frontier, previous.cut)
             spec = coordinator.state.item(sink).sink
-            await coordinator.wait_readable(relation, frontier)
+            await coordinator.wait_readable(relation, first)
             if spec and not spec.with_snapshot:  # no row is read
-                return frontier
-            return await sound_through(coordinator, relation, frontier)
+                return relation, first
+            return relation, await sound_through(coordinator, relation, first)
         idle = partial(self._note_idle, sink)
         through = await changed(coordinator, relation, frontier, idle)
-        return await sound_through(coordinator, relation, through)
+        through = await sound_through(coordinator, relation, through)
+        # A view may be known beyond the present; ALTER SINK ... SET FROM may end it before that.
+        newest = coordinator.oracle.read_ts()
+        return relation, min(through, newest) if frontier <= newest else through
+
+    def _previous(self, sink: GlobalId, frontier: Timestamp) -> Previous | None:
+        """Return the relation before the present one, if a target has that at this frontier."""
+        found = previous_of(self._coordinator.catalog, sink)
+        return None if found is None or frontier > found.cut else found
 
     async def changes(
         self, sink: GlobalId, frontier: Timestamp, through: Timestamp
     ) -> AsyncGenerator[pa.Table, None]:
         """Yield the updates with frontier <= time <= through, or the contents at its beginning."""
-        coordinator, relation = self._coordinator, self._relation(sink)
-        position = coordinator.subscriptions.position(sink)
+        coordinator, present = self._coordinator, self._relation(sink)
+        relation = self._sent.get(sink, present)
+        position, previous = (
+            coordinator.subscriptions.position(sink),
+            self._previous(sink, frontier),
+        )
         spec = coordinator.state.item(sink).sink
-        if position is not None and frontier > position.began:
+        begins = position is None or frontier <= position.began
+        crosses = previous is not None and relation == present and not begins
+        if not begins and not crosses:
             found = interval(coordinator, relation, frontier, through)
-        elif spec and spec.with_snapshot:
+        elif not spec or not spec.with_snapshot:
+            return
+        elif previous is None or begins:
             found = contents(coordinator, relation, through)
         else:
-            return
+            former = previous.relation
+            found = changed_relation(coordinator, former, frontier - 1, relation, through)
         async with aclosing(found) as tables:
             async for table in tables:
                 yield table

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.introspection.failing_views import for_state
 from foreshore.errors import DataError
 from foreshore.ids import GlobalId
+from foreshore.storage.difference import difference
 from foreshore.storage.listen import ListenEvent
 from foreshore.update import Timestamp, at_time
 
@@ -70,8 +72,7 @@ async def changed(
             times = await storage.change_times(read, frontier - 1)
             if len(times):
                 newest = storage.upper(relation) - 1
-                per_row = storage.size_bytes(relation) / max(1, storage.count_updates(relation))
-                most = min(MOST_ROWS, int(MOST_BYTES / max(1.0, per_row)))
+                most = _most(coordinator, relation)
                 return await blocking.run(None, _end, times, most, newest)
             idle(upper)
         await _published(coordinator, relation, max(upper, frontier), idle)
@@ -131,6 +132,55 @@ async def contents(
             async for found in parts:
                 for part in sliced(found):
                     yield at_time(part, time)
+
+
+async def changed_relation(
+    coordinator: "Coordinator",
+    previous: GlobalId,
+    before: Timestamp,
+    relation: GlobalId,
+    time: Timestamp,
+) -> AsyncGenerator[pa.Table, None]:
+    """Yield the difference between `previous` at `before` and `relation` at `time`, at `time`."""
+    storage = coordinator.storage
+    old, _ = coordinator.capabilities_of(previous)
+    new, _ = coordinator.capabilities_of(relation)
+    with storage.snapshot(old, before) as first, storage.snapshot(new, time) as then:
+        async with aclosing(difference(first, then, time)) as parts:
+            async for found in parts:
+                for part in sliced(found):
+                    yield part
+
+
+async def last_changes(
+    coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp, cut: Timestamp
+) -> Timestamp | None:
+    """Return a time before `cut` through which an interval of a former relation may go.
+
+    None if it has no changes from `frontier` on before `cut`, or they cannot be read as its data
+    has an error, or are not known yet, as of a view that is computed by no replica.
+    """
+    storage = coordinator.storage
+    if storage.upper(relation) < cut:
+        return None
+    read, _ = coordinator.capabilities_of(relation)
+    times = await storage.change_times(read, frontier - 1)
+    times = times.filter(pc.less(times, cut))
+    if not len(times):
+        return None
+    through = await blocking.run(None, _end, times, _most(coordinator, relation), cut - 1)
+    try:
+        await check_errors(coordinator, relation, through)
+    except DataError:
+        return None
+    return through
+
+
+def _most(coordinator: "Coordinator", relation: GlobalId) -> int:
+    """Return how many updates of a relation an interval should have at most."""
+    storage = coordinator.storage
+    per_row = storage.size_bytes(relation) / max(1, storage.count_updates(relation))
+    return min(MOST_ROWS, int(MOST_BYTES / max(1.0, per_row)))
 
 
 def sliced(table: pa.Table) -> Iterator[pa.Table]:

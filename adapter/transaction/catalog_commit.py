@@ -17,6 +17,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.ddl.tables.error_policy import error_policy, set_policy_times
 from foreshore.adapter.ddl.view_handoff import Beginning
+from foreshore.adapter.sinks.previous import refuse_awaited, set_cut_times
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.audit import AuditRows
 from foreshore.catalog.durable import CATALOG_SHARD, difference
@@ -129,6 +130,7 @@ class CatalogCommits:
             new = change.transaction.state
             new.check(new.changed(coordinator.state))
             made = _Difference(coordinator, change)
+            refuse_awaited(coordinator, made.changed, made.dropped)
             time = await self._write(write, change, made)
             reached("catalog.committed")
             await self._follow(time, made)
@@ -215,6 +217,7 @@ class CatalogCommits:
         def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
             change.transaction.set_constraint_times(constrained, time)
             set_policy_times(change.transaction, map(new.get, altered), time)
+            set_cut_times(change.transaction, map(new.get, altered), time)
             changed = difference(old, change.transaction.state, time)
             positions = coordinator.subscriptions.updates(time, moves, begins, ends)
             # Before `time` is published: subscribers may see it earlier than the new state.
@@ -274,6 +277,8 @@ class CatalogCommits:
         coordinator.sequences.forget(made.ended)
         for id in coordinator.state.changed(old):
             item = coordinator.state.get(id)
+            if isinstance(item, Item) and item.sink:
+                coordinator.subscriptions.hold_anew(item.id)
             if isinstance(item, Item) and item.id in coordinator.holds.collections:
                 coordinator.holds.retain(item.id, item.retain_ms or None)
                 coordinator.compute.limit_memory(item.id, item.memory_limit or None)

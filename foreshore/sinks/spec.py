@@ -46,6 +46,10 @@ class SinkSpec(msgspec.Struct, frozen=True):
     resumed_in: str = ""
     written_as: str = ""
     resumed_from: Timestamp = 0
+    # Of a sink that ALTER SINK ... SET FROM has given another relation: the one before, which the
+    # target has where its frontier is at most `cut`, the time of the change.
+    previous: str = ""
+    cut: Timestamp = 0
 
 
 def connections_of(target: Target) -> tuple[str, ...]:

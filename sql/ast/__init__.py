@@ -75,6 +75,7 @@ StatementSyntax: TypeAlias = (
     | DropSourceTablesStatement
     | RefreshSourceTablesStatement
     | AlterOptionsStatement
+    | SetSinkFromStatement
     | ValidateConnectionStatement
     | AlterSecretStatement
     | CreateSequenceStatement

@@ -255,3 +255,11 @@ class AlterOptionsStatement(Syntax):
     resets: bool  # whether the options get their defaults
     if_exists: bool
     resumes: bool = False
+
+
+class SetSinkFromStatement(Syntax):
+    """ALTER SINK name SET FROM relation."""
+
+    name: TableRef
+    relation: TableRef
+    if_exists: bool

@@ -111,14 +111,12 @@ class SourceParser(KafkaSourceParser, WebhookParser):
     def _alter_options(
         self, kind: OneOf["source", "sink"], name: ast.TableRef, if_exists: bool
     ) -> ast.StatementSyntax | None:
-        """Parse `SET (option [=] value, ...)` or `RESET (option, ...)`, of a sink also `RESUME`.
+        """Parse `SET (option [=] value, ...)` or `RESET (option, ...)`.
 
-        Return None if it is neither.
+        Of a sink also `RESUME` and `SET FROM relation`. Return None if it is none of them.
         """
-        if kind == "sink" and self.at_words("set", "from"):
-            self.unsupported(
-                "ALTER SINK ... SET FROM", hint="Create a sink of the other relation, and drop it."
-            )
+        if kind == "sink" and self.accept("set", "from"):
+            return ast.SetSinkFromStatement(name, self.table_name(), if_exists)
         if kind == "sink" and self.accept("resume"):
             return ast.AlterOptionsStatement(kind, name, (), False, if_exists, resumes=True)
         if not self.at_word("set", "reset") or self.peek(1).value != "(":

@@ -76,6 +76,7 @@ Plan: TypeAlias = (
     | RefreshSourceTables
     | AlterSource
     | AlterSink
+    | SetSinkFrom
     | ValidateConnection
     | CreateSequence
     | AlterSequence

@@ -58,6 +58,7 @@ from foreshore.sql.plan import (
     SetRowSecurity,
     SetSchema,
     SetSecurityInvoker,
+    SetSinkFrom,
     Swap,
     Truncate,
 )
@@ -181,6 +182,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | RefreshSourceTables()
             | AlterSource()
             | AlterSink()
+            | SetSinkFrom()
             | CreateConnection()
             | AlterConnection()
             | AlterSecret()

@@ -42,6 +42,16 @@ class AlterSink(WritePlan):
     resumes: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SetSinkFrom(WritePlan):
+    """ALTER SINK ... SET FROM: go on with another relation, of which these keys are known."""
+
+    name: Name
+    subscription: CreateSubscription
+    keys: tuple[tuple[str, ...], ...]
+    if_exists: bool
+
+
 SCHEMA_DESC = RelationDesc(("schema",), (ColumnType(TEXT, nullable=False),))
 
 

@@ -55,13 +55,7 @@ _OPTIONS: Mapping[str, tuple[str, Parse]] = {
 def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> CreateSink:
     """Return the plan of CREATE SINK."""
     relation = statement.relation
-    with located(relation.at):
-        item = planning.catalog.resolve_item(relation.name)
-        if item.kind not in _WITH_HISTORY:
-            raise WrongObjectType(
-                f'"{item.name.item}" is not a table, source or materialized view',
-                hint="Create a materialized view of it.",
-            )
+    item = written_relation(planning, relation)
     options = parsed_options("CREATE SINK", statement.options, _OPTIONS)
     envelope = statement.envelope or _default_envelope(statement.target)
     key = _key(planning, statement, item, envelope)
@@ -82,6 +76,18 @@ def bind_create_sink(planning: Planning, statement: ast.CreateSinkStatement) -> 
     known = bool(key) and _is_known(planning, item, key)
     spec = SinkSpec(target, envelope, key, **options, key_known=known)
     return CreateSink(subscription, spec, statement.cluster)
+
+
+def written_relation(planning: Planning, relation: ast.TableRef) -> ItemView:
+    """Return the relation that a sink writes; raises WrongObjectType if it has no history."""
+    with located(relation.at):
+        item = planning.catalog.resolve_item(relation.name)
+        if item.kind not in _WITH_HISTORY:
+            raise WrongObjectType(
+                f'"{item.name.item}" is not a table, source or materialized view',
+                hint="Create a materialized view of it.",
+            )
+    return item
 
 
 def _default_envelope(target: ast.TargetSyntax) -> ast.SinkEnvelope:
