@@ -118,7 +118,7 @@ class CancelledAt:
         send, given = self.work.send, None
         while True:
             try:
-                waits = send(given)  # type: ignore[arg-type]
+                waits = send(given)
             except StopIteration:
                 return
             self.step += 1
@@ -128,7 +128,7 @@ class CancelledAt:
                 yield waits
                 send, given = self.work.send, None
             except BaseException as error:
-                send, given = self.work.throw, error  # type: ignore[assignment]
+                send, given = self.work.throw, error
 
 
 @pytest.mark.parametrize("times", [1, 2])
