@@ -1,4 +1,8 @@
-"""CREATE OR REPLACE: when a view may be replaced, and what its successor keeps."""
+"""CREATE OR REPLACE: when a view may be replaced, and what its successor keeps.
+
+A view that nothing depends on may be replaced by any other one. Below other views it stays the same
+object with another definition, whose columns begin with the old ones, as PostgreSQL demands.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
@@ -8,7 +12,14 @@ import msgspec
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
-from foreshore.errors import DependentObjectsStillExist, InvalidObjectDefinition, WrongObjectType
+from foreshore.errors import (
+    DependentObjectsStillExist,
+    InvalidObjectDefinition,
+    InvalidTableDefinition,
+    WrongObjectType,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import RelationDesc
 
 V = TypeVar("V")
 
@@ -17,18 +28,77 @@ def check_replaceable(state: State, old: Item, kind: str, depends_on: Collection
     """Raise if `old` cannot be replaced by a view of `kind` over the items `depends_on`."""
     if old.type != kind:
         raise WrongObjectType(f'"{old.name}" is not a {kind}')
-    if old.id in depends_on:
+    if {old.id, *(each.id for each in state.items_above(old.id))} & set(depends_on):
         raise InvalidObjectDefinition(f'infinite recursion detected in {kind} "{old.name}"')
-    dependents = map(state.item, state.dependents.get(old.id, ()))
-    others = sorted(
-        (each for each in dependents if old.id not in (each.on, each.part_of)),
-        key=lambda each: each.oid,
-    )
+
+
+def is_used(state: State, old: Item) -> bool:
+    """Return whether a view has dependents other than its indexes and parts.
+
+    Raises DependentObjectsStillExist if one of them is no plain view, or is not over plain views
+    alone: it is maintained, or was checked against the definition.
+    """
+    parts = {id for id in state.dependents.get(old.id, ()) if _is_part(state.item(id), old)}
+    above = [each for each in state.items_above(old.id) if each.id not in parts]
+    kept = {"view"} if old.type == "view" else set()
+    others = sorted((each for each in above if each.type not in kept), key=lambda each: each.oid)
     if others:
+        lines = []
+        for each in others:
+            over = next(filter(None, (_over(state, each, below) for below in (old, *above))), old)
+            lines.append(f"{each.kind} {each.name} depends on {over.kind} {over.name}")
         raise DependentObjectsStillExist(
-            f"cannot replace {kind} {old.name} because other objects depend on it",
-            detail="\n".join(f"{o.kind} {o.name} depends on {kind} {old.name}" for o in others),
+            f"cannot replace {old.kind} {old.name} because other objects depend on it",
+            detail="\n".join(lines),
+            hint="Only views over views stay. Drop the others first, and create them again.",
         )
+    return bool(above)
+
+
+def _is_part(item: Item, view: Item) -> bool:
+    return view.id in (item.on, item.part_of)
+
+
+def _over(state: State, item: Item, below: Item) -> Item | None:
+    return below if item.id in state.dependents.get(below.id, ()) else None
+
+
+def check_columns(old: RelationDesc, new: RelationDesc) -> None:
+    """Raise InvalidTableDefinition unless the columns of `new` begin with those of `old`."""
+    if len(new.names) < len(old.names):
+        raise InvalidTableDefinition("cannot drop columns from view")
+    for then, now, was, column in zip(  # PostgreSQL's order of checks
+        old.names, new.names, old.columns, new.columns, strict=False
+    ):
+        if then != now:
+            raise InvalidTableDefinition(
+                f'cannot change name of view column "{then}" to "{now}"',
+                hint="Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead.",
+            )
+        if was.type != column.type:
+            raise InvalidTableDefinition(
+                f'cannot change data type of view column "{then}" from {was.type} to {column.type}'
+            )
+
+
+def with_definition(
+    change: Transaction, old: Item, create_sql: str, depends_on: Collection[str], invoker: bool
+) -> Item:
+    """Give a view another statement over the items `depends_on`; return it."""
+    needs = tuple(sorted(map(GlobalId, depends_on)))
+    bound = tuple((change.state.full_name(change.state.item(need)), need) for need in needs)
+    return change.put(
+        msgspec.structs.replace(
+            change.state.item(old.id),
+            create_sql=create_sql,
+            depends_on=needs,
+            bound=bound,
+            known=msgspec.UNSET,
+            known_keys=msgspec.UNSET,
+            keeps_digits=True,
+            security_invoker=True if invoker else msgspec.UNSET,
+        )
+    )
 
 
 def carry_over(

@@ -11,7 +11,7 @@ import msgspec
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
-from foreshore.adapter.ddl.definitions import constraint_names
+from foreshore.adapter.ddl.definitions import constraint_names, planned_as
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.refresh import schedule_of
@@ -19,6 +19,7 @@ from foreshore.adapter.ddl.roles.names import owner_of_new
 from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.ddl.tables.foreign_keys import add_foreign_keys
 from foreshore.adapter.ddl.tables.marks import add_marks, with_marks
+from foreshore.adapter.ddl.tables.rewrite import plan_dependents
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
@@ -28,7 +29,14 @@ from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item, OwnedBy, Schema
-from foreshore.catalog.replaced_view import carry_over, check_replaceable
+from foreshore.catalog.known_columns import remember_columns
+from foreshore.catalog.replaced_view import (
+    carry_over,
+    check_columns,
+    check_replaceable,
+    is_used,
+    with_definition,
+)
 from foreshore.catalog.row_security import check_replaced_by_owner
 from foreshore.errors import (
     InvalidCatalogName,
@@ -40,7 +48,7 @@ from foreshore.expr.ir import Column
 from foreshore.expr.traversal import sources_of
 from foreshore.extras import require_spark
 from foreshore.hydrate_mode import HydrateMode
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.bind.definitions.sequence import new_sequence
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
@@ -173,7 +181,9 @@ def with_sequences(context: StatementContext, table: GlobalId, plan: CreateTable
 # --- views and indexes ---------------------------------------------------------------------
 
 
-def create_view(context: StatementContext, plan: CreateView | CreateMaterializedView) -> Completed:
+async def create_view(
+    context: StatementContext, plan: CreateView | CreateMaterializedView
+) -> Completed:
     """Run CREATE VIEW or CREATE MATERIALIZED VIEW."""
     fields: dict[str, Any] = {}
     kind, names = "view", plan.query.desc.names
@@ -197,6 +207,10 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
         check_replaceable(change.state, old, kind, plan.depends_on)
         if isinstance(plan, CreateMaterializedView) and old.owner != context.role.id:
             check_replaced_by_owner(change.state, old, plan.depends_on)
+        if is_used(change.state, old):
+            assert isinstance(plan, CreateView), plan
+            await _redefine(context, old, plan)
+            return Completed("CREATE VIEW")
         drop_objects(context, [old], cascade=False)
     if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         if isinstance(plan, CreateMaterializedView) and plan.as_of is not None:
@@ -211,6 +225,18 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
         if isinstance(plan, CreateMaterializedView) and plan.violations is not None:
             _count_violations(context, item, plan.violations)
     return Completed("CREATE ASSERTION" if is_assertion(plan.sql) else f"CREATE {kind.upper()}")
+
+
+async def _redefine(context: StatementContext, old: Item, plan: CreateView) -> None:
+    """Give a view below other views another definition; views keep the columns that they know."""
+    change, planned = context.catalog_change(), context.planner.reader().planned
+    check_columns(planned[old.id].desc, plan.query.desc)
+    drop_objects(context, change.state.indexes_on(old.id), cascade=False)
+    remember_columns(change, old.id, planned[old.id].desc)
+    used = [each for each in plan.depends_on if not is_builtin(each)]
+    item = with_definition(change, old, plan.sql, used, plan.security_invoker)
+    change.planned[item.id] = planned_as(plan, context.planner.reader().planned)
+    await plan_dependents(context, item.id)
 
 
 def _count_violations(context: StatementContext, view: Item, sql: str) -> None:
