@@ -42,6 +42,7 @@ def test_hundred_subscribers_share_one_changelog_and_get_equal_rows(server: Serv
                 copy.set_types(["int8", "bool", "int8", "int4", "int8"])
                 async for row in copy.rows():
                     if not rows:
+                        is_first_told.set()
                         await start.wait()
                     rows.append(row)
                     if upto.done() and row[1] and row[0] > upto.result():
@@ -52,12 +53,17 @@ def test_hundred_subscribers_share_one_changelog_and_get_equal_rows(server: Serv
                         pass
             return rows
 
+    is_first_told = asyncio.Event()
+
     async def play() -> None:
         loop = asyncio.get_running_loop()
         upto: asyncio.Future[int] = loop.create_future()
         start = asyncio.Barrier(FOLLOWERS + 1)
-        followers = [asyncio.create_task(follow(start, upto)) for _ in range(FOLLOWERS)]
         async with asyncio.timeout(100):
+            # What begins at an earlier time than the first has a changelog of its own.
+            followers = [asyncio.create_task(follow(start, upto))]
+            await is_first_told.wait()
+            followers += [asyncio.create_task(follow(start, upto)) for _ in range(1, FOLLOWERS)]
             await start.wait()
             with server.connect() as connection:
                 assert metric(server, "foreshore_changelogs") == 1
@@ -89,6 +95,7 @@ def test_hundred_subscribers_share_one_changelog_and_get_equal_rows(server: Serv
         )
         connection.execute("CREATE INDEX ON crowd_counts (k)")
         indexed(connection, "crowd_counts")
+    until(lambda: metric(server, "foreshore_changelogs") == 0, "those of other tests have ended")
     asyncio.run(play())
     until(
         lambda: metric(server, "foreshore_changelogs") == 0,

@@ -70,7 +70,7 @@ async def test_what_hydrated_a_view_is_recorded(
         "SELECT h.engine, h.statements, h.updates_read, h.rows, h.note FROM mz_internal.mz_hydrations h"
         " JOIN mz_objects o ON o.id = h.object_id WHERE o.name = 'v' ORDER BY h.engine"
     )
-    for _ in range(200):
+    for _ in range(1_000):
         rows = (await env.query("s", query)).splitlines()
         if len(rows) == 3:  # with the tag
             break

@@ -25,7 +25,7 @@ def reported_often() -> Iterator[None]:
 
 async def becomes(env: TestEnvironment, query: str, wanted: str) -> None:
     """Wait until a query gives `wanted`, as replicas report in their own time."""
-    for _ in range(500):
+    for _ in range(3_000):
         answer = await env.query("s", query)
         if answer == wanted:
             return
@@ -85,7 +85,7 @@ async def test_a_mirror_of_an_index_that_is_read_is_shown(env: TestEnvironment) 
     )
     mirrors = SIZES.replace("ORDER", "WHERE s.name = 'mirror' AND s.replica_id IS NULL ORDER")
     shown = "spent_by_shop|NULL|mirror|2|t|t\nSELECT 1"
-    for _ in range(500):
+    for _ in range(3_000):
         assert await env.query("s", "SELECT * FROM spent WHERE shop = 'b'") == "b|3\nSELECT 1"
         if (found := await env.query("s", mirrors)) == shown:
             break

@@ -50,12 +50,13 @@ def env(
 async def until(env: TestEnvironment, query: str, expected: str) -> None:
     """Wait until a query has an answer."""
     found = ""
-    for _ in range(500):
-        found = await env.query("a", query)
-        if found.rpartition("\n")[0] == expected:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"{found} instead of {expected}; {await env.query('a', STATUS)}")
+    try:
+        async with asyncio.timeout(60):
+            while (found := await env.query("a", query)).rpartition("\n")[0] != expected:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        state = await env.query("a", STATUS)
+        raise AssertionError(f"{found} instead of {expected}; {state}") from None
 
 
 def rows_of(upstream: Upstream, query: str) -> str:

@@ -24,7 +24,7 @@ def env(runner: asyncio.Runner, own_env: TestEnvironment, kafka: MockKafka) -> T
 
 async def until(env: TestEnvironment, query: str, expected: str) -> None:
     """Wait until a query has an answer."""
-    for _ in range(500):
+    for _ in range(3_000):
         found = await env.query("a", query)
         if found.rpartition("\n")[0] == expected:
             return

@@ -24,7 +24,7 @@ CEASED = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 'b'"
 async def until(env: TestEnvironment, query: str, expected: str) -> None:
     """Wait until a query has an answer, while a session of the source may run DDL."""
     found = ""
-    for _ in range(1000):
+    for _ in range(3_000):
         found = await env.query("a", query, alone=False)
         if found.rpartition("\n")[0] == expected:
             return
@@ -105,7 +105,7 @@ async def test_a_column_that_is_used_is_not_dropped(
     upstream.execute("ALTER TABLE up.b DROP v")
     upstream.execute("INSERT INTO up.b VALUES (60)")
     why = 'column "v" of "up.b" was dropped or renamed; its change is not applied: cannot drop'
-    for _ in range(500):
+    for _ in range(3_000):
         if why in await env.query("a", CEASED, alone=False):
             break
         await asyncio.sleep(0.02)

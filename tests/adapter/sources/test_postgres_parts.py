@@ -76,7 +76,7 @@ async def test_a_large_transaction_is_seen_at_once(
     with upstream.transaction():
         upstream.execute(LARGE)
     seen = set()
-    for _ in range(500):
+    for _ in range(3_000):
         seen.add((await env.query("a", COUNTS)).splitlines()[0])
         if "2024|1520" in seen:
             break
@@ -136,7 +136,7 @@ async def test_a_full_disk_stalls_and_recovers(
     monkeypatch.setattr(Spool, "add", full)
     with upstream.transaction():
         upstream.execute(LARGE)
-    for _ in range(1000):
+    for _ in range(3_000):
         if "stalled|could not write rows to a temporary file" in await env.query("a", STATUS):
             break
     else:

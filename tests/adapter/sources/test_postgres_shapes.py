@@ -97,7 +97,7 @@ async def test_changes_that_were_not_published_are_read_again(
     stalled = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's'"
     hint = "(publish = 'insert, update, delete, truncate')"
     upstream.execute("DELETE FROM up.b WHERE id = 3")
-    for _ in range(500):
+    for _ in range(3_000):
         if hint in await env.query("a", stalled):
             break
         await asyncio.sleep(0.02)

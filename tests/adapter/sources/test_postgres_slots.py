@@ -74,7 +74,7 @@ def write_log(url: str, database: str, megabytes: int) -> None:
 
 async def details(env: TestEnvironment, wanted: str = "replication_slot") -> dict[str, object]:
     """Wait until the details of the source have something."""
-    for _ in range(1000):
+    for _ in range(3_000):
         found = (await env.query("a", DETAILS)).rpartition("\n")[0]
         if found.startswith("{") and wanted in (parsed := json.loads(found)):
             assert isinstance(parsed, dict)

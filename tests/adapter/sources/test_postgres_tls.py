@@ -111,7 +111,7 @@ async def test_a_source_and_a_sink_use_the_certificates_of_their_connection(
         "a",
         "CREATE SINK k FROM a INTO POSTGRES CONNECTION pg (TABLE 'public.totals') KEY (id) NOT ENFORCED",
     )
-    for _ in range(500):
+    for _ in range(3_000):
         if upstream.admin.execute("SELECT count(*) FROM totals").fetchone() == (2,):
             break
         await asyncio.sleep(0.02)
