@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pyarrow.parquet as pq
 import pytest
@@ -174,6 +176,40 @@ def test_narrow_window_is_not_wider_than_it_is(shown: Console, place: str) -> No
     shown.page.locator("main h1").first.wait_for(state="attached")
     shown.page.locator("main .loading").wait_for(state="detached")
     assert shown.page.evaluate("document.querySelector('main').scrollWidth") <= 390
+
+
+BRIGHTNESS = """async (png) => {
+  const image = new Image();
+  image.src = "data:image/png;base64," + png;
+  await image.decode();
+  const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
+  context.drawImage(image, 0, 0);
+  const bytes = context.getImageData(image.width - 4, 4, 1, 1).data;
+  return bytes[0] + bytes[1] + bytes[2];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_table_that_is_cut_has_a_shade_where_there_is_more(
+    shown: Console, scheme: Literal["light", "dark"]
+) -> None:
+    shown.page.set_viewport_size({"width": 390, "height": 844})
+    shown.page.emulate_media(color_scheme=scheme)
+    shown.go("clusters")
+    table = shown.page.locator(".table-scroll").first
+    table.get_by_role("row").nth(1).wait_for()
+    browser = shown.page.context.browser
+    assert browser is not None
+    reader = browser.new_page()
+
+    def edge() -> int:
+        png = base64.b64encode(table.screenshot()).decode()
+        return int(reader.evaluate(BRIGHTNESS, png))
+
+    cut = edge()
+    table.evaluate("each => each.scrollTo(each.scrollWidth, 0)")
+    assert cut < edge() - 20
+    reader.close()
 
 
 def test_two_thousand_objects_are_listed_in_parts_and_found(shown: Console, server: Server) -> None:
