@@ -157,3 +157,25 @@ async def test_original_that_writes_beside_a_resumed_copy_stalls(
         await copy.ran("a", "DELETE FROM t WHERE k = 4", "WAIT FOR SINKS s")
     found = await asyncio.to_thread(target.changes)
     assert found == [(1, 1), (2, 1), (4, -1), (4, 1)]
+
+
+async def test_only_one_of_two_databases_writes_if_both_begin_at_once(
+    own_env: TestEnvironment, target: Target, tmp_path: Path
+) -> None:
+    env = own_env
+    await with_sink(env, target)
+    copy = await restored(env, tmp_path / "restored")
+    async with opened(copy, tmp_path):
+        await asyncio.gather(_insert(env, 100), copy.ran("a", "ALTER SINK s RESUME"))
+        await asyncio.gather(_insert(env, 110), _insert(copy, 210))
+        said = await asyncio.gather(*(each.query("a", "WAIT FOR SINKS s") for each in (env, copy)))
+        assert sorted("ERROR 55000" in each for each in said) == [False, True], said
+        winner = env if said[0].startswith("WAIT") else copy
+        rows = await winner.query("a", "SELECT k FROM t ORDER BY k")
+    found = await asyncio.to_thread(target.changes)
+    assert found == [(int(row), 1) for row in rows.splitlines()[:-1]]
+
+
+async def _insert(env: TestEnvironment, first: int) -> None:
+    for number in range(first, first + 10):
+        await env.ran("a", f"INSERT INTO t VALUES ({number})")
