@@ -1,11 +1,13 @@
 """Parse CREATE, DROP, ALTER, COMMENT ON and SHOW; `tables.py` parses those of tables."""
 
 from typing import Literal as OneOf
+from typing import NoReturn
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.connections import ConnectionParser
 from foreshore.sql.parse.grants import GrantParser
+from foreshore.sql.parse.instead import INSTEAD
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.metrics import MetricParser
 from foreshore.sql.parse.network import NetworkPolicyParser
@@ -109,7 +111,7 @@ class ObjectParser(
             return self._create_aggregate(or_replace)
         if or_replace:
             if self.at_word("procedure", "rule", "trigger", "language"):
-                self.unsupported(f"CREATE {self.token.value.upper()}")
+                self._unsupported_object()
             self.fail()
         if self.accept("table"):
             return self._create_table(temporary)
@@ -155,8 +157,13 @@ class ObjectParser(
         if self.accept("token"):
             return self.create_token()
         if self.token.kind == WORD:
-            self.unsupported(f"CREATE {self.token.value.upper()}")
+            self._unsupported_object()
         self.fail()
+
+    def _unsupported_object(self) -> NoReturn:
+        """Raise for CREATE of a kind of objects that there is not."""
+        word = self.token.value
+        self.unsupported(f"CREATE {word.upper()}", hint=INSTEAD.get(word.lower()))
 
     def _create_namespace(self) -> ast.StatementSyntax:
         token = self.advance()

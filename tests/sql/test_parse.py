@@ -1,5 +1,6 @@
 """Parsing: where statements end, their trees, and texts that are rejected."""
 
+import re
 import time
 
 import pytest
@@ -14,6 +15,7 @@ from foreshore.errors import (
 )
 from foreshore.sql import ast
 from foreshore.sql.parse.dialects import parse_in, translated
+from foreshore.sql.parse.instead import INSTEAD
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.parse.parse import parse, parse_expression
 from tests.effort import examples
@@ -61,6 +63,16 @@ def test_deep_nesting_is_an_error(text: str) -> None:
 def test_feature_that_is_not_supported_is_no_syntax_error() -> None:
     with pytest.raises(FeatureNotSupported, match="PLAN FOR MATERIALIZED VIEW"):
         parse("explain optimized plan for materialized view v")
+
+
+@pytest.mark.parametrize("word", INSTEAD)
+def test_create_of_another_system_tells_what_there_is_instead(word: str) -> None:
+    with pytest.raises(FeatureNotSupported, match=f"CREATE {word.upper()} ") as raised:
+        parse(f"create {word} x")
+    assert raised.value.hint
+    for named in re.findall(r"CREATE [A-Z]+(?: VIEW)?", raised.value.hint):
+        with pytest.raises(SyntaxError_):  # for want of the rest
+            parse(named)
 
 
 def test_long_list_is_not_nesting() -> None:
