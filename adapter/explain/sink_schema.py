@@ -37,7 +37,7 @@ def _schema(plan: ExplainSinkSchema) -> dict[str, object]:
         )
     assert isinstance(target, KafkaTarget), target
     if plan.part == "key":
-        return schema_of(Columns(desc, spec.key), "key", is_change=False, fullname=format.fullname)
+        return schema_of(Columns(desc, spec.key), "key", format, is_change=False)
     columns = Columns(desc, target.value_columns(spec.key, desc.names))
     is_change = spec.envelope == "debezium"
-    return schema_of(columns, "value", is_change=is_change, fullname=format.fullname)
+    return schema_of(columns, "value", format, is_change=is_change)

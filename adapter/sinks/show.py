@@ -33,14 +33,15 @@ def sink_text(state: State, planned: Mapping[GlobalId, Planned], item: Item, spe
     target = spec.target
     if isinstance(target, KafkaTarget):
         target = with_names(target, now)
-    messages = _messages(state, target)
+    read = dotted(state.full_name(state.item(relation)))
+    messages = _messages(state, target, read)
     snapshot = str(spec.with_snapshot).lower()
     timeout = ""
     if isinstance(spec.target, PythonTarget):
         timeout = f", TIMEOUT = '{spec.target.timeout_ms} ms'"
     return (
         f"CREATE SINK {dotted(state.full_name(item))} IN CLUSTER {cluster} "
-        f"FROM {dotted(state.full_name(state.item(relation)))} INTO {_written(state, target)}"
+        f"FROM {read} INTO {_written(state, target)}"
         f"{key}{messages} ENVELOPE {spec.envelope.upper()} WITH (SNAPSHOT = {snapshot}"
         f", COMMIT INTERVAL = '{spec.commit_ms} ms'{timeout})"
     )
@@ -81,9 +82,11 @@ def _files(target: FilesTarget) -> str:
     return f"FILES (URL = {quote_string(target.url)}, FORMAT = {quote_string(target.format)}{csv})"
 
 
-def _messages(state: State, target: Target) -> str:
+def _messages(state: State, target: Target, relation: str) -> str:
     """Return the clauses about messages, with a space before them; empty if there are none."""
-    return f" {shown_formats(state, target)}" if isinstance(target, KafkaTarget) else ""
+    if not isinstance(target, KafkaTarget):
+        return ""
+    return f" {shown_formats(state, target, relation)}"
 
 
 def _partitions(target: DeltaTarget | IcebergTarget) -> list[str]:

@@ -18,7 +18,16 @@ def with_names(target: KafkaTarget, now: Mapping[str, str]) -> KafkaTarget:
     """Return a target with the present names of columns, by those that it has."""
     headers = None if target.headers is None else now[target.headers]
     text = None if target.partition_by is None else with_columns_renamed(target.partition_by, now)
-    return replace(target, headers=headers, partition_by=text)
+    key = None if target.key is None else _with_columns_renamed(target.key, now)
+    value = _with_columns_renamed(target.value, now)
+    return replace(target, headers=headers, partition_by=text, key=key, value=value)
+
+
+def _with_columns_renamed(format: Format, now: Mapping[str, str]) -> Format:
+    if not isinstance(format, AvroFormat):
+        return format
+    docs = [(now[name], text) for name, text in format.column_docs if name in now]
+    return replace(format, column_docs=tuple(docs))
 
 
 def shown_topic(target: KafkaTarget) -> str:
@@ -41,23 +50,23 @@ def shown_topic(target: KafkaTarget) -> str:
     return ", ".join(parts)
 
 
-def shown_formats(state: State, target: KafkaTarget) -> str:
-    """Return HEADERS and the formats."""
+def shown_formats(state: State, target: KafkaTarget, relation: str) -> str:
+    """Return HEADERS and the formats; `relation` is the name of what the sink reads."""
     headers = "" if target.headers is None else f"HEADERS {quote_identifier(target.headers)} "
-    value = _format(state, target.value, "VALUE")
+    value = _format(state, target.value, "VALUE", relation)
     if target.key is None or target.key == target.value == _without_options(target.value):
         return f"{headers}FORMAT {value}"
-    return f"{headers}KEY FORMAT {_format(state, target.key, 'KEY')} VALUE FORMAT {value}"
+    return f"{headers}KEY FORMAT {_format(state, target.key, 'KEY', relation)} VALUE FORMAT {value}"
 
 
 def _without_options(format: Format) -> Format:
     """Return a format without what keys and values are given in options of their own names."""
     if not isinstance(format, AvroFormat):
         return format
-    return replace(format, fullname=None, compatibility=None)
+    return replace(format, fullname=None, compatibility=None, doc=None, column_docs=())
 
 
-def _format(state: State, format: Format, of: str) -> str:
+def _format(state: State, format: Format, of: str, relation: str) -> str:
     match format:
         case JsonFormat():
             return "JSON"
@@ -74,6 +83,11 @@ def _format(state: State, format: Format, of: str) -> str:
                 options.append(f"AVRO {of} FULLNAME = {quote_string(format.fullname)}")
             if format.compatibility is not None:
                 options.append(f"{of} COMPATIBILITY LEVEL = {quote_string(format.compatibility)}")
+            if format.doc is not None:
+                options.append(f"{of} DOC ON TYPE {relation} = {quote_string(format.doc)}")
+            for name, text in format.column_docs:
+                column = f"{relation}.{quote_identifier(name)}"
+                options.append(f"{of} DOC ON COLUMN {column} = {quote_string(text)}")
             more = f" ({', '.join(options)})" if options else ""
             return f"AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION {called}{more}"
     raise AssertionError(f"binding refuses {format}")

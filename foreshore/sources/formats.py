@@ -44,6 +44,9 @@ class AvroFormat(msgspec.Struct, frozen=True, tag="avro"):
     # subject gets if it has none.
     fullname: str | None = None
     compatibility: str | None = None
+    # Of sinks: what the schema says of the record, and of its columns by their names.
+    doc: str | None = None
+    column_docs: tuple[tuple[str, str], ...] = ()
 
 
 class ProtobufFormat(msgspec.Struct, frozen=True, tag="protobuf"):

@@ -41,6 +41,16 @@ class StrategySyntax(Syntax):
     at: int
 
 
+class DocSyntax(Syntax):
+    """[KEY | VALUE] DOC ON {TYPE relation | COLUMN relation.column}: a text of an Avro schema."""
+
+    of: str  # empty: both
+    relation: tuple[str, ...]
+    column: str | None
+    text: str
+    at: int
+
+
 class FormatSyntax(Syntax):
     """FORMAT name with what it needs: a registry's connection, or a schema, or columns."""
 
@@ -53,6 +63,7 @@ class FormatSyntax(Syntax):
     options: tuple[SourceOption, ...] = ()
     strategies: tuple[StrategySyntax, ...] = ()
     glue: bool = False  # whether the registry is one of AWS Glue
+    docs: tuple[DocSyntax, ...] = ()
 
 
 class IncludeSyntax(Syntax):

@@ -111,10 +111,40 @@ class KafkaSourceParser(SourceOptionParser):
         registry, strategies = self.table_name(), self._strategies() if name == "avro" else ()
         if name == "avro" and not strategies and self.at_word("seed"):
             strategies = self._seeds()
-        options = self._source_options()
+        found: tuple[ast.SourceOption | ast.DocSyntax, ...] = ()
+        if self.at_symbol("("):
+            found = self.in_parentheses(self._schema_option)
         return ast.FormatSyntax(
-            name, at, registry, None, message, options=options, strategies=strategies, glue=is_glue
+            name,
+            at,
+            registry,
+            None,
+            message,
+            options=tuple(each for each in found if isinstance(each, ast.SourceOption)),
+            strategies=strategies,
+            glue=is_glue,
+            docs=tuple(each for each in found if isinstance(each, ast.DocSyntax)),
         )
+
+    def _schema_option(self) -> ast.SourceOption | ast.DocSyntax:
+        """Parse an option of a schema, or `[KEY | VALUE] DOC ON ...`."""
+        at, of = self.token.start, ""
+        for part in ("key", "value"):
+            if self.at_words(part, "doc", "on"):
+                of = self.advance().value
+        if not self.accept("doc", "on"):
+            return self._source_option()
+        is_column = self.accept("column")
+        if not is_column:
+            self.expect("type")
+        relation, column = self.dotted(), None
+        if is_column:
+            if len(relation) < 2:
+                self.fail()
+            *others, column = relation
+            relation = tuple(others)
+        self.accept_symbol("=")
+        return ast.DocSyntax(of, relation, column, self.string(), at)
 
     def _seeds(self) -> tuple[ast.StrategySyntax, ...]:
         """Parse `SEED [KEY SCHEMA 'schema'] VALUE SCHEMA 'schema'`: the same as INLINE."""

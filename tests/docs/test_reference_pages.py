@@ -51,7 +51,7 @@ PARSED_PAGES = {
     "explain": "explain select",
     "grants": "grant alter-default-privileges",
     "kafka_sinks": "create-sink-kafka",
-    "kafka_sources": "create-source-kafka",
+    "kafka_sources": "create-source-kafka create-sink-kafka",
     "metrics": "create-metric",
     "network": "create-network-policy",
     "policies": "create-policy alter-table drop comment",

@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.sources.formats import AvroFormat
 from foreshore.storage.export.formats.avro_schema import change_schema, record_schema
 from foreshore.storage.export.formats.avro_values import (
     avro_column,
@@ -39,13 +40,17 @@ class AvroEncoder:
 
 
 def schema_of(
-    columns: Columns, part: str, *, is_change: bool, fullname: str | None = None
+    columns: Columns, part: str, format: AvroFormat, *, is_change: bool
 ) -> dict[str, Any]:
     """Return the schema of the keys or the values of messages, whose record may have a name."""
-    found = change_schema(columns) if is_change else record_schema(columns, part)
-    if fullname is None:
+    docs = dict(format.column_docs)
+    if is_change:
+        found = change_schema(columns, format.doc, docs)
+    else:
+        found = record_schema(columns, part, format.doc, docs)
+    if format.fullname is None:
         return found
-    namespace, _, found["name"] = fullname.rpartition(".")
+    namespace, _, found["name"] = format.fullname.rpartition(".")
     if namespace:
         return {**found, "namespace": namespace}
     del found["namespace"]

@@ -5,7 +5,7 @@ does not know become underscores.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foreshore.storage.export.formats.columns import Columns
@@ -34,22 +34,27 @@ _SIMPLE: dict[str, Any] = {
 }
 
 
-def record_schema(columns: Columns, name: str) -> dict[str, Any]:
-    """Return the schema of rows."""
+def record_schema(
+    columns: Columns, name: str, doc: str | None, docs: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the schema of rows, with what is to be said of them and of columns."""
     fields: list[dict[str, Any]] = []
     names = avro_names(columns.names)
-    for field, column in zip(names, columns.types, strict=True):
+    for field, called, column in zip(names, columns.names, columns.types, strict=True):
         schema = type_schema(column.type)
         if column.nullable:
             fields.append({"name": field, "type": ["null", schema], "default": None})
         else:
             fields.append({"name": field, "type": schema})
-    return {"type": "record", "name": name, "namespace": NAMESPACE, "fields": fields}
+        if called in docs:
+            fields[-1]["doc"] = docs[called]
+    said = {} if doc is None else {"doc": doc}
+    return {"type": "record", "name": name, "namespace": NAMESPACE, **said, "fields": fields}
 
 
-def change_schema(columns: Columns) -> dict[str, Any]:
-    """Return the schema of changes of rows (ENVELOPE DEBEZIUM)."""
-    row = record_schema(columns, "row")
+def change_schema(columns: Columns, doc: str | None, docs: Mapping[str, str]) -> dict[str, Any]:
+    """Return the schema of changes of rows (ENVELOPE DEBEZIUM), as `record_schema` does."""
+    row = record_schema(columns, "row", doc, docs)
     return {
         "type": "record",
         "name": "envelope",

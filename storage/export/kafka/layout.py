@@ -47,7 +47,7 @@ async def _avro(
     from foreshore.storage.external.schema_registry import Registry
 
     is_change = part == "value" and export.spec.envelope == "debezium"
-    found = schema_of(columns, part, is_change=is_change, fullname=format.fullname)
+    found = schema_of(columns, part, format, is_change=is_change)
     schema = json.dumps(found)
     async with Registry(export.accesses[registry]) as client:
         subject = f"{target_of(export).topic}-{part}"

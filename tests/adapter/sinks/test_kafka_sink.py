@@ -207,7 +207,8 @@ async def test_records_have_names_and_subjects_rules(
     registry.levels["named-key"] = "NONE"
     options = (
         "AVRO KEY FULLNAME = 'com.example.Key', AVRO VALUE FULLNAME = 'Order',"
-        " KEY COMPATIBILITY LEVEL = 'full', VALUE COMPATIBILITY LEVEL = 'FORWARD', NULL DEFAULTS"
+        " KEY COMPATIBILITY LEVEL = 'full', VALUE COMPATIBILITY LEVEL = 'FORWARD', NULL DEFAULTS,"
+        " DOC ON COLUMN t.v = 'a text', VALUE DOC ON TYPE public.t = 'rows'"
     )
     avro = f"AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION csr ({options})"
     sink = f"CREATE SINK s FROM t INTO KAFKA CONNECTION k (TOPIC 'named') KEY (k) FORMAT {avro}"
@@ -222,13 +223,18 @@ async def test_records_have_names_and_subjects_rules(
     key, value = (json.loads(registry.schemas[id]["schema"]) for id in (key_id, value_id))
     assert (key["namespace"], key["name"]) == ("com.example", "Key")
     assert (value.get("namespace"), value["name"]) == (None, "Order")
+    row = value["fields"][0]["type"][1]
+    assert (row["doc"], [each.get("doc") for each in row["fields"]]) == ("rows", [None, "a text"])
     assert registry.levels == {"named-key": "NONE", "named-value": "FORWARD"}
     with reading(broker.address, "named") as reader:
         (message,) = await until_read(reader, 1)
     found = decoded(registry, value_id, message.value)
     assert found == {"before": None, "after": {"k": 1, "v": None}}
     (shown,) = (await env.query("a", "SHOW CREATE SINK s")).splitlines()[:-1]
-    assert "(AVRO VALUE FULLNAME = 'Order', VALUE COMPATIBILITY LEVEL = 'FORWARD')" in shown
+    assert (
+        "(AVRO VALUE FULLNAME = 'Order', VALUE COMPATIBILITY LEVEL = 'FORWARD', VALUE DOC ON TYPE"
+        " foreshore.public.t = 'rows', VALUE DOC ON COLUMN foreshore.public.t.v = 'a text')"
+    ) in shown
     assert "(AVRO KEY FULLNAME = 'com.example.Key', KEY COMPATIBILITY LEVEL = 'FULL')" in shown
     await env.ran("a", "DROP SINK s", shown.partition("|")[2])
     assert await env.query("a", "SHOW CREATE SINK s") == f"{shown}\nSHOW"
@@ -242,7 +248,7 @@ async def test_records_have_names_and_subjects_rules(
     for wrong, error in (
         ("AVRO KEY FULLNAME '1x'", '22023: "1x" cannot be the name of an Avro record'),
         ("VALUE COMPATIBILITY LEVEL 'x'", '22023: invalid value for option "value compatibility'),
-        ("NULL DEFAULTS = false", "0A000: columns that may be NULL without a default"),
+        ("NULL DEFAULTS = false", "0A000: NULL DEFAULTS = FALSE is not supported"),
     ):
         found = await env.query("a", sink.replace(options, wrong))
         assert f"ERROR {error}" in found, found

@@ -13,6 +13,7 @@ from foreshore.sinks.kafka import WRITTEN_FORMATS, Compression, KafkaTarget
 from foreshore.sinks.spec import Envelope
 from foreshore.sources.formats import AvroFormat, BytesFormat, Format, TextFormat
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.sinks.docs import with_docs
 from foreshore.sql.bind.definitions.sinks.partition import bind_partition_by
 from foreshore.sql.bind.definitions.sinks.written import Written
 from foreshore.sql.bind.definitions.sources.connection import bind_connection
@@ -50,7 +51,10 @@ def bind_kafka_target(
                 "KAFKA CONNECTION needs a format", hint="Add FORMAT JSON, for instance."
             )
     value = bind_format(planning, messages.value, written=True)
-    key = bind_format(planning, messages.key or messages.value, of="key", written=True)
+    value = with_docs(planning, value, messages.value.docs, "value", rows)
+    of_key = messages.key or messages.value
+    key = bind_format(planning, of_key, of="key", written=True)
+    key = with_docs(planning, key, of_key.docs, "key", rows)
     with located(messages.at):
         for each in (key, value):
             _check_format(each, rows.envelope if each is value else None)

@@ -41,6 +41,8 @@ def bind_format(
     `written` says that a sink writes them.
     """
     registry = None
+    if syntax.docs and not written:
+        raise FeatureNotSupported("DOC ON is for sinks", position=syntax.docs[0].at + 1)
     if syntax.registry is not None:
         kind: ConnectionKind = "confluent schema registry"
         if syntax.glue:
@@ -110,7 +112,10 @@ def _compatibility(name: str, value: OptionValue) -> str:
 def _null_defaults(name: str, value: OptionValue) -> None:
     """Take what is so anyway: columns that may be NULL have it as their default."""
     if not _truth(name, value):
-        raise FeatureNotSupported("columns that may be NULL without a default")
+        raise FeatureNotSupported(
+            "NULL DEFAULTS = FALSE is not supported",
+            hint="Columns that may be NULL have it as their default.",
+        )
 
 
 COMPATIBILITY = (
