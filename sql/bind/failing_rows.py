@@ -4,8 +4,11 @@
     sqlstate, error
     row         the row as JSON
 
-It is a query over the relations that the view reads, and needs the right to read all of them. The
-errors of another materialized view that the view reads are found by FAILING_ROWS of that one.
+It is a query over the relations that the view reads, and needs the right to read all of them. It
+goes through materialized views below whose errors make reads of the view fail: their rows are found
+too, and their rows without errors are computed for the expressions above. It does not go through
+views with a schedule, recursive ones and those over tables with row-level security. An error of one
+of these fails the query, and names it.
 """
 
 from foreshore.errors import FeatureNotSupported, UndefinedFunction, WrongObjectType
@@ -13,6 +16,8 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.failing_rows import FailingRows, Origin, failing_rows
 from foreshore.expr.ir import Column, Constant, Literal, Map, Project, Relation, Scalar, Union
 from foreshore.expr.recursion import has_recursion
+from foreshore.expr.share import put_in
+from foreshore.expr.split import split_errors
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView
@@ -35,7 +40,12 @@ def bind_failing_rows(
     """Return the relation of the rows, and its names."""
     at = call.at + 1
     if planning.in_view or planning.in_function:
-        raise FeatureNotSupported("FAILING_ROWS cannot be used in a view or function", position=at)
+        raise FeatureNotSupported(
+            "FAILING_ROWS cannot be used in a view or function",
+            hint="Use it in the query that reads the view. mz_internal.mz_view_errors has the"
+            " errors of views that are maintained.",
+            position=at,
+        )
     name = call.args[0] if len(call.args) == 1 else None
     if not isinstance(name, ast.ColumnRef) or call.star or call.distinct or call.order_by:
         raise UndefinedFunction("FAILING_ROWS takes the name of a view", position=at)
@@ -53,13 +63,78 @@ def bind_failing_rows(
         definition = planning.catalog.definition_of(view.id, with_errors=True)
         definition = renumbered(planning, definition)
     if has_recursion(definition):
-        raise FeatureNotSupported("FAILING_ROWS of a recursive query is not supported", position=at)
-    inputs = {id: planning.catalog.item(id) for id in sorted(sources_of(definition))}
-    for each in inputs.values():
-        _take_right(planning, each, at)
+        raise FeatureNotSupported(
+            "FAILING_ROWS of a recursive query is not supported",
+            hint="Compute what may fail in a view that the recursion reads, and name that view."
+            " mz_internal.mz_view_errors has the errors of views that are maintained.",
+            position=at,
+        )
+    finder = _Finder(planning, at)
+    finder.find(definition)
     binder = ExpressionBinder(planning, Scope(), Clause("FAILING_ROWS"))
-    parts = [_shown(binder, part, inputs) for part in failing_rows(definition)]
+    parts = [_shown(binder, part, finder.inputs) for part in finder.parts]
     return Union(tuple(parts)) if parts else Constant((), COLUMNS), NAMES
+
+
+class _Finder:
+    """Finds the rows for a definition, and for the views below it, as `parts` over `inputs`."""
+
+    def __init__(self, planning: Planning, at: int) -> None:
+        self.parts: list[FailingRows] = []
+        self.inputs: dict[GlobalId, ItemView] = {}
+        self._planning = planning
+        self._at = at
+        # The rows without errors of views that were gone through; None: it is read itself.
+        self._rows: dict[GlobalId, Relation | None] = {}
+
+    def find(self, definition: Relation, *, fails: bool = True) -> dict[GlobalId, Relation]:
+        """Find the rows, its own only if it `fails` for them; return what stands for its inputs."""
+        below: dict[GlobalId, Relation] = {}
+        for id in sorted(sources_of(definition)):
+            if id not in self.inputs:
+                self.inputs[id] = self._planning.catalog.item(id)
+                _take_right(self._planning, self.inputs[id], self._at)
+                self._rows[id] = self._rows_of(id)
+            if (rows := self._rows[id]) is not None:
+                below[id] = rows
+        for part in failing_rows(definition) if fails else ():
+            relation = self._put_in(part.relation, below)
+            self.parts.append(FailingRows(relation, part.origins))
+        return below
+
+    def _rows_of(self, id: GlobalId) -> Relation | None:
+        """Find the rows for which a view below fails; return its rows without errors."""
+        from foreshore.sql.bind.from_clause import renumbered
+
+        catalog = self._planning.catalog
+        if self.inputs[id].kind != "materialized view" or not self._is_open(id):
+            return None
+        shown, whole = catalog.definition_of(id), catalog.definition_of(id, with_errors=True)
+        rows, errors = split_errors(whole)
+        skips = shown is not whole  # errors that it skips do not matter
+        below = self.find(renumbered(self._planning, whole), fails=not skips)
+        if not below and (skips or errors is None):
+            return None
+        return self._put_in(rows, below)
+
+    def _is_open(self, id: GlobalId) -> bool:
+        """Whether the rows of a view are those of its definition, which may be read by all."""
+        catalog = self._planning.catalog
+        whole = catalog.definition_of(id, with_errors=True)
+        try:
+            catalog.definition_of(id)
+        except FeatureNotSupported:
+            return False  # its rows are those of a refresh
+        items = map(catalog.item, sources_of(whole))
+        secured = any(policies_of(self._planning, each) is not None for each in items)
+        return not secured and not has_recursion(whole)
+
+    def _put_in(self, relation: Relation, below: dict[GlobalId, Relation]) -> Relation:
+        """Return a relation over other relations in place of collections."""
+        from foreshore.sql.bind.from_clause import renumbered
+
+        fresh = {id: renumbered(self._planning, rows) for id, rows in below.items()}
+        return renumbered(self._planning, put_in(relation, fresh))
 
 
 def _take_right(planning: Planning, read: ItemView, at: int) -> None:

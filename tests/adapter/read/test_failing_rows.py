@@ -73,3 +73,46 @@ async def test_reading_failing_rows_needs_the_rights_on_what_the_view_reads(
         assert f"ERROR {error}" in await env.query("r", sql), sql
     in_view = await env.query("a", "CREATE VIEW w AS SELECT * FROM failing_rows(m)")
     assert in_view.startswith("ERROR 0A000"), in_view
+    assert "HINT: Use it in the query that reads the view." in in_view
+    recursive = "WITH RECURSIVE r (n) AS (SELECT 1 UNION SELECT 6 / n FROM r WHERE n < 3)"
+    await env.ran("a", f"CREATE VIEW rounds AS {recursive} SELECT n FROM r")
+    refused = await env.query("a", "SELECT * FROM failing_rows(rounds)")
+    assert refused.startswith("ERROR 0A000: FAILING_ROWS of a recursive query"), refused
+    assert "HINT: Compute what may fail in a view that the recursion reads" in refused
+
+
+async def test_rows_are_found_through_failing_views_below(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran(
+        "a",
+        *SETUP,
+        "INSERT INTO t VALUES (0, '20', 'zero')",
+        "CREATE MATERIALIZED VIEW inverse AS SELECT id, 7 / x AS y FROM m",
+        "CREATE MATERIALIZED VIEW pairs AS SELECT a.y FROM inverse a JOIN m b USING (id)",
+        "CREATE MATERIALIZED VIEW top AS SELECT count(*) AS n FROM pairs",
+    )
+    zero = 'public.t|22012|division by zero|{"a": "0", "id": 2, "note": "none"}'
+    text = (
+        'public.t|22P02|invalid input syntax for type integer: "x"'
+        '|{"a": "x", "id": 3, "note": "what"}'
+    )
+    own = 'public.m|22012|division by zero|{"x": 0, "id": 0}'
+    assert await _found(env, "above") == [zero, text]
+    for view in ("inverse", "pairs", "top"):
+        assert await _found(env, view) == [zero, text, own], view
+    await env.ran("a", "ALTER MATERIALIZED VIEW m SET (ON ERROR = SKIP)")
+    assert await _found(env, "top") == [own]
+    await env.ran("a", "ALTER MATERIALIZED VIEW inverse SET (ON ERROR = SKIP)")
+    assert await _found(env, "top") == []
+    assert await _found(env, "inverse") == [own]
+    await env.ran(
+        "a",
+        "ALTER MATERIALIZED VIEW m RESET (ON ERROR)",
+        "CREATE MATERIALIZED VIEW daily WITH (REFRESH EVERY '1000 days') AS SELECT x FROM m",
+        "CREATE MATERIALIZED VIEW over_daily AS SELECT 1 / x AS z FROM daily",
+    )
+    refused = await env.query("a", "SELECT * FROM failing_rows(over_daily)")
+    assert refused == "ERROR 22012: division by zero"  # of `m`, at the last refresh
+    await env.ran("a", "UPDATE t SET a = '1' WHERE id IN (2, 3)")
+    await env.ran("a", "REFRESH MATERIALIZED VIEW daily")
+    assert await _found(env, "over_daily") == ['public.daily|22012|division by zero|{"x": 0}']
