@@ -7,6 +7,7 @@ coroutine there, in the caller's context, so that a transaction of one thread is
 import asyncio
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
@@ -21,6 +22,8 @@ from foreshore.embedded.literals import Parameters
 from foreshore.embedded.result import Result
 from foreshore.embedded.subscription import Event
 from foreshore.embedded.transaction import Transaction
+from foreshore.embedded.variables import hint_at_variable
+from foreshore.errors import DatabaseError
 
 T = TypeVar("T")
 SIGNALS_S = 0.5  # the longest wait in which a signal may be overlooked
@@ -242,11 +245,19 @@ class Database:
 
     def sql(self, text: str, params: Parameters = ()) -> Result:
         """Run a statement; return its rows. `$1` and so on stand for `params`."""
-        return self._loop.wait(self._database.sql(text, params))
+        try:
+            return self._loop.wait(self._database.sql(text, params))
+        except DatabaseError as error:
+            hint_at_variable(error, sys._getframe(1))
+            raise
 
     def execute(self, text: str, params: Parameters = ()) -> str:
         """Run a statement, or several without `params`; return the last one's tag."""
-        return self._loop.wait(self._database.execute(text, params))
+        try:
+            return self._loop.wait(self._database.execute(text, params))
+        except DatabaseError as error:
+            hint_at_variable(error, sys._getframe(1))
+            raise
 
     def stream(self, query: str, params: Parameters = ()) -> pa.RecordBatchReader:
         """Return the rows of a query as they arrive, in bounded memory."""

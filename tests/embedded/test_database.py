@@ -96,6 +96,22 @@ def test_error_has_the_fields_of_the_server(db: Database) -> None:
     assert db.sql("SELECT 1").scalar() == 1
 
 
+def test_frame_that_is_not_registered_is_named_in_a_hint(db: Database) -> None:
+    my_frame = pd.DataFrame({"a": [1]})
+    with pytest.raises(DatabaseError) as raised:
+        db.sql("SELECT * FROM my_frame")
+    assert 'db.register("my_frame", my_frame)' in (raised.value.hint or "")
+    assert raised.value.__notes__[-1].startswith("HINT:")
+    with pytest.raises(DatabaseError) as raised:
+        db.execute("CREATE VIEW v AS TABLE my_frame")
+    assert raised.value.hint
+    my_text = "x"
+    with pytest.raises(DatabaseError) as raised:
+        db.sql("SELECT * FROM my_text")
+    assert raised.value.hint is None
+    assert (len(my_frame), my_text) == (1, "x")
+
+
 def test_large_result_streams(db: Database) -> None:
     reader = db.stream("SELECT x, x::text AS t FROM generate_series(1, $1) x", [300_000])
     assert reader.schema.names == ["x", "t"]
