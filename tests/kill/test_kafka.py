@@ -11,12 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.effort import examples
 from tests.harness import Server
 from tests.kafka import MockKafka
 
 MESSAGES = 200_000
 KEYS = 5_000
-KILLS = 10
+KILLS = examples(10)
 
 pytestmark = pytest.mark.full
 

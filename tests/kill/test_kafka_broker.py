@@ -14,12 +14,13 @@ import psycopg
 import pytest
 
 from tests.broker import Broker, serving
+from tests.effort import examples
 from tests.harness import Server, until
 from tests.kill.test_kafka import kill_ingestion
 
 MESSAGES = int(os.environ.get("FORESHORE_KAFKA_MESSAGES", "100000"))
 IN_TRANSACTION = MESSAGES // 100
-KILLS = 10
+KILLS = examples(10)
 PARTITIONS = 8
 ABORTED = -1  # what messages of aborted transactions have
 

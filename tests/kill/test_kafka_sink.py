@@ -14,12 +14,13 @@ import psycopg
 import pytest
 
 from tests.broker import serving
+from tests.effort import examples
 from tests.harness import Server, until
 from tests.kafka_topics import TopicReader, reading
 
 KEYS = 10_000
-ROUNDS = 100  # in each, all rows are updated: KEYS * ROUNDS updates
-KILLS = 10
+ROUNDS = examples(100)  # in each, all rows are updated: KEYS * ROUNDS updates
+KILLS = examples(10)
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 

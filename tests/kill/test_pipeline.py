@@ -8,10 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.effort import examples
 from tests.harness import Server, until
 from tests.kill.under_load import kill_and_start, loading, options_of
 
-KILLS = 5
+KILLS = examples(5)
 
 pytestmark = pytest.mark.full
 

@@ -11,10 +11,11 @@ import duckdb
 import psycopg
 import pytest
 
+from tests.effort import examples
 from tests.harness import Server
 from tests.kill.under_load import kill_and_start, loading, options_of
 
-KILLS = 6
+KILLS = examples(6)
 WITH = "WITH (COMMIT INTERVAL '20 ms')"
 
 pytestmark = pytest.mark.full

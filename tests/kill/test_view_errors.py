@@ -58,7 +58,7 @@ def test_view_equals_its_query_at_all_times(data_dir: Path) -> None:
                 thread.start()
                 thread.join(60)
                 assert not thread.is_alive(), f"{POINT} was not reached"
-            until(lambda: not server.processes(), "the replicas of the ended server end", 10)
+            until(lambda: not server.processes(), "the replicas of the ended server end")
             server.environment = {}
             server.start()
             with server.connect() as connection:
