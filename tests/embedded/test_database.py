@@ -504,14 +504,6 @@ def test_rows_that_a_table_would_round_leave_it_as_it_is(db: Database, name: str
         assert db.sql(f"SELECT n FROM {name} ORDER BY n").fetchall() == [(1,), (2,)]
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """SIGINT interrupts, also where a shell has started the tests in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_interrupt_ends_the_statement_only(db: Database) -> None:
     running = (

@@ -19,7 +19,7 @@ from foreshore.errors import DatabaseError
 
 CALL = dis.opmap["CALL"]
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("interruptible")]
 
 
 @pytest.fixture(scope="module")
