@@ -158,7 +158,7 @@ def shown(array: pa.Array | pa.ChunkedArray, type: SqlType) -> list[str]:
 SETTINGS: Callable[..., Any] = settings(
     max_examples=examples(100),
     phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=list(HealthCheck),
 )
 
 

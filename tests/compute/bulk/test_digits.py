@@ -122,7 +122,7 @@ def answer(engine: DuckDbEngine, relation: Relation, input: Input) -> object:
     return sorted(map(repr, rows.to_pylist()))
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(QUERIES), st.lists(ROWS, max_size=6), st.data())
 def test_files_answer_as_rows_of_unknown_digits_do(
     engine: DuckDbEngine, folder: Path, sql: str, rows: list[tuple[Any, ...]], data: st.DataObject

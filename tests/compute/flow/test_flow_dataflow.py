@@ -46,7 +46,7 @@ def hydrated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(reduce, "SORTED_GROUPS", 0)
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_a_dataflow_is_exact_at_every_time(hydrated: None, engine: FlowEngine, case: Case) -> None:
     try:

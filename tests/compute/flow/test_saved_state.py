@@ -148,7 +148,7 @@ def check_restarting(bulk: DuckDbEngine, directory: Path, case: Case, random: Ra
 
 @settings(
     max_examples=examples(150),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=list(HealthCheck),
     deadline=None,
 )
 @given(st.data(), st.booleans(), st.randoms(use_true_random=False))

@@ -39,7 +39,7 @@ def cases(draw: st.DrawFn, failing: bool = False) -> Case:
 @settings(
     max_examples=examples(60),
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=list(HealthCheck),
 )
 @given(cases())
 def test_a_dataflow_is_exact_at_every_time(
