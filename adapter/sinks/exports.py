@@ -237,7 +237,7 @@ class SinkExports:
         Raises UndefinedObject if the sink is dropped meanwhile.
         """
         while True:
-            self._relation(sink)
+            self.relation(sink)
             if self.has_written(sink, time):
                 return
             await self._moved.wait()
@@ -257,7 +257,7 @@ class SinkExports:
         begins = self._beginning(sink, position, frontier)
         self._ends.setdefault(sink, (begins, begins))
         previous = self._previous(sink, begins)
-        read = self._relation(sink) if previous is None else previous.relation
+        read = self.relation(sink) if previous is None else previous.relation
         since = self._coordinator.holds.since(read)
         if max(position.began, begins - 1) < since:
             raise ObjectNotInPrerequisiteState(
@@ -318,16 +318,16 @@ class SinkExports:
         if former is not None and frontier > former.cut:  # the target has told that it is beyond
             await self.exported(sink, frontier)
         while True:
-            asked = self._relation(sink)
+            asked = self.relation(sink)
             relation, through = await self._through(sink, frontier)
-            if self._relation(sink) == asked:  # else it was altered meanwhile
+            if self.relation(sink) == asked:  # else it was altered meanwhile
                 break
         self._ends[sink], self._sent[sink] = (frontier, through + 1), relation
         return through
 
     async def _through(self, sink: GlobalId, frontier: Timestamp) -> tuple[GlobalId, Timestamp]:
         """Return the relation of the next interval, and the last time of it."""
-        coordinator, relation = self._coordinator, self._relation(sink)
+        coordinator, relation = self._coordinator, self.relation(sink)
         position, previous = (
             coordinator.subscriptions.position(sink),
             self._previous(sink, frontier),
@@ -361,7 +361,7 @@ class SinkExports:
         self, sink: GlobalId, frontier: Timestamp, through: Timestamp
     ) -> AsyncGenerator[pa.Table, None]:
         """Yield the updates with frontier <= time <= through, or the contents at its beginning."""
-        coordinator, present = self._coordinator, self._relation(sink)
+        coordinator, present = self._coordinator, self.relation(sink)
         relation = self._sent.get(sink, present)
         position, previous = (
             coordinator.subscriptions.position(sink),
@@ -396,7 +396,7 @@ class SinkExports:
         await coordinator.group.write(write)
         self._moved.set()
 
-    def _relation(self, sink: GlobalId) -> GlobalId:
+    def relation(self, sink: GlobalId) -> GlobalId:
         """Return the relation that a sink writes."""
         planned = self._coordinator.catalog.planned.get(sink)
         if planned is None:

@@ -1,15 +1,22 @@
 """WAIT FOR SINKS: whether what was written has arrived in other systems."""
 
 import asyncio
+from functools import partial
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.sinks.reading import check_errors
 from foreshore.adapter.waits.recency import wait_for_sources
 from foreshore.adapter.waits.stalled import attended
 from foreshore.catalog.item import Item
-from foreshore.errors import ActiveSqlTransaction, UndefinedObject
+from foreshore.errors import (
+    ActiveSqlTransaction,
+    DataError,
+    ObjectNotInPrerequisiteState,
+    UndefinedObject,
+)
 from foreshore.sql.plan import WaitForSinks
 from foreshore.update import Timestamp
 
@@ -35,31 +42,37 @@ async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Compl
         time = timestamp_of(context, plan.as_of.time)
     else:
         time = coordinator.oracle.read_ts()
+    is_named, is_present = plan.sinks is not None, plan.as_of is None
+    written = partial(_written, context, time, is_named=is_named, is_present=is_present)
     try:
         with context.interrupts.running():
             async with asyncio.TaskGroup() as tasks:
                 for sink in sinks:
-                    tasks.create_task(
-                        _written(context, sink, time, is_named=plan.sinks is not None)
-                    )
+                    tasks.create_task(written(sink))
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return Completed("WAIT")
 
 
 async def _written(
-    context: StatementContext, sink: Item, time: Timestamp, *, is_named: bool
+    context: StatementContext, time: Timestamp, sink: Item, *, is_named: bool, is_present: bool
 ) -> None:
     """Wait until the target of a sink has all changes up to `time`, or the sink is dropped."""
-    exports = context.coordinator.exports
-    if exports.has_written(sink.id, time):
-        return
+    coordinator = context.coordinator
+    exports = coordinator.exports
     try:
-        async with attended(context, exports.controller, sink.id):
-            await exports.wait_for(sink.id, time)
+        if not exports.has_written(sink.id, time):
+            async with attended(context, exports.controller, sink.id):
+                await exports.wait_for(sink.id, time)
+        if is_present:  # of an earlier time it may not be known any more
+            await check_errors(coordinator, exports.relation(sink.id), time)
     except UndefinedObject:
         if is_named:
             raise UndefinedObject(f'sink "{sink.name}" was dropped') from None
+    except DataError as error:  # without a change of the rows, which the sink would stall for
+        raise ObjectNotInPrerequisiteState(
+            f'sink "{sink.name}" cannot write its relation: {error.message}', hint=error.hint
+        ) from None
 
 
 def _sinks(context: StatementContext, plan: WaitForSinks) -> list[Item]:

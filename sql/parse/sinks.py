@@ -1,5 +1,6 @@
 """Parse CREATE SINK."""
 
+from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.parse.kafka_sinks import KafkaSinkParser
 from foreshore.sql.parse.webhook_sinks import WebhookSinkParser
@@ -59,6 +60,13 @@ class SinkParser(KafkaSinkParser, WebhookSinkParser):
             return self._webhook_target(at)
         if self.accept("iceberg", "catalog", "connection"):
             return self._iceberg(at)
+        if self.at_word("iceberg") and self.peek(1).value in ("(", "table"):
+            raise FeatureNotSupported(
+                "sinks to Iceberg tables without a catalog are not supported",
+                hint="Only a catalog lets one of two writers win: use INTO ICEBERG CATALOG"
+                " CONNECTION, of type REST for example, or a Delta table, INTO DELTA (URL ...).",
+                position=at + 1,
+            )
         self.fail(
             hint="A sink writes INTO POSTGRES CONNECTION, KAFKA CONNECTION, DELTA, FILES,"
             " ICEBERG CATALOG CONNECTION, WEBHOOK or PYTHON."

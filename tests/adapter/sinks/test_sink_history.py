@@ -141,7 +141,7 @@ async def test_sink_whose_history_is_lost_says_so(
     stopped = await controller.stop(id)
     assert stopped is not None
     await env.ran("a", "INSERT INTO t VALUES (2)")
-    coordinator.holds.forget_before(coordinator.exports._relation(id), coordinator.oracle.read_ts())
+    coordinator.holds.forget_before(coordinator.exports.relation(id), coordinator.oracle.read_ts())
     await forget_past(env)
     controller.start(stopped)
     async with asyncio.timeout(60):

@@ -189,3 +189,17 @@ async def test_wait_for_a_sink_that_is_dropped_meanwhile(
     named, of_all = await asyncio.gather(*waiting)
     assert 'ERROR 42704: sink "s" was dropped' in named
     assert of_all.startswith("WAIT\n")
+
+
+async def test_wait_fails_if_the_view_fails_though_its_rows_have_not_changed(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env = own_env
+    env.environment.let_copy([str(tmp_path)], tmp_path / "data")
+    await env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", "CREATE MATERIALIZED VIEW v AS SELECT 6 / k AS k FROM t")
+    await env.ran("a", f"CREATE SINK s FROM v INTO DELTA (URL '{tmp_path}/t') ENVELOPE APPEND")
+    await env.ran("a", "WAIT FOR SINKS s", "INSERT INTO t VALUES (0)")
+    said = await env.query("a", "WAIT FOR ALL SINKS")
+    assert 'ERROR 55000: sink "s" cannot write its relation' in said
+    await env.ran("a", "DELETE FROM t WHERE k = 0", "WAIT FOR ALL SINKS")

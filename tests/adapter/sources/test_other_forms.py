@@ -44,6 +44,7 @@ async def test_columns_of_csv_may_have_names_only(env: TestEnvironment, kafka: M
         ("CREATE SOURCE x FROM S3 'a'", '42601: syntax error at or near "S3"'),
         ("ALTER SOURCE s ADD SUBSOURCE a WITH (TEXT COLUMNS [a.b])", "0A000: ALTER SOURCE ... ADD"),
         ("ALTER SOURCE s REFRESH REFERENCES", "0A000: ALTER SOURCE ... REFRESH REFERENCES is not"),
+        ("CREATE SINK x FROM s INTO ICEBERG (URL '/x')", "0A000: sinks to Iceberg tables without"),
         ("CREATE SINK x FROM s INTO BIGQUERY CONNECTION b", '42601: syntax error at or near "BIG'),
         (
             "CREATE SOURCE x FROM LOAD GENERATOR COUNTER WITH (TIMESTAMP INTERVAL = '1 s')",
