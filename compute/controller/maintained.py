@@ -239,9 +239,11 @@ class Maintained:
         """Whether `check_not_corrupt` and `check_errors` of one collection pass without waiting."""
         if self._corruptions.messages:
             return False
-        return all(
-            writer.errors.is_known(time) for writer, _ in self.sinks_below((id,))
-        ) and not any(self.read_errors.at((id,), time, read_at=time))
+        sinks = self.sinks_below((id,))
+        if not sinks:
+            return True
+        is_known = all(writer.errors.is_known(time) for writer, _ in sinks)
+        return is_known and not any(self.read_errors.at((id,), time, read_at=time))
 
     async def check_errors(
         self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
@@ -290,8 +292,11 @@ class Maintained:
         The error is the least one that `read_errors` has, or CollectionCorrupted if it cannot be
         known.
         """
+        ids = list(ids)
+        if not self.sinks_below(ids):
+            return None
         try:
-            found = self.read_errors.first(list(ids), lower, upper)
+            found = self.read_errors.first(ids, lower, upper)
         except CollectionCorrupted as corruption:
             return lower, corruption
         if found is None:
