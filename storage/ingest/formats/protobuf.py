@@ -29,6 +29,7 @@ from foreshore.storage.ingest.formats.decoder import Decoded, Values, told, with
 from foreshore.types import SqlType, arrow_type
 
 COMPILE_SECONDS = 20.0
+PACKED = "\\x"  # at the beginning of a schema that is compiled
 _TIMESTAMP = "google.protobuf.Timestamp"
 _SECONDS = range(-62_135_596_800, 253_402_300_800)  # the years 1 to 9999
 _NANOS = range(1_000_000_000)
@@ -77,6 +78,27 @@ def compiled(files: Mapping[str, str], message: str | None) -> str:
             told = process.stderr.decode(errors="replace").replace(f"{folder}/", "")
             raise InvalidParameterValue(f"the Protobuf schema is wrong: {_why(told, files)}")
         found = FileDescriptorSet.FromString(output.read_bytes())
+    return _described(found, message)
+
+
+def unpacked(text: str, message: str | None) -> str:
+    """Return the schema of a message of a FileDescriptorSet, as `compiled` does.
+
+    Its text is that of a bytea: hexadecimal digits after a backslash and an x.
+    """
+    try:
+        found = FileDescriptorSet.FromString(bytes.fromhex(text.removeprefix(PACKED)))
+        return _described(found, message)
+    except (ValueError, DecodeError, IndexError, TypeError) as error:
+        raise InvalidParameterValue(
+            "the Protobuf schema is no whole FileDescriptorSet in hexadecimal digits",
+            hint="protoc --include_imports --descriptor_set_out=FILE writes one; or write the"
+            " schema itself.",
+        ) from error
+
+
+def _described(found: FileDescriptorSet, message: str | None) -> str:
+    """Return the schema of a message, which is the first of the last file by default."""
     own = found.file[-1]
     names = [f"{own.package}.{each.name}".lstrip(".") for each in own.message_type]
     if not names:

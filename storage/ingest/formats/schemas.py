@@ -113,7 +113,7 @@ async def _registered(format: AvroFormat, access: Access, asked: Asked) -> Any:
 
 
 async def _protobuf(format: ProtobufFormat, asked: Asked, accesses: Accesses) -> Resolved:
-    from foreshore.storage.ingest.formats.protobuf import columns_of, compiled
+    from foreshore.storage.ingest.formats.protobuf import PACKED, columns_of, compiled, unpacked
 
     files = {"schema.proto": format.schema or ""}
     if format.registry is not None:
@@ -121,5 +121,8 @@ async def _protobuf(format: ProtobufFormat, asked: Asked, accesses: Accesses) ->
 
         async with Registry(accesses[format.registry]) as registry:
             files = (await registry.latest(asked.subject, "PROTOBUF")).files()
-    schema = await asyncio.to_thread(compiled, files, format.message)
+    if format.schema is not None and format.schema.startswith(PACKED):
+        schema = unpacked(format.schema, format.message)
+    else:
+        schema = await asyncio.to_thread(compiled, files, format.message)
     return Resolved(columns_of(schema), is_single=False, schema=schema)

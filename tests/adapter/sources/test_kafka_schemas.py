@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -201,6 +202,19 @@ async def test_protobuf_gives_columns(
     await until(env, "SELECT units FROM m", "4")
     shown = (await env.query("a", "SHOW CREATE SOURCE m")).splitlines()[0]
     assert "FORMAT PROTOBUF MESSAGE 'shop.Money' USING SCHEMA 'syntax" in shown
+    files = b64decode(json.loads(compiled({"schema.proto": PROTO}, None))["files"])
+    packed = text.replace(PROTO, rf"\x{files.hex()}")
+    await created(env, f"CREATE SOURCE p FROM KAFKA CONNECTION k (TOPIC 'money') {packed}")
+    shown = (await env.query("a", "SHOW CREATE SOURCE p")).partition("|")[2].partition("\n")[0]
+    await env.ran("a", "DROP SOURCE p", shown)
+    await until(env, "SELECT units FROM p", "4")
+    for wrong, error in (
+        (packed.replace("Money", "None"), '22023: the Protobuf schema has no message "shop.None"'),
+        (packed[:-9] + "'", "22023: the Protobuf schema is no whole FileDescriptorSet"),
+        (text.replace(PROTO, r"\x"), "22023: the Protobuf schema is no whole FileDescriptorSet"),
+    ):
+        source = f"CREATE SOURCE x FROM KAFKA CONNECTION k (TOPIC 'money') {wrong}"
+        assert error in await env.query("a", source)
 
 
 async def test_schemas_of_a_registry_may_refer_to_others(
