@@ -26,6 +26,7 @@ from foreshore.embedded.literals import (
     words_and_parentheses,
 )
 from foreshore.embedded.result import Result, concatenated
+from foreshore.errors import DatabaseError
 
 QUEUED = 16  # parts of a stream that wait for its reader
 
@@ -34,6 +35,20 @@ _QUERY = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+(select|values|table|with)\b
 _CHANGES = frozenset(("insert", "update", "delete", "merge"))
 _VERBS = _CHANGES | {"select", "values", "table"}
 _OPEN = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+\(", re.S)
+
+
+_SUBSCRIBE = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+subscribe\b", re.I | re.S)
+_UP_TO = re.compile(r"\bup\s+to\b", re.I)
+
+
+def check_ends(text: str) -> None:
+    """Raise for a SUBSCRIBE that has no end, whose rows would be waited for."""
+    if _SUBSCRIBE.match(text) is not None and _UP_TO.search(text) is None:
+        raise DatabaseError(
+            "a SUBSCRIBE without UP TO has no end",
+            sqlstate="0A000",
+            hint='Iterate over subscribe("a table, view or query"), or over stream(statement).',
+        )
 
 
 def is_query(text: str) -> bool:
@@ -78,6 +93,7 @@ class Connection:
 
     async def sql(self, text: str, params: Parameters = ()) -> Result:
         """Run one statement; return its rows, and its tag."""
+        check_ends(text)
         statement = only_statement(with_parameters(text, params))
         connection = await self.get()
         if is_query(text):
@@ -91,6 +107,7 @@ class Connection:
 
     async def execute(self, text: str, params: Parameters = ()) -> str:
         """Run one statement or several, without their rows; return the last one's tag."""
+        check_ends(text)
         connection = await self.get()
         with translated():
             status: str = await connection.execute(with_parameters(text, params))

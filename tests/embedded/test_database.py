@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import foreshore
+from foreshore.embedded.connection import check_ends
 from foreshore.embedded.database import Database, _result
 from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.subscription import Changes, Event
@@ -105,11 +106,23 @@ def test_frame_that_is_not_registered_is_named_in_a_hint(db: Database) -> None:
     with pytest.raises(DatabaseError) as raised:
         db.execute("CREATE VIEW v AS TABLE my_frame")
     assert raised.value.hint
+    with pytest.raises(DatabaseError) as raised:
+        db.sql("SELECT * FROM 'data/x.parquet'")
+    assert 'db.read_parquet("a_name", "data/x.parquet")' in (raised.value.hint or "")
     my_text = "x"
     with pytest.raises(DatabaseError) as raised:
         db.sql("SELECT * FROM my_text")
     assert raised.value.hint is None
     assert (len(my_frame), my_text) == (1, "x")
+
+
+def test_subscribe_without_end_is_refused_where_rows_are_collected(db: Database, name: str) -> None:
+    db.execute(f"CREATE TABLE {name} (a int)")
+    for run in (db.sql, db.execute):
+        with pytest.raises(DatabaseError, match="has no end") as raised:
+            run(f"-- all of it\n SUBSCRIBE {name}")
+        assert "subscribe(" in (raised.value.hint or "")
+    check_ends(f"SUBSCRIBE {name} AS OF 5 UP TO 6")
 
 
 def test_large_result_streams(db: Database) -> None:
