@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.expr.datum import to_array
+from foreshore.sources.formats import AvroFormat
 from foreshore.storage.export.formats.avro import AvroEncoder, schema_of
 from foreshore.storage.export.formats.avro_schema import avro_names
 from foreshore.storage.export.formats.columns import Columns
@@ -189,7 +190,7 @@ def test_avro_has_all_values(drawn: Any) -> None:
     desc, batch, _, expected = drawn
     columns = Columns(desc, desc.names)
     encoder = AvroEncoder(columns, SCHEMA_ID)
-    schema: Any = fastavro.parse_schema(schema_of(columns, "value", is_change=False))
+    schema: Any = fastavro.parse_schema(schema_of(columns, "value", AvroFormat(), is_change=False))
     found = as_bytes(encoder.messages(encoder.rows(batch)))
     assert [known(decoded(each or b"", schema)) for each in found] == [known(e) for e in expected]
 
@@ -200,7 +201,7 @@ def test_changes_have_the_rows_before_and_after(drawn: Any) -> None:
     columns, count = Columns(desc, desc.names), batch.num_rows
     before = pa.array([place if place % 2 else None for place in range(count)], pa.int64())
     after = pa.array([None if place % 3 == 1 else place for place in range(count)], pa.int64())
-    schema: Any = fastavro.parse_schema(schema_of(columns, "value", is_change=True))
+    schema: Any = fastavro.parse_schema(schema_of(columns, "value", AvroFormat(), is_change=True))
     for encoder, read, rows in (
         (JsonEncoder(columns), json.loads, as_json),
         (AvroEncoder(columns, SCHEMA_ID), lambda each: decoded(each, schema), as_avro),
