@@ -112,9 +112,20 @@ def is_slow(seconds: float, limit_s: float = LIMIT_S) -> bool:
     more as what is measured here, and where more is to be run than there are cores up to twice
     that, since what is measured here needs little memory.
     """
-    crowded = os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
-    slower = max(1.0, _reference() / REFERENCE_S) * (2 if crowded else 1)
+    slower = max(1.0, _reference() / REFERENCE_S) * (2 if _is_crowded() else 1)
     return seconds > limit_s * slower
+
+
+def _is_crowded() -> bool:
+    """Whether more is to be run than there are cores, now or over the last minute."""
+    cores = os.cpu_count() or 1
+    if os.getloadavg()[0] > 1.5 * cores:
+        return True
+    try:  # the average follows within a minute only
+        runnable = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+    except OSError:
+        return False
+    return runnable > cores
 
 
 def _reference() -> float:
