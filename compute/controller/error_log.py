@@ -326,14 +326,16 @@ class ErrorLog:
     ) -> None:
         """Forget steps from before the view and its dependents are readable, if there are many.
 
-        The steps that are in force at `pinned` times before that stay. If more than `MAX_STEPS`
-        remain, the older half becomes one step with its least error. The view is then unreadable at
-        more times, but never read wrongly.
+        The steps that are in force at `pinned` times before that stay, and all if 0 is one. If more
+        than `MAX_STEPS` remain, the older half becomes one step with its least error. The view is
+        then unreadable at more times, but never read wrongly.
         """
         if len(self._times) < self._compacted:
             return
         since = readable()
-        held = {bisect_right(self._times, time) - 1 for time in (since, *pinned(since))} - {-1}
+        pins = pinned(since)
+        since = 0 if 0 in pins else since  # all are asked for
+        held = {bisect_right(self._times, time) - 1 for time in (since, *pins)} - {-1}
         kept = [(self._times[place], self._texts[place]) for place in sorted(held)]
         if kept:
             is_needed = kept[0][1] is not None or self._marks is not None

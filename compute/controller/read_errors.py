@@ -20,6 +20,8 @@ from foreshore.update import Timestamp
 if TYPE_CHECKING:
     from foreshore.compute.controller.maintained import Dataflow
 
+MOST_PINS = 64
+
 Failure = tuple[str, GlobalId]  # an error with its SQLSTATE, and the collection that has it
 
 
@@ -127,9 +129,9 @@ class ReadErrors:
     ) -> set[Timestamp]:
         """Return the times before `since` as of which errors of a collection are still asked for.
 
-        They are those of the last refreshes of the `dataflows` that read it. All are readable from
-        `since` on. There
-        are few, as views with one schedule have one last refresh.
+        They are those of the last refreshes of the `dataflows` that read it, which are readable
+        from `since` on. With more than `MOST_PINS`, as of a long chain of views with a schedule
+        each, it is any time from 0 on.
         """
         readers: dict[GlobalId, list[Dataflow]] = {}
         for dataflow in dataflows:
@@ -144,9 +146,12 @@ class ReadErrors:
                     for written in reader.writers:
                         later = times(written)
                         found |= later | {refreshed(reader, time) for time in later}
+                if len(found) > MOST_PINS:
+                    known[of] = {0}
             return known[of]
 
-        return {time for time in times(id) if 0 <= time < since}
+        found = times(id)
+        return {0} if 0 in found else {time for time in found if 0 <= time < since}
 
 
 def refreshed(dataflow: "Dataflow", time: Timestamp) -> Timestamp:

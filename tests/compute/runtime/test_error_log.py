@@ -288,3 +288,12 @@ def test_unreadable_stored_errors_raise() -> None:
     assert log.first(5, 6) is None
     with pytest.raises(CollectionCorrupted, match="a batch is missing"):
         log.first(4, 6)
+
+
+def test_all_steps_stay_where_too_many_times_are_pinned() -> None:
+    log = ErrorLog(VIEW, 0, NothingKept())
+    log.add(1, 1, errors(), initial=True)
+    for n in range(1, 101):
+        log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
+    log.compact(lambda: 100, lambda _: {0})
+    assert log.changes(0, 200) == [*range(1, 101)]
