@@ -108,12 +108,12 @@ ASKED = {
     "ORDER BY relname",
     "column_comments": "SELECT col_description('orders'::regclass, 4)",
     "constraint_comments": "SELECT conname, obj_description(oid, 'pg_constraint') FROM pg_constraint "
-    "WHERE connamespace = 'public'::regnamespace ORDER BY conname",
+    "WHERE connamespace = 'public'::regnamespace ORDER BY conname, conrelid::regclass::text",
     "grants": "SELECT relname, relacl FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY relname",
     "column_grants": "SELECT attname, attacl FROM pg_attribute WHERE attrelid = 'orders'::regclass ORDER BY attnum",
     "row_security": "SELECT relname, relrowsecurity FROM pg_class ORDER BY relname",
     "force_row_security": "SELECT relname, relforcerowsecurity FROM pg_class ORDER BY relname",
-    "policy": "SELECT * FROM pg_policies ORDER BY policyname",
+    "policy": "SELECT * FROM pg_policies ORDER BY policyname, tablename",
     "owned_by": "SELECT pg_get_serial_sequence('orders', 'id'), pg_get_serial_sequence('customers', 'id')",
     "functions": "SELECT proname, pg_get_functiondef(oid) FROM pg_proc "
     "WHERE pronamespace = 'public'::regnamespace AND prokind = 'f' ORDER BY proname",
