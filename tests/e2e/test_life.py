@@ -270,7 +270,7 @@ def test_a_query_at_a_time_to_come_is_answered_then_or_cancelled(server: Server)
             except psycopg.Error as error:
                 answers.put(error)
 
-        threading.Thread(target=ask, args=["now() + interval '2 seconds'"]).start()
+        threading.Thread(target=ask, args=["now() + interval '5 seconds'"]).start()
         connection.execute("INSERT INTO ahead VALUES (1)")
         assert answers.get(timeout=30) == [(1,)]
         threading.Thread(target=ask, args=["'9999-12-31'"]).start()

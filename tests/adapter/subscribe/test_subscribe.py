@@ -213,7 +213,7 @@ async def test_as_of_and_up_to_bound_the_stream(env: TestEnvironment) -> None:
         assert none == "SUBSCRIBE 0"
         once = await env.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
         assert once == told(first, 1, 1, width) + "\nSUBSCRIBE 1"
-    soon = oracle.read_ts() + 600
+    soon = oracle.read_ts() + 3_000
     waiting = env.query("r", f"SUBSCRIBE timed AS OF AT LEAST {soon} UP TO {soon + 1}")
     assert await waiting == f"{soon}|1|2\nSUBSCRIBE 1"
     before = await env.query("r", f"SUBSCRIBE timed AS OF {second} UP TO {first}")
