@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from foreshore.adapter.session.context import StatementContext
 from foreshore.errors import (
     DuplicateTable,
     InvalidParameterValue,
@@ -11,6 +12,7 @@ from foreshore.errors import (
     UndefinedTable,
 )
 from foreshore.item_view import Name
+from foreshore.sinks.spec import FRONTIERS
 from foreshore.sources.outputs import ERRORS, OWN_ROWS, PROGRESS, Output
 from foreshore.sources.spec import SourceSpec, is_pushed, known_outputs
 from foreshore.sql.parse.keywords import quote_identifier
@@ -68,6 +70,20 @@ def chosen(
         parts = [Part(_beside(name, each), each) for each in _wanted(references, asked)]
     check_obstacles({part.reference: outputs[part.reference] for part in parts})
     return _distinct(parts)
+
+
+def of_all_tables(context: StatementContext, outputs: Mapping[str, Output]) -> Mapping[str, Output]:
+    """Return the outputs among which FOR ALL TABLES chooses.
+
+    The table in which our own sinks keep their frontiers is not one of them; a notice tells it.
+    """
+    if FRONTIERS not in outputs:
+        return outputs
+    context.notice(
+        f'table "{FRONTIERS}" is left out',
+        hint="Sinks keep there how far they have come. FOR TABLES can name it.",
+    )
+    return {each: output for each, output in outputs.items() if each != FRONTIERS}
 
 
 def check_obstacles(outputs: Mapping[str, Output]) -> None:

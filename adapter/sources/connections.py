@@ -9,7 +9,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists, schema_of, skip_existing
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.access import access, access_by
-from foreshore.adapter.sources.chosen import check_obstacles, listed
+from foreshore.adapter.sources.chosen import check_obstacles, listed, of_all_tables
 from foreshore.adapter.sources.create import check_types
 from foreshore.catalog.item import Connection, Schema, Secret
 from foreshore.catalog.rights import holds
@@ -96,7 +96,8 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
         raise WrongObjectType(f'connection "{found.name}" is not to POSTGRES')
     with context.interrupts.running():
         spec = PostgresSource(found.id, plan.publication)
-        outputs = (await context.coordinator.ingestion.discovered(spec)).outputs
+        found_there = await context.coordinator.ingestion.discovered(spec)
+    outputs = of_all_tables(context, found_there.outputs)
     if not outputs:
         raise UndefinedTable(
             f'publication "{plan.publication}" has no tables',

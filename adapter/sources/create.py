@@ -12,7 +12,7 @@ from foreshore.adapter.ddl.definitions import constraint_names, plan_item
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.ddl.tables.marks import add_marks, with_marks
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sources.chosen import parts_of_new
+from foreshore.adapter.sources.chosen import of_all_tables, parts_of_new
 from foreshore.adapter.sources.webhook_check import check_condition
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.errors import DatabaseError, FeatureNotSupported
@@ -40,7 +40,10 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
     id = context.catalog_change().allot_item()
     assert context.discovered is not None, plan
     found = context.discovered
-    parts = parts_of_new(plan.name, plan.progress, found.spec, found.outputs, plan.asked)
+    outputs = found.outputs
+    if plan.asked is not None and plan.asked.every:
+        outputs = of_all_tables(context, outputs)
+    parts = parts_of_new(plan.name, plan.progress, found.spec, outputs, plan.asked)
     if isinstance(found.spec, WebhookSource):
         check_condition(context.planner.reader(), found.spec)
     own = output_called(found.outputs, OWN_ROWS)

@@ -12,6 +12,7 @@ from foreshore.sinks.webhook import WebhookTarget, secrets_of_webhook
 from foreshore.update import Timestamp
 
 Envelope: TypeAlias = OneOf["upsert", "debezium", "append"]
+FRONTIERS = "foreshore.frontiers"  # a table of PostgreSQL servers: how far each sink has come there
 
 
 class PostgresTarget(msgspec.Struct, frozen=True, tag="postgres"):

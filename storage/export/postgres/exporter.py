@@ -16,14 +16,13 @@ import pyarrow.csv
 from foreshore import blocking
 from foreshore.errors import ConnectionFailure, DatabaseError, ObjectInUse
 from foreshore.output_style import OutputStyle
-from foreshore.sinks.spec import PostgresTarget
+from foreshore.sinks.spec import FRONTIERS, PostgresTarget
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.postgres import connect
 from foreshore.text_columns import text_column
 from foreshore.update import DIFF, TIME, Timestamp
 
-FRONTIERS = "foreshore.frontiers"
 TIME_COLUMN, DIFF_COLUMN = "mz_timestamp", "mz_diff"  # of ENVELOPE APPEND
 _LAST = "__last"
 _STYLE = OutputStyle()

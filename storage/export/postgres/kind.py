@@ -7,10 +7,10 @@ from foreshore.errors import (
     InvalidParameterValue,
     UndefinedColumn,
 )
+from foreshore.sinks.spec import FRONTIERS
 from foreshore.storage.export.exporter import Exporter
 from foreshore.storage.export.messages import Export
 from foreshore.storage.export.postgres.exporter import (
-    FRONTIERS,
     PostgresExporter,
     access_of,
     as_ours,

@@ -140,3 +140,22 @@ async def test_what_cannot_be_followed_is_refused(
         "a", "CREATE SOURCE t FROM POSTGRES CONNECTION no_log (PUBLICATION 'x') FOR ALL TABLES"
     )
     assert '55000: the PostgreSQL server has wal_level "replica" instead of "logical"' in found
+
+
+async def test_the_table_of_our_own_sinks_is_left_out_of_all_tables(
+    own_env: TestEnvironment, upstream: str, publisher_url: str
+) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({upstream})", "CREATE TABLE t (id int)")
+    into = "INTO POSTGRES CONNECTION pg (TABLE 'discovered.written') ENVELOPE APPEND"
+    await env.ran("a", f"CREATE SINK k FROM t {into}")
+    with psycopg.connect(publisher_url, autocommit=True) as connection:
+        connection.execute("ALTER PUBLICATION discovered ADD TABLE foreshore.frontiers")
+        source = "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'discovered')"
+        told = 'NOTICE: table "foreshore.frontiers" is left out'
+        assert told in await env.query("a", "VALIDATE CONNECTION pg (PUBLICATION 'discovered')")
+        assert "55000" in await env.query("a", f"{source} FOR TABLES (foreshore.frontiers)")
+        assert told in await env.query("a", f"{source} FOR ALL TABLES")
+        names = "SELECT name FROM mz_sources WHERE type = 'subsource' ORDER BY 1"
+        found = (await env.query("a", names)).splitlines()
+        assert found == ["orders", "other", "s_errors", "SELECT 3"]
