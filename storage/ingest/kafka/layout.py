@@ -39,19 +39,21 @@ def laid_out(spec: Messages, value: Resolved, key: Resolved | None, topic_id: st
 
     Raises DuplicateColumn if two columns would have one name.
     """
-    keys = () if key is None else key.columns
+    keys, is_renamed = () if key is None else key.columns, False
     if spec.key_name is not None:
         if len(keys) > 1:
             raise FeatureNotSupported(
                 "INCLUDE KEY AS is supported for keys of a single column only",
                 hint="INCLUDE KEY without AS gives each field of the key a column of its name.",
             )
+        is_renamed = any(each.name != spec.key_name for each in keys)
         keys = tuple(msgspec.structs.replace(each, name=spec.key_name) for each in keys)
     columns: list[Column] = []
     by_name = {each.name: each for each in value.columns}
     is_unique = spec.envelope != "none"
     for each in keys:
-        if not (is_unique and by_name.get(each.name, each).type == each.type):
+        is_another = is_renamed and each.name in by_name  # than the value's field of the name
+        if is_another or not (is_unique and by_name.get(each.name, each).type == each.type):
             columns.append(each)
         elif each.name not in by_name:
             columns.append(Column(each.name, each.type, nullable=False))
