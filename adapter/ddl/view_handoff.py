@@ -54,7 +54,7 @@ class ViewHandoff:
             assert definition is not None, item
             items = map(state.get, sources_of(definition))
             since = max((each.since for each in items if isinstance(each, Item)), default=0)
-            await self._wait_until_written(item.id, since)
+            await self.wait_until_written(item.id, since)
 
     async def hand_over(self, item: Item) -> None:
         """Start a view's dataflow over its new inputs, where the view's shard ends.
@@ -100,7 +100,7 @@ class ViewHandoff:
         as_of = max(since, min(upper - 1, readable))
         return Beginning(as_of, upper if upper < as_of else None)
 
-    async def _wait_until_written(self, view: GlobalId, time: Timestamp) -> None:
+    async def wait_until_written(self, view: GlobalId, time: Timestamp) -> None:
         """Wait until a view's shard is written up to `time`, or no replica can write it."""
         coordinator = self._coordinator
         while (

@@ -333,6 +333,9 @@ class SinkExports:
             self._previous(sink, frontier),
         )
         begins = position is None or frontier <= position.began
+        spec = coordinator.state.item(sink).sink
+        if previous is not None and begins and spec and not spec.with_snapshot:
+            return previous.relation, frontier  # no row is read; its changes follow
         if previous is not None and not begins:
             former, cut = previous
             last = await last_changes(coordinator, former, frontier, cut)
@@ -340,7 +343,6 @@ class SinkExports:
                 return former, last
         if begins or previous is not None:
             first = frontier if previous is None else max(frontier, previous.cut)
-            spec = coordinator.state.item(sink).sink
             await coordinator.wait_readable(relation, first)
             if spec and not spec.with_snapshot:  # no row is read
                 return relation, first

@@ -157,10 +157,11 @@ async def last_changes(
 ) -> Timestamp | None:
     """Return a time before `cut` through which an interval of a former relation may go.
 
-    None if it has no changes from `frontier` on before `cut`, or they cannot be read as its data
-    has an error, or are not known yet, as of a view that is computed by no replica.
+    Waits until these are known. None if it has no changes from `frontier` on before `cut`, or they
+    cannot be read as its data has an error, or no replica computes them.
     """
     storage = coordinator.storage
+    await coordinator.view_handoff.wait_until_written(relation, cut - 1)
     if storage.upper(relation) < cut:
         return None
     read, _ = coordinator.capabilities_of(relation)

@@ -18,7 +18,9 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId, is_builtin
+from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.spec import SinkSpec
+from foreshore.sources.formats import AvroFormat
 from foreshore.sql.plan import SetSinkFrom
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import ColumnType, RelationDesc
@@ -38,8 +40,7 @@ def set_sink_from(context: StatementContext, plan: SetSinkFrom) -> Completed:
     if isinstance(query.relation, Get) and query.relation.id == previous:
         return Completed("ALTER SINK")
     _check_columns(item.name, spec, before, query.desc)
-    is_known = any(set(key) <= set(spec.key) for key in plan.keys)
-    if spec.key_known and not is_known:
+    if spec.key_known and not any(set(key) <= set(spec.key) for key in plan.keys):
         raise InvalidParameterValue(
             f"the columns ({', '.join(spec.key)}) of the relation are not known to be unique",
             hint="They are the key of the sink. Create another sink with KEY ... NOT ENFORCED.",
@@ -58,7 +59,7 @@ def set_sink_from(context: StatementContext, plan: SetSinkFrom) -> Completed:
         item,
         f"CREATE SUBSCRIPTION {name} FOR ({text}",
         needs,
-        _cut(replace(spec, key_known=is_known), previous, altered=needs, made=made),
+        _cut(spec, previous, altered=needs, made=made),
     )
     # Plan it from its text as the next start will, so that the same history is held.
     found = change.planned[item.id] = plan_item(change.state, reader.planned, altered)
@@ -117,6 +118,9 @@ def _check_columns(name: str, spec: SinkSpec, old: RelationDesc, new: RelationDe
 def _needs_same_nulls(spec: SinkSpec, column: str, was: ColumnType) -> bool:
     """Return whether rows of the former relation would be read wrongly with other NULLs.
 
-    Rows of the key are found by it, and Debezium's messages have former rows as a whole.
+    Rows of the key are found by it, and Debezium's messages have former rows as a whole. Avro has
+    no NULL in a column without; it would make a message that deletes the row.
     """
-    return column in spec.key or (spec.envelope == "debezium" and was.nullable)
+    target = spec.target
+    is_avro = isinstance(target, KafkaTarget) and isinstance(target.value, AvroFormat)
+    return column in spec.key or (was.nullable and (spec.envelope == "debezium" or is_avro))

@@ -1,14 +1,17 @@
 """ALTER SINK ... SET FROM: the target goes over from one relation to another."""
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
 from pathlib import Path
 
 import deltalake
 import pyarrow as pa
 import pytest
 
+from foreshore.compute.replica.instance import Instance
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.update import Timestamp
 from tests.adapter.harness import TestEnvironment
@@ -144,6 +147,69 @@ async def test_sink_without_snapshot_gets_no_difference(
     await env.ran("a", "ALTER SINK s SET FROM b", "INSERT INTO b VALUES (9, 'q')")
     await env.ran("a", "WAIT FOR SINKS s")
     assert changes_of(place / "log") == [(8, "p", 1), (9, "q", 1)]
+
+
+async def test_sink_without_snapshot_that_had_not_begun_gets_changes_before_the_cut(
+    own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, is_away, resume = own_env, True, DeltaExporter.resume
+    await env.ran("a", *TABLES)
+
+    async def away(self: DeltaExporter) -> Timestamp | None:
+        if is_away:
+            raise OSError("it is away")
+        return await resume(self)
+
+    monkeypatch.setattr(DeltaExporter, "resume", away)
+    options = "ENVELOPE APPEND WITH (SNAPSHOT = false)"
+    await env.ran("a", f"CREATE SINK s FROM a INTO DELTA (URL '{place}/t') {options}")
+    await until_state(env, "stalled")
+    await env.ran("a", "INSERT INTO a VALUES (8, 'p')", "ALTER SINK s SET FROM b")
+    await env.ran("a", "INSERT INTO b VALUES (9, 'q')")
+    is_away = False
+    await env.ran("a", "WAIT FOR SINKS s")
+    assert rows_of(place / "t") == [(8, "p"), (9, "q")]
+
+
+async def test_last_changes_of_a_view_whose_replica_starts_are_awaited(
+    own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view is known up to a time before the cut when the sink goes on."""
+    env, start, opened = own_env, Instance.start, asyncio.Event()
+
+    async def later(self: Instance, executor: Executor, tried: Callable[[], None]) -> None:
+        await opened.wait()
+        await start(self, executor, tried)
+
+    await env.ran(
+        "a",
+        *TABLES,
+        "CREATE CLUSTER c (SIZE = 'embedded')",
+        "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT k, v FROM a",
+        f"CREATE SINK s FROM m INTO DELTA (URL '{place}/t') KEY (k) NOT ENFORCED ENVELOPE APPEND",
+        "WAIT FOR SINKS s",
+        "ALTER CLUSTER c SET (REPLICATION FACTOR = 0)",
+        "INSERT INTO a VALUES (4, 'added')",
+    )
+    monkeypatch.setattr(Instance, "start", later)
+    await env.ran("a", "ALTER CLUSTER c SET (REPLICATION FACTOR = 1)", "ALTER SINK s SET FROM b")
+    await until_state(env, "running")
+    opened.set()
+    await env.ran("a", "WAIT FOR SINKS s")
+    # Both relations have the row at the cut, so that their difference does not have it.
+    times = deltalake.DeltaTable(str(place / "t")).to_pyarrow_table().to_pylist()
+    added = [row["mz_timestamp"] for row in times if row["k"] == 4]
+    assert len(added) == 1
+    assert added[0] < max(row["mz_timestamp"] for row in times)
+
+
+async def test_key_that_is_not_enforced_stays_so(own_env: TestEnvironment, place: Path) -> None:
+    env = own_env
+    await env.ran("a", *TABLES, "CREATE TABLE loose (k int NOT NULL, v text)")
+    options = f"KEY (k) NOT ENFORCED {WITH}"
+    await env.ran("a", f"CREATE SINK s FROM loose INTO DELTA (URL '{place}/t') {options}")
+    for relation in ("b", "loose"):
+        await env.ran("a", "WAIT FOR SINKS s", f"ALTER SINK s SET FROM {relation}")
 
 
 async def test_relation_that_is_changed_twice_in_a_transaction(
