@@ -11,6 +11,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
+from foreshore.adapter.ddl import view_handoff
 from foreshore.compute.replica.instance import Instance
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.update import Timestamp
@@ -192,6 +193,7 @@ async def test_last_changes_of_a_view_whose_replica_starts_are_awaited(
         "INSERT INTO a VALUES (4, 'added')",
     )
     monkeypatch.setattr(Instance, "start", later)
+    monkeypatch.setattr(view_handoff, "AWAY_SECONDS", 600.0)
     await env.ran("a", "ALTER CLUSTER c SET (REPLICATION FACTOR = 1)", "ALTER SINK s SET FROM b")
     await until_state(env, "running")
     opened.set()
