@@ -10,6 +10,7 @@ in no schedule (the first, and those of REFRESH and DOWNSTREAM) are known after 
 marks. So the input's errors of such a time must be kept while the view is read (`pinned`).
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -107,21 +108,22 @@ class ReadErrors:
         """
         imports, schedule = dataflow.description.imports, dataflow.description.refresh
         assert schedule is not None, dataflow.description.id
-        if not self._changes(imports, 0, upper):
-            return []
         time = schedule.at_or_after(lower)
         if initial:
             begun = dataflow.description.as_of
             time = max(schedule.at_or_before(upper - 1), begun if begun < upper else -1)
+        if not 0 <= time < upper:
+            return []
+        changes = self._changes(imports, 0, upper)
         found: list[Timestamp] = []
-        while 0 <= time < upper:
+        while changes and time < upper:
             before = max(stored.at_or_before(time - 1), _marked(dataflow, time - 1), *found[-1:])
             if sorted(self.at(imports, time)) != sorted(self.at(imports, before)):
                 found.append(time)
-            later = self._changes(imports, time + 1, upper)
-            if not later:
+            place = bisect_right(changes, time)
+            if place == len(changes):
                 break
-            time = schedule.at_or_after(later[0])
+            time = schedule.at_or_after(changes[place])
         return found
 
     def pinned(
