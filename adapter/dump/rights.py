@@ -165,13 +165,20 @@ def _granted(
 
 
 def _in_order(state: State, grants: acl.Grants, owner: str) -> Iterator[Grant]:
-    """Yield the owner's grants, then those of roles that have been given options, and so on."""
+    """Yield the owner's grants, then those of roles that have been given their options, and so on.
+
+    Those left over are on columns, by roles with the option on the table.
+    """
     waiting = sorted(grants, key=lambda each: (_role(state, each.grantee), each.grantor))
-    able = {owner}
+    options: set[tuple[str, str]] = set()
     while waiting:
-        ready = [each for each in waiting if each.grantor in able] or waiting
+        ready = [
+            each
+            for each in waiting
+            if each.grantor == owner or options >= {(each.grantor, right) for right in each.rights}
+        ] or waiting
         yield from ready
-        able |= {each.grantee for each in ready if each.grantable}
+        options |= {(each.grantee, right) for each in ready for right in each.grantable}
         waiting = [each for each in waiting if each not in ready]
 
 

@@ -24,6 +24,7 @@ from foreshore.adapter.sources.show import has_own_statement
 from foreshore.catalog.bootstrap import FIRST_CLUSTER
 from foreshore.catalog.item import Cluster, Connection, Database, Item, Schema, Secret
 from foreshore.catalog.state import State, is_system
+from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.plan import ShowCreateAll
 from foreshore.sql.rewrite.full_names import FullName, dotted, renamed
@@ -60,8 +61,11 @@ def statements(reader: SessionCatalog, database: Database, *, of_system: bool) -
     for item in items:
         for sql in _additions(reader, item):
             yield _about(state, item, renamed(sql, names))
+    for item in every:
+        for sql in _comments(reader, item):
+            yield _about(state, item, renamed(sql, names))
     others = list(_others(state, schemas))
-    yield from owners(reader, others, items)
+    yield from owners(reader, others, [*items, *_given_away(state, every)])
     yield from privileges(reader, others, every)
     yield from default_privileges(state, schemas)
     if of_system:
@@ -87,6 +91,15 @@ def _is_shown(state: State, item: Item) -> bool:
     if item.feed:
         return has_own_statement(state, item)
     return not item.part_of
+
+
+def _given_away(state: State, items: list[Item]) -> Iterator[Item]:
+    """Yield parts of sources whose owner is not the source's."""
+    for item in items:
+        if not item.feed or _is_shown(state, item):
+            continue
+        if item.owner != state.item(GlobalId(item.feed.source)).owner:
+            yield item
 
 
 def _short_names(state: State, schemas: dict[str, Schema]) -> dict[FullName, FullName]:
@@ -147,6 +160,11 @@ def _additions(reader: SessionCatalog, item: Item) -> Iterator[str]:
         yield f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"
     if item.force_row_security:
         yield f"ALTER TABLE {name} FORCE ROW LEVEL SECURITY"
+
+
+def _comments(reader: SessionCatalog, item: Item) -> Iterator[str]:
+    """Yield the comments on an item, which may be part of another, such as a source's table."""
+    name = dotted(reader.state.full_name(item))
     if item.comment:
         yield f"COMMENT ON {_called(reader, item)} IS {quote_string(item.comment)}"
     if item.column_comments:
