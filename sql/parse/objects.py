@@ -110,7 +110,7 @@ class ObjectParser(
         if self.accept("aggregate"):
             return self._create_aggregate(or_replace)
         if or_replace:
-            if self.at_word("procedure", "rule", "trigger", "language"):
+            if self.at_word("language", *INSTEAD):
                 self._unsupported_object()
             self.fail()
         if self.accept("table"):
