@@ -128,10 +128,6 @@ def _run(tmp_path: Path, seed: int, steps: int, *, keeps_past: bool) -> None:
     in_environment(tmp_path, scenario, lag_ms=3_600_000 if keeps_past else 1)
 
 
-def test_refreshed_views_keep_rows_or_error_in_a_short_life(tmp_path: Path) -> None:
-    _run(tmp_path, 1, 4, keeps_past=True)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("keeps_past", [True, False])
 @pytest.mark.parametrize("seed", range(examples(20)))
