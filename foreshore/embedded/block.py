@@ -58,7 +58,11 @@ class Block:
                 is_done = True
         finally:
             if not is_done:
-                self._connection.terminate()
+                self.abandon()
+
+    def abandon(self) -> None:
+        """End the connection, and with it the block."""
+        self._connection.terminate()
 
     async def _roll_back(self) -> None:
         if not self._connection.is_closed():

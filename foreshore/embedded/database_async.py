@@ -159,13 +159,23 @@ class AsyncDatabase:
             async with self._statement:
                 await opened.block.end(commit=commit)
         except BaseException:
-            async with self._statement:
-                await opened.block.undo()
+            await self._undo(opened.block)
             raise
         finally:
             if not opened.is_savepoint:
                 self._transaction = None
                 self._lock.release()
+
+    async def _undo(self, block: Block) -> None:
+        """Roll a block back, or end its connection if this is cancelled before its turn."""
+        is_turn = False
+        try:
+            async with self._statement:
+                is_turn = True
+                await block.undo()
+        finally:
+            if not is_turn:
+                block.abandon()
 
     @property
     def is_inside(self) -> bool:

@@ -165,6 +165,24 @@ def test_cancellation_at_any_await_leaves_a_transaction_whole_or_undone(
     db.execute("TRUNCATE t")
 
 
+def test_cancellations_while_a_statement_runs_leave_no_transaction(db: Database) -> None:
+    async def run() -> Any:
+        async with foreshore.connect_async(db._database.where) as database:
+            opened = await database.begin()
+            token = inside.set(opened.token)
+            await database.execute("INSERT INTO t VALUES (0, 1)")
+            async with database._statement:  # as a statement of another task does
+                ending = asyncio.create_task(database.end(opened, commit=True))
+                while not ending.done():
+                    await asyncio.sleep(0)
+                    ending.cancel()
+            inside.reset(token)
+            check(database)
+            return (await database.sql("SELECT count(*) FROM t WHERE step = 0")).scalar()
+
+    assert asyncio.run(run()) == 0
+
+
 def test_transaction_says_what_it_cannot_begin(db: Database) -> None:
     with pytest.raises(DatabaseError, match="isolation is serializable, "), db.transaction("best"):
         pass
