@@ -194,6 +194,10 @@ async def test_avro_schemas_are_registered(
         if back.rpartition("\n")[0] == here:
             break
         await asyncio.sleep(0.05)
+    columns = "k int8 PRIMARY KEY, n numeric(10, 2) NOT NULL, at timestamptz"
+    await env.ran("a", f"CREATE TABLE full_t ({columns})")
+    said = await env.query("a", "ALTER SINK s SET FROM full_t")
+    assert 'ERROR 42804: column "n" may be NULL in one of the two relations' in said
     registry.refused.add("refused-value")
     into = "INTO KAFKA CONNECTION k (TOPIC 'refused')"
     error = await env.query("a", f"CREATE SINK x FROM t {into} {format} ENVELOPE UPSERT")
