@@ -26,7 +26,8 @@ class Block:
     async def begin(self, isolation: str | None) -> None:
         """Begin the block. Raises DatabaseError."""
         if self._savepoint is not None:  # one that is cancelled is of no matter, open or not
-            return await self._run(f"SAVEPOINT {self._savepoint}")
+            await self._run(f"SAVEPOINT {self._savepoint}")
+            return
         if self._connection.is_in_transaction():
             raise DatabaseError(
                 "there is a transaction in progress that BEGIN has begun", sqlstate="25001"
@@ -38,12 +39,19 @@ class Block:
             raise
 
     async def end(self, *, commit: bool) -> None:
-        """Commit the block or roll it back; after an error or a cancellation call `undo`."""
-        if commit:
-            released = self._savepoint and f"RELEASE SAVEPOINT {self._savepoint}"
-            await self._run(released or "COMMIT")
-        else:
-            await self._roll_back()
+        """Commit the block or roll it back; after an error or a cancellation call `undo`.
+
+        Raises DatabaseError, also if a statement has failed: the server rolls back at COMMIT then.
+        """
+        if not commit:
+            return await self._roll_back()
+        released = self._savepoint and f"RELEASE SAVEPOINT {self._savepoint}"
+        if await self._run(released or "COMMIT") == "ROLLBACK":
+            raise DatabaseError(
+                "the transaction was rolled back, as a statement in it failed",
+                sqlstate="25P02",
+                hint="Run what may fail in a transaction() within this one, which is a savepoint.",
+            )
 
     async def undo(self) -> None:
         """Roll back what may be open, after an error that the caller raises.
@@ -69,9 +77,11 @@ class Block:
             to = "" if self._savepoint is None else f" TO SAVEPOINT {self._savepoint}"
             await self._run(f"ROLLBACK{to}")
 
-    async def _run(self, statement: str) -> None:
+    async def _run(self, statement: str) -> str:
+        """Run a statement; return its tag. Raises DatabaseError."""
         with translated():
-            await self._connection.execute(statement)
+            tag: str = await self._connection.execute(statement)
+        return tag
 
 
 def _level(isolation: str | None) -> str:
