@@ -3,6 +3,7 @@
 Its process begins when the transaction has committed (`ingestion.py`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from foreshore.adapter.client import Completed
@@ -40,7 +41,7 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
     id = context.catalog_change().allot_item()
     assert context.discovered is not None, plan
     found = context.discovered
-    outputs = found.outputs
+    outputs: Mapping[str, Output] = found.outputs
     if plan.asked is not None and plan.asked.every:
         outputs = of_all_tables(context, outputs)
     parts = parts_of_new(plan.name, plan.progress, found.spec, outputs, plan.asked)

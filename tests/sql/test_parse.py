@@ -70,8 +70,9 @@ def test_create_of_another_system_tells_what_there_is_instead(word: str) -> None
     for create in ("create", "create or replace"):
         with pytest.raises(FeatureNotSupported, match=f"CREATE {word.upper()} ") as raised:
             parse(f"{create} {word} x")
-        assert raised.value.hint
-    for named in re.findall(r"CREATE [A-Z]+(?: VIEW)?", raised.value.hint):
+    hint = raised.value.hint
+    assert hint
+    for named in re.findall(r"CREATE [A-Z]+(?: VIEW)?", hint):
         with pytest.raises(SyntaxError_):  # for want of the rest
             parse(named)
 
