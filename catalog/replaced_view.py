@@ -23,6 +23,12 @@ from foreshore.types import RelationDesc
 
 V = TypeVar("V")
 
+_HINT = "Only views over views stay. Drop the others first, and create them again."
+_HINT_OF_SINKS = (
+    "Create a view of another name, and let the sinks go on with it: ALTER SINK ... SET FROM. A"
+    " sink that is dropped and created again leaves old rows in its target."
+)
+
 
 def check_replaceable(state: State, old: Item, kind: str, depends_on: Collection[str]) -> None:
     """Raise if `old` cannot be replaced by a view of `kind` over the items `depends_on`."""
@@ -50,7 +56,7 @@ def is_used(state: State, old: Item) -> bool:
         raise DependentObjectsStillExist(
             f"cannot replace {old.kind} {old.name} because other objects depend on it",
             detail="\n".join(lines),
-            hint="Only views over views stay. Drop the others first, and create them again.",
+            hint=_HINT_OF_SINKS if any(each.sink for each in others) else _HINT,
         )
     return bool(above)
 

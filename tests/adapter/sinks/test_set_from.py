@@ -49,6 +49,18 @@ def changes_of(place: Path) -> list[tuple[int, str, int]]:
     return sorted((row["k"], row["v"], row["mz_diff"]) for row in map(json.loads, lines))
 
 
+async def test_hint_of_a_view_that_is_not_replaced_names_set_from(
+    own_env: TestEnvironment, place: Path
+) -> None:
+    env, view = own_env, "MATERIALIZED VIEW m AS SELECT k FROM t WHERE k >"
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", f"CREATE {view} 0")
+    await env.ran("a", f"CREATE SINK s FROM m INTO FILES (URL '{place}', FORMAT json) {WITH}")
+    refused = await env.query("a", f"CREATE OR REPLACE {view} 1")
+    assert refused.startswith("ERROR 2BP01: cannot replace materialized view m"), refused
+    assert "sink s depends on materialized view m\nHINT: Create a view of another name" in refused
+    assert "ALTER SINK ... SET FROM" in refused
+
+
 async def test_target_gets_the_difference_once_and_then_the_changes(
     own_env: TestEnvironment, place: Path
 ) -> None:
