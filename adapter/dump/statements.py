@@ -1,10 +1,10 @@
 """SHOW CREATE ALL: the statements that make the objects of a database again, in a usable order.
 
 Roles and network policies come first, then clusters and schemas, secrets and connections, then
-items after those that they need, with sinks last, then foreign keys, row security and comments, and
-in the end owners, rights, and for superusers the settings of the system. Names have no database, so
-that another one can be made of the same objects. Data, passwords and tokens are not there, nor what
-is about the database itself.
+items after those that they need, with sinks last, then how much history sources keep, foreign keys,
+row security and comments, and in the end owners, rights, and for superusers the settings of the
+system. Names have no database, so that another one can be made of the same objects. Data, passwords
+and tokens are not there, nor what is about the database itself.
 """
 
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.plan import ShowCreateAll
 from foreshore.sql.rewrite.full_names import FullName, dotted, renamed
+from foreshore.sql.rewrite.object_options import maintained_options
 
 
 async def show_create_all(context: StatementContext, plan: ShowCreateAll) -> Selected:
@@ -58,6 +59,9 @@ def statements(reader: SessionCatalog, database: Database, *, of_system: bool) -
     for item in items:
         sql = item_statement(reader, item, with_foreign_keys=False)
         yield _about(state, item, renamed(sql, names))
+    for item in every:
+        for sql in _source_options(state, item):
+            yield _about(state, item, renamed(sql, names))
     for item in items:
         for sql in _additions(reader, item):
             yield _about(state, item, renamed(sql, names))
@@ -144,6 +148,13 @@ def _comment(
     if each.comment:
         sql = f"COMMENT ON {each.kind.upper()} {dotted(name)} IS {quote_string(each.comment)}"
         yield Dumped(each.kind, ".".join(name), sql)
+
+
+def _source_options(state: State, item: Item) -> Iterator[str]:
+    """Yield what ALTER SOURCE has set of a source or of a relation of one, and CREATE does not."""
+    if item.feed and item.retain_ms:
+        options = ", ".join(each.text for each in maintained_options(item.retain_ms))
+        yield f"ALTER SOURCE {dotted(state.full_name(item))} SET ({options})"
 
 
 def _additions(reader: SessionCatalog, item: Item) -> Iterator[str]:

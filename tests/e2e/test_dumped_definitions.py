@@ -130,7 +130,9 @@ OTHERS = (
     "CREATE SECRET pw AS 'x'",
     "CREATE CONNECTION pg TO POSTGRES (HOST '127.0.0.1', PORT 1, DATABASE 'd', USER 'u', PASSWORD SECRET pw)",
     "CREATE SOURCE auction FROM LOAD GENERATOR AUCTION (TICK INTERVAL '1 h') FOR ALL TABLES",
+    "ALTER SOURCE bids SET (RETAIN HISTORY FOR '2 days')",
     "CREATE SOURCE hooks FROM WEBHOOK BODY FORMAT JSON",
+    "ALTER SOURCE hooks SET (RETAIN HISTORY FOR '1 hour')",
     "CREATE MATERIALIZED VIEW per AS SELECT auction_id, count(*) AS n FROM bids GROUP BY auction_id",
     "CREATE METRIC of_bids FROM per VALUE n LABELS (auction_id)",
     "CREATE SINK sent FROM per INTO WEBHOOK (URL 'http://127.0.0.1:9/x', PRIVATE = true)",
@@ -233,6 +235,12 @@ def test_foreshore_dump_makes_all_objects_again(server: Server) -> None:
     again = run(*command, url_of(server, "again"))
     before, after = (sorted(each.split(";\n")[1:]) for each in (dump, again))
     assert before == after
+    kept = [
+        each.split(" SET ")[1]
+        for each in before
+        if each.startswith("ALTER SOURCE public.") and " SET (" in each
+    ]
+    assert kept == ["(RETAIN HISTORY FOR '48:00:00')", "(RETAIN HISTORY FOR '01:00:00')"]
     assert len(before) > len(DEFINITIONS)
     assert "GRANT SELECT ON TABLE public.orders TO of_dump" in dump
     assert "ALTER TABLE public.orders OWNER TO foreshore" in dump

@@ -145,3 +145,20 @@ async def test_dump_makes_roles_owners_and_rights_again(
         assert await dumped(again) == first
     finally:
         await again.close()
+
+
+async def test_dump_has_the_history_that_sources_keep(own_env: TestEnvironment) -> None:
+    await own_env.ran(
+        "s",
+        "CREATE SOURCE hooks FROM WEBHOOK BODY FORMAT JSON",
+        "ALTER SOURCE hooks SET (RETAIN HISTORY FOR '1 hour')",
+        "CREATE SOURCE shop FROM LOAD GENERATOR MARKETING (TICK INTERVAL '1 h') FOR ALL TABLES",
+        "ALTER SOURCE leads SET (RETAIN HISTORY FOR '2 days')",
+    )
+    altered = [each for each in await dumped(own_env) if " SET (" in each]
+    assert altered == [
+        "ALTER SOURCE public.hooks SET (RETAIN HISTORY FOR '01:00:00')",
+        "ALTER SOURCE public.leads SET (RETAIN HISTORY FOR '48:00:00')",
+    ]
+    await own_env.ran("s", *altered, "ALTER SOURCE hooks RESET (RETAIN HISTORY)")
+    assert len([each for each in await dumped(own_env) if " SET (" in each]) == 1
