@@ -62,7 +62,8 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
             "name": item.name,
             "type": "webhook",
             "last_status_change_at": received.since * 1000,
-            "status": "created" if received.last_at is None else "running",
+            "status": "running" if received.error is None else "stalled",
+            "error": received.error,
             "details": _requests_of(received, _sees(context, item)),
         }
 

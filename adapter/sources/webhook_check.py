@@ -18,6 +18,24 @@ from foreshore.sql.planner import plan_statement
 from foreshore.types import SqlType, arrow_type
 
 
+class EmptySecret(InsufficientPrivilege):
+    """A webhook takes no request, as anybody knows the value of a secret of its check.
+
+    The message is for who sends, and does not name the secret.
+    """
+
+    def __init__(self, secret: str) -> None:
+        super().__init__("the webhook takes no requests until its owner has set it up")
+        self.secret = secret  # its id
+
+
+def check_secrets(secrets: Mapping[str, bytes]) -> None:
+    """Raise EmptySecret if the value of a secret is empty."""
+    for secret, value in secrets.items():
+        if not value:
+            raise EmptySecret(secret)
+
+
 class Condition:
     """What decides which requests of a webhook are accepted."""
 

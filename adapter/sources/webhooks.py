@@ -5,6 +5,7 @@ one thread for a webhook, in one write of group commit.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
@@ -13,10 +14,15 @@ from typing import TYPE_CHECKING
 from foreshore import blocking
 from foreshore.adapter.client import TooManyRequests
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog
-from foreshore.adapter.sources.webhook_check import Condition, condition_of
+from foreshore.adapter.sources.webhook_check import (
+    Condition,
+    EmptySecret,
+    check_secrets,
+    condition_of,
+)
 from foreshore.adapter.sources.webhook_rows import Request, Rows, rows_of
 from foreshore.adapter.transaction.write import Write
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, Secret
 from foreshore.errors import DatabaseError, InternalError, UndefinedTable
 from foreshore.ids import GlobalId
 from foreshore.sources.spec import secrets_of
@@ -24,6 +30,8 @@ from foreshore.sources.webhook import WebhookSource
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
 
 MOST_REFUSAL = 300  # characters of a refusal that are kept
 MOST_WAITING = 1_000  # requests of all webhooks
@@ -44,6 +52,7 @@ class Received:
     refused: int = 0
     refused_at: int | None = None
     refusal: str | None = None  # SQLSTATE and message of the last one that was refused
+    error: str | None = None  # why none is taken, until somebody acts
 
 
 @dataclass(slots=True)
@@ -126,6 +135,15 @@ class Webhooks:
             shown = error if isinstance(error, DatabaseError) else InternalError("internal error")
             counted.refusal = f"{shown.sqlstate} {shown.message}"[:MOST_REFUSAL]
 
+    def _note_empty(self, item: Item, secret: str) -> None:
+        """Keep for the administrator that a secret has no value; log it once."""
+        counted, found = self._count(item.id), self._coordinator.state.get(secret)
+        name = found.name if isinstance(found, Secret) else secret
+        error = f'secret "{name}" is empty: ALTER SECRET gives it a value'
+        if counted.error != error:
+            counted.error = error
+            logger.warning('webhook "%s" takes no requests: %s', item.name, error)
+
     async def close(self) -> None:
         """End what has not been written."""
         tasks = [each.task for each in self._waiting.values() if each.task is not None]
@@ -179,14 +197,20 @@ class Webhooks:
         state, planned = coordinator.state, coordinator.catalog.planned
 
         def work() -> tuple[Condition | None, Rows]:
+            secrets = {each: coordinator.secrets.read(each) for each in secrets_of(spec)}
+            check_secrets(secrets)
             known = waiting.condition
             condition = known[1] if known is not None and known[0] == spec else None
             if condition is None and spec.check:
                 condition = condition_of(DefinitionCatalog(state, planned, item), spec)
-            secrets = {each: coordinator.secrets.read(each) for each in secrets_of(spec)}
             return condition, rows_of(requests, spec, desc, condition, secrets)
 
-        condition, rows = await blocking.run(None, work)
+        try:
+            condition, rows = await blocking.run(None, work)
+        except EmptySecret as empty:
+            self._note_empty(item, empty.secret)
+            raise
+        self._count(id).error = None
         waiting.condition = spec, condition
         if rows.table.num_rows:
             await coordinator.group.write(Write({id: [rows.table]}))

@@ -151,7 +151,7 @@ def test_view_that_fails_is_called_so_and_says_why(shown: Console, server: Serve
 def test_webhook_shows_what_it_has_received(shown: Console, server: Server) -> None:
     shown.go("objects/foreshore.public.hook")
     shown.page.get_by_text("nothing received since the start").wait_for()
-    shown.page.get_by_text("created").first.wait_for()
+    shown.page.get_by_text("running").first.wait_for()
     url = f"http://127.0.0.1:{server.http_port}/api/webhook/foreshore/public/hook"
     assert shown.page.request.post(url, data='{"a": 1}').status == 200
     assert shown.page.request.post(url, data="{").status == 400

@@ -99,6 +99,34 @@ def test_a_check_decides_who_may_send(tmp_path: Path) -> None:
     over_environment(tmp_path, go)
 
 
+def test_a_secret_without_a_value_lets_nobody_send(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        http.env.environment.unlock_secrets(bytes(range(32)))
+        await http.ran(
+            "CREATE SECRET hooksec AS ''",
+            "CREATE SOURCE w FROM WEBHOOK BODY FORMAT TEXT CHECK (WITH (HEADERS, BODY AS b BYTES,"
+            " SECRET hooksec AS key BYTES) constant_time_eq(decode(headers -> 'x-sign', 'hex'),"
+            " hmac(b, key, 'sha256')))",
+        )
+        signed = {"x-sign": hmac.new(b"", b"body", hashlib.sha256).hexdigest()}
+        answer = await http.client.post(HOOK, content=b"body", headers=signed)
+        assert answer.status_code == 403
+        assert "takes no requests" in answer.text
+        assert "hooksec" not in answer.text
+        assert await http.rows("SELECT count(*) FROM w") == [["0"]]
+        shown = "SELECT status, error FROM mz_internal.mz_source_statuses WHERE name = 'w'"
+        ((status, error),) = await http.rows(shown)
+        assert status == "stalled"
+        assert "hooksec" in error
+        await http.ran("ALTER SECRET hooksec AS 'key'")
+        assert await posted(http, "body", x_sign=signed["x-sign"]) == 403
+        sign = hmac.new(b"key", b"body", hashlib.sha256).hexdigest()
+        assert await posted(http, "body", x_sign=sign) == 200
+        assert await http.rows(shown) == [["running", None]]
+
+    over_environment(tmp_path, go)
+
+
 def test_pages_of_other_origins_may_not_send(tmp_path: Path) -> None:
     async def go(http: Http) -> None:
         await http.ran("CREATE SOURCE w FROM WEBHOOK BODY FORMAT TEXT")
@@ -177,10 +205,10 @@ def test_states_tell_what_a_webhook_has_received_and_refused(tmp_path: Path) -> 
             " details->>'last_received_at' IS NULL, details->>'last_refused_at' IS NULL"
             " FROM mz_internal.mz_source_statuses WHERE name = 'w'"
         )
-        assert await http.rows(shown) == [["created", "0", "0", None, True, True]]
+        assert await http.rows(shown) == [["running", "0", "0", None, True, True]]
         assert await posted(http, "{") == 400
         refusal = "22P02 invalid input syntax for type json"
-        assert await http.rows(shown) == [["created", "0", "1", refusal, True, False]]
+        assert await http.rows(shown) == [["running", "0", "1", refusal, True, False]]
         assert await posted(http, "1\n2") == 200
         assert await http.rows(shown) == [["running", "1", "1", refusal, False, False]]
         counts = (
