@@ -37,12 +37,12 @@ from foreshore.catalog.subscription_positions import Move, Previous
 from foreshore.errors import (
     DatabaseError,
     InvalidParameterValue,
-    ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
 from foreshore.expr.ir import Get, Scalar
 from foreshore.ids import GlobalId
 from foreshore.processes.launch import Launcher
+from foreshore.sinks.errors import TargetLost
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sinks.python import PythonTarget
 from foreshore.sinks.spec import (
@@ -260,7 +260,7 @@ class SinkExports:
         read = self.relation(sink) if previous is None else previous.relation
         since = self._coordinator.holds.since(read)
         if max(position.began, begins - 1) < since:
-            raise ObjectNotInPrerequisiteState(
+            raise TargetLost(
                 "the history that the sink needs is lost",
                 detail=f"The target has changes before {begins}, and later ones are known from"
                 f" {since} on.",
@@ -276,34 +276,34 @@ class SinkExports:
             if frontier is None and spec and not keeps_frontier(spec.target):
                 return position.reached
             if position.confirmed:
-                raise ObjectNotInPrerequisiteState(
+                raise TargetLost(
                     "the target has lost how far the sink has come",
                     hint="Drop the sink and create it anew.",
                 )
             return position.began
         if frontier <= position.as_of:
-            raise ObjectNotInPrerequisiteState(
+            raise TargetLost(
                 f"the target has changes before {frontier} only",
                 detail=f"The history before {position.reached} is not kept for it.",
                 hint="Drop the sink and create it anew.",
             )
         spec, ends = self._coordinator.state.item(sink).sink, self._ends.get(sink)
         if ends is not None and frontier > position.reached and frontier not in ends:
-            raise ObjectNotInPrerequisiteState(
+            raise TargetLost(
                 f"the target has changes before {frontier}, which this database has not written:"
                 " another copy of it, such as one restored from a backup, writes there",
                 hint="End one of the two. Then empty the target, drop the sink and create it anew.",
             )
         resumed = spec if spec and spec.resumed_in and ends is None else None
         if resumed and frontier > position.reached == resumed.resumed_from:
-            raise ObjectNotInPrerequisiteState(
+            raise TargetLost(
                 f"the target has changes before {frontier}, which this database does not know",
                 detail=f"The backup that it was restored from has them before {position.reached}"
                 " only: the original database has written on.",
                 hint="Empty the target, drop the sink and create it anew.",
             )
         if frontier > self._coordinator.oracle.read_ts() + 1:
-            raise ObjectNotInPrerequisiteState(
+            raise TargetLost(
                 f"the target has changes before {frontier}, which this database does not know",
                 hint="Another copy of the database has written to it.",
             )

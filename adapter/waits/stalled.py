@@ -12,6 +12,10 @@ from foreshore.storage.external.states import Status
 from foreshore.storage.ingest.controller import IngestController
 
 LOOK_SECONDS = 1.0  # between two tries of what is waited for
+_HINT_OF_LOST = (
+    "The sink cannot go on. Drop it, empty the target, and create the sink anew; if another"
+    " database writes to the target, end one of the two first."
+)
 SOON_SECONDS = 0.3  # where the next try decides whether to wait on
 
 
@@ -67,6 +71,8 @@ def _refuse_lasting(
         hint = "The sink goes on once the cause is removed; then run WAIT again."
         if status.state == "paused":
             hint = "Resume the sink or drop it; then run WAIT again."
+        elif status.is_lost:
+            hint = _HINT_OF_LOST
         raise ObjectNotInPrerequisiteState(
             f'sink "{_name(context, id)}" is {status.state}: {status.error}', hint=hint
         )

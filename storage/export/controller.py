@@ -34,7 +34,7 @@ from foreshore.storage.export.messages import (
     TryNow,
 )
 from foreshore.storage.external.processes import ClusterProcesses
-from foreshore.storage.external.retries import is_lasting, waits
+from foreshore.storage.external.retries import is_lasting, is_lost, waits
 from foreshore.storage.external.states import States, Status
 from foreshore.update import Timestamp
 
@@ -87,12 +87,14 @@ class SinkStatus(Status):
     """The state of a sink, what was sent, and of that what its target has confirmed.
 
     `failed_try` is the number of the last try that has failed; `is_lasting` says that later ones
-    fail, too, until somebody acts, `is_blocked` that there are none.
+    fail, too, until somebody acts, `is_lost` that the sink has to be created anew, `is_blocked`
+    that there are none.
     """
 
     tries: int = 0
     failed_try: int = 0
     is_lasting: bool = False
+    is_lost: bool = False
     is_blocked: bool = False
     commits: int = 0
     committed_updates: int = 0
@@ -198,8 +200,8 @@ class ExportController:
     def deliver(self, job: _Sink, response: Response, tables: Tables) -> None:
         """Take what a process has written or asks for."""
         match response:
-            case SinkState(state="stalled", error=error, is_lasting=lasting):
-                self._set_stalled(job, error, lasting)
+            case SinkState(state="stalled", error=error, is_lasting=lasting, is_lost=lost):
+                self._set_stalled(job, error, lasting, lost)
             case SinkState(state=state, error=error):
                 job.status.tries += state == "starting"
                 if job.failed is None:  # else it is stalled until it gets on (`_take_step`)
@@ -238,9 +240,10 @@ class ExportController:
             sink.failed = None
             self._set_state(sink, "running", None)
 
-    def _set_stalled(self, sink: _Sink, error: str | None, lasting: bool) -> None:
+    def _set_stalled(self, sink: _Sink, error: str | None, lasting: bool, lost: bool) -> None:
         sink.failed = sink.step
-        sink.status.failed_try, sink.status.is_lasting = sink.status.tries, lasting
+        sink.status.failed_try = sink.status.tries
+        sink.status.is_lasting, sink.status.is_lost = lasting, lost
         self._set_state(sink, "stalled", error)
 
     # --- changes -------------------------------------------------------------------------------
@@ -271,10 +274,10 @@ class ExportController:
                 sink.status.committed_bytes += size
                 await asyncio.sleep(began + least - loop.time())
         except DatabaseError as error:
-            self._stall(sink, error.message, is_lasting(error))
+            self._stall(sink, error.message, is_lasting(error), is_lost(error))
             logger.warning("a sink stalls: %s", error, extra={"sink": id})
         except Exception:
-            self._stall(sink, "internal error", False)
+            self._stall(sink, "internal error", False, False)
             logger.exception("a sink has failed", extra={"sink": id})
 
     async def _send_interval(
@@ -297,9 +300,9 @@ class ExportController:
         connection.send(Changes(id, run, lower, upper, complete=True))
         return rows, size
 
-    def _stall(self, sink: _Sink, error: str, lasting: bool) -> None:
+    def _stall(self, sink: _Sink, error: str, lasting: bool, lost: bool) -> None:
         """Note a failure here; the sink is started again after a pause that grows."""
-        self._set_stalled(sink, error, lasting)
+        self._set_stalled(sink, error, lasting, lost)
         if sink.next_start is not None:
             sink.next_start.cancel()
         loop, pause = asyncio.get_running_loop(), next(sink.pauses)

@@ -105,12 +105,14 @@ class SinkState(Message, frozen=True):
     """The state of a sink: `starting`, `running`, or `stalled` with an error.
 
     `starting` begins each try. `is_lasting`: the next ones fail until somebody acts.
+    `is_lost`: all do, as the sink has to be created anew.
     """
 
     id: GlobalId
     state: str
     error: str | None = None
     is_lasting: bool = False
+    is_lost: bool = False
 
 
 class NextTry(Message, frozen=True):

@@ -23,7 +23,7 @@ from foreshore.storage.export.messages import (
     Taken,
 )
 from foreshore.storage.external.process import Send
-from foreshore.storage.external.retries import Pauses, error_text, is_lasting
+from foreshore.storage.external.retries import Pauses, error_text, is_lasting, is_lost
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,8 @@ class Sink:
                 await self._write()
             except (OSError, DatabaseError) as error:
                 logger.warning("a sink stalls: %s", error, extra={"sink": self._id})
-                state = SinkState(self._id, "stalled", error_text(error), is_lasting(error))
-                self._send(state)
+                lasting, lost = is_lasting(error), is_lost(error)
+                self._send(SinkState(self._id, "stalled", error_text(error), lasting, lost))
             except Exception as error:
                 logger.exception("a sink has failed", extra={"sink": self._id})
                 self._send(SinkState(self._id, "stalled", f"internal error: {error}"))

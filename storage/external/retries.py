@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from foreshore.errors import DatabaseError
+from foreshore.sinks.errors import TargetLost
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 30.0
@@ -60,6 +61,11 @@ def is_lasting(error: OSError | DatabaseError) -> bool:
     if not isinstance(error, DatabaseError) or error.sqlstate == _OF_USER_CODE:
         return False
     return error.sqlstate == "55000" or error.sqlstate.startswith(_LASTING)
+
+
+def is_lost(error: OSError | DatabaseError) -> bool:
+    """Return whether a sink can never go on, so that it has to be created anew."""
+    return isinstance(error, TargetLost)
 
 
 def error_text(error: OSError | DatabaseError) -> str:

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, DataError, ObjectInUse, ObjectNotInPrerequisiteState
+from foreshore.errors import DatabaseError, DataError, ObjectInUse
+from foreshore.sinks.errors import TargetLost
 from foreshore.sinks.places import PartitionField
 from foreshore.storage.export.files.delta_upkeep import DeltaUpkeep
 from foreshore.storage.export.files.latest import latest_rows
@@ -82,7 +83,7 @@ class DeltaExporter:
             before = self._table.version()
             frontier = self._frontier()
             if frontier is None and self._reached is not None:
-                raise ObjectNotInPrerequisiteState(
+                raise TargetLost(
                     "the Delta table has lost how far the sink has come",
                     detail="It was made anew.",
                     hint="Drop the sink and create it anew.",

@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, ObjectInUse, ObjectNotInPrerequisiteState
+from foreshore.errors import DatabaseError, ObjectInUse
+from foreshore.sinks.errors import TargetLost
 from foreshore.sinks.places import IcebergTarget
 from foreshore.storage.export.files.iceberg_change import (
     FILE_BYTES,
@@ -146,7 +147,7 @@ class IcebergExporter:
         """Raise unless a table is as it was left here, but for the rows of other programs."""
         frontier = self._frontier(table)
         if frontier is None and self._reached is not None:
-            raise ObjectNotInPrerequisiteState(
+            raise TargetLost(
                 "the Iceberg table has lost how far the sink has come",
                 detail="It was made anew, or rolled back to before the sink began.",
                 hint="Drop the sink and create it anew.",

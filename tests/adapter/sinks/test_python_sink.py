@@ -72,6 +72,10 @@ async def test_class_keeps_frontier_and_has_each_change_once(
     path.unlink()
     env.export.last.kill()
     await shows(env, "stalled|the target has lost how far the sink has come")
+    await env.ran("a", "INSERT INTO t VALUES (99, 'x')")
+    said = await env.query("a", "WAIT FOR SINKS s")
+    await env.ran("a", "DELETE FROM t WHERE k = 99")
+    assert "HINT: The sink cannot go on. Drop it, empty the target" in said
     await env.ran("a", "DROP SINK s", shown, "WAIT FOR SINKS s")
     assert [f"{k}|{'NULL' if v is None else v}" for k, v in copied(path)] == found
 

@@ -132,6 +132,7 @@ async def test_resumed_sink_stalls_where_the_original_has_written_on(
         said = await copy.query("a", "WAIT FOR SINKS s")
         assert "ERROR 55000" in said
         assert "which this database does not know" in said
+        assert "HINT: The sink cannot go on. Drop it, empty the target" in said
         await env.ran("a", "INSERT INTO t VALUES (4)", "WAIT FOR SINKS s")
         await copy.ran("a", "DROP SINK s")
         await env.ran("a", "DELETE FROM t WHERE k = 1", "WAIT FOR SINKS s")

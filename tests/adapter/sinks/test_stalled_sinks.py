@@ -160,6 +160,7 @@ async def test_wait_ends_at_once_if_somebody_has_to_act(
     await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{tmp_path}/s') ENVELOPE APPEND")
     said = await env.query("a", "WAIT FOR ALL SINKS")
     assert 'ERROR 55000: sink "s" is stalled: the table is lost (Find it.)' in said, said
+    assert "HINT: The sink goes on once the cause is removed" in said
     assert "NOTICE" not in said
     assert "ERROR 55000" in await env.query("a", "WAIT FOR SINKS r, s")  # it is tried anew
     is_lost = False
