@@ -193,12 +193,17 @@ class Subscription:
         try:
             return await self._waiting
         except asyncio.CancelledError:
-            if self._closed:
+            if self._closed and not self._is_abandoned():
                 raise StopAsyncIteration from None
             self._waiting.cancel()
             raise
         finally:
             self._waiting = None
+
+    def _is_abandoned(self) -> bool:
+        """Whether who waited for the running task was interrupted, and takes no exception of it."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0 and not self._loop.is_ending
 
     async def _end(self) -> None:
         if self._waiting is not None:
