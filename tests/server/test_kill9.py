@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import duckdb
@@ -73,6 +74,36 @@ def test_view_that_lacks_or_repeats_a_row_is_told(name: str) -> None:
         found, _ = compare(tables, views | {name: rows}, tally)
         assert not found.is_right
         assert [n for n, equal in found.views.items() if not equal] == [name]
+
+
+@pytest.mark.parametrize(("writes", "longest", "counts"), [(25, 60.0, (20, 25)), (0, 0.01, (0, 0))])
+def test_kill_waits_for_commits(
+    writes: int, longest: float, counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kill9, "LONGEST_LOAD_S", longest)
+
+    async def waited() -> int:
+        tally = Tally()
+
+        async def write() -> None:
+            for number in range(writes):
+                tally.acknowledged.add(number)
+                await asyncio.sleep(0)
+            await asyncio.Event().wait()
+
+        writer = asyncio.create_task(write())
+        await kill9.worked([writer], tally, 0)
+        writer.cancel()
+        return len(tally.acknowledged)
+
+    least, most = counts
+    assert least <= asyncio.run(waited()) <= most
+
+
+def test_verdict_says_how_many_were_checked() -> None:
+    assert "of 1,200 acknowledged commits nothing was lost" in kill9.verdict(1_200, 0)
+    assert "NOTHING WAS CHECKED" in kill9.verdict(0, 0)
+    assert kill9.verdict(5, 1) == "THAT IS WRONG"
 
 
 @pytest.mark.full
