@@ -1,9 +1,10 @@
 """Writes the changes of an interval to a table of a PostgreSQL server, with the frontier.
 
-    foreshore.frontiers (sink, epoch, frontier)
+    foreshore.frontiers (sink, epoch, frontier, target)
 
 An exporter that resumes raises the epoch, and each write asks for its own: so one that was thought
-dead can write nothing.
+dead can write nothing. `target` is the oid of the table: one that was made anew lacks what was
+written to the former one.
 """
 
 import io
@@ -16,6 +17,7 @@ import pyarrow.csv
 from foreshore import blocking
 from foreshore.errors import ConnectionFailure, DatabaseError, ObjectInUse
 from foreshore.output_style import OutputStyle
+from foreshore.sinks.errors import TargetLost
 from foreshore.sinks.spec import FRONTIERS, PostgresTarget
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.access import Access
@@ -28,14 +30,22 @@ _LAST = "__last"
 _STYLE = OutputStyle()
 # An exporter whose connection was lost unnoticed must not hold up the next one for ever.
 _LIMITS = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'"
+_IS_TOLD = f"""
+SELECT FROM pg_catalog.pg_attribute
+WHERE attrelid = pg_catalog.to_regclass('{FRONTIERS}') AND attname = 'target' AND NOT attisdropped
+"""
+_TELL = f"ALTER TABLE {FRONTIERS} ADD COLUMN IF NOT EXISTS target oid"  # older versions lack it
 _RESUME = f"""
-INSERT INTO {FRONTIERS} AS f VALUES ($1, 1, NULL)
+INSERT INTO {FRONTIERS} AS f (sink, epoch) VALUES ($1, 1)
 ON CONFLICT (sink) DO UPDATE SET epoch = f.epoch + 1
 RETURNING epoch, frontier
 """
 _ADVANCE = f"""
-UPDATE {FRONTIERS} SET frontier = $4
+UPDATE {FRONTIERS} SET frontier = $4, target = pg_catalog.to_regclass($5)
 WHERE sink = $1 AND epoch = $2 AND (frontier IS NULL OR frontier = $3)
+"""
+_MADE_ANEW = f"""
+SELECT frontier FROM {FRONTIERS} WHERE sink = $1 AND target <> pg_catalog.to_regclass($2)
 """
 
 
@@ -53,6 +63,9 @@ class PostgresExporter:
         self._connection = await connect(access_of(self._export))
         try:
             await self._connection.execute(_LIMITS)
+            if not await self._connection.fetch(_IS_TOLD):
+                await self._connection.execute(_TELL)
+            await self._check_table(self._connection)
             row = await self._connection.fetchrow(_RESUME, self._export.name)
         except asyncpg.PostgresError as error:
             raise as_ours(error) from error
@@ -68,7 +81,8 @@ class PostgresExporter:
         assert connection is not None, "resume comes first"
         try:
             async with connection.transaction():
-                arguments = (self._export.name, self._epoch, lower, upper)
+                await self._check_table(connection)
+                arguments = (self._export.name, self._epoch, lower, upper, self._table)
                 if await connection.execute(_ADVANCE, *arguments) != "UPDATE 1":
                     raise ObjectInUse("another exporter writes for this sink")
                 await self._write_rows(connection, parts)
@@ -81,6 +95,17 @@ class PostgresExporter:
         """Close the connection; what was not committed is rolled back."""
         if self._connection is not None:
             self._connection.terminate()
+
+    async def _check_table(self, connection: asyncpg.Connection) -> None:
+        """Raise TargetLost if the table is not the one that was written until the frontier."""
+        frontier = await connection.fetchval(_MADE_ANEW, self._export.name, self._table)
+        if frontier is not None:
+            raise TargetLost(
+                f"the table {self._table} was made anew, so the changes before {frontier} are not"
+                " in it",
+                hint="Drop the sink, empty the table, and create the sink anew. If the table has"
+                f" them all the same, set target to NULL for the sink in {FRONTIERS} there.",
+            )
 
     async def _write_rows(
         self, connection: asyncpg.Connection, parts: AsyncIterator[pa.Table]
@@ -167,7 +192,8 @@ def quoted(name: str) -> str:
 _HINTS = {
     "42501": "Grant the connection's USER there what it lacks: SELECT, INSERT, UPDATE and DELETE on"
     " the table, USAGE of its schema, and the same on foreshore.frontiers and its schema. The first"
-    " sink needs CREATE on the database, to make them.",
+    " sink needs CREATE on the database, to make them. Only its owner can add the column"
+    " target, an oid, to a table foreshore.frontiers of an older version.",
 }
 
 

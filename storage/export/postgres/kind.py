@@ -26,7 +26,8 @@ CREATE SCHEMA IF NOT EXISTS foreshore;
 CREATE TABLE IF NOT EXISTS {FRONTIERS} (
     sink text PRIMARY KEY,
     epoch bigint NOT NULL,  -- of the exporter that may write
-    frontier bigint  -- the table has all changes before this time, in milliseconds since 1970
+    frontier bigint,  -- the table has all changes before this time, in milliseconds since 1970
+    target oid  -- of the table; NULL: not known
 );
 """
 _COLUMNS = """
