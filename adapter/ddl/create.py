@@ -211,6 +211,7 @@ async def create_view(
             assert isinstance(plan, CreateView), plan
             await _redefine(context, old, plan)
             return Completed("CREATE VIEW")
+        _notify_indexes(context, old)
         drop_objects(context, [old], cascade=False)
     if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         if isinstance(plan, CreateMaterializedView) and plan.as_of is not None:
@@ -227,10 +228,17 @@ async def create_view(
     return Completed("CREATE ASSERTION" if is_assertion(plan.sql) else f"CREATE {kind.upper()}")
 
 
+def _notify_indexes(context: StatementContext, view: Item) -> None:
+    """Tell the client of each index that goes with the definition of a view."""
+    for each in context.catalog_change().state.indexes_on(view.id):
+        context.notice(f"drop cascades to index {each.name}")
+
+
 async def _redefine(context: StatementContext, old: Item, plan: CreateView) -> None:
     """Give a view below other views another definition; views keep the columns that they know."""
     change, planned = context.catalog_change(), context.planner.reader().planned
     check_columns(planned[old.id].desc, plan.query.desc)
+    _notify_indexes(context, old)
     drop_objects(context, change.state.indexes_on(old.id), cascade=False)
     remember_columns(change, old.id, planned[old.id].desc)
     used = [each for each in plan.depends_on if not is_builtin(each)]

@@ -252,13 +252,15 @@ class CatalogCommits:
         """Let everybody see the new state; it has just become durable at `time`."""
         coordinator = self._coordinator
         created = {each.oid: each for each in made.created}
+        names = {name_key(each) for each in made.created}
         ends: dict[str, str] = {}  # messages, by id
         for each in made.dropped:
             if isinstance(each, Cluster):
                 ends[each.id] = f'cluster "{each.name}" was dropped'
             elif isinstance(each, Item):
                 altered = created.get(each.oid)
-                ends[each.id] = f'"{each.name}" was {"altered" if altered else "dropped"}'
+                replaced = "replaced" if name_key(each) in names else "dropped"
+                ends[each.id] = f'"{each.name}" was {"altered" if altered else replaced}'
                 if each.type == "table":
                     name = None if altered else name_key(each)
                     coordinator.group.retire(each.id, name, time)

@@ -107,3 +107,25 @@ async def test_what_postgresql_refuses_and_what_is_maintained_is_refused(
     )
     refused = await env.query("a", "CREATE OR REPLACE MATERIALIZED VIEW n AS SELECT a FROM t")
     assert refused.startswith("ERROR 2BP01: cannot replace materialized view n"), refused
+
+
+async def test_replaced_view_tells_its_indexes_and_subscribers(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("a", *SETUP[:3], "CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
+    await env.ran("a", "CREATE INDEX m_a ON m (a)", "CREATE INDEX m_b ON m ((a + 1))")
+    await env.ran("a", "CREATE INDEX v_a ON v (a)")
+    await env.ran("s", "BEGIN", "DECLARE c CURSOR FOR SUBSCRIBE m", "FETCH 2 c")
+    replaced = await env.query("a", "CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT c FROM t")
+    assert replaced.splitlines() == [
+        "CREATE MATERIALIZED VIEW",
+        "NOTICE: drop cascades to index m_a",
+        "NOTICE: drop cascades to index m_b",
+    ]
+    ended = await env.query("s", "FETCH ALL c WITH (TIMEOUT = '60s')")
+    assert 'ERROR 55000: the subscription has ended because "m" was replaced' in ended
+    await env.query("s", "ROLLBACK")
+    # Also of a view below another one, which stays the same object.
+    await env.ran("a", "CREATE VIEW w AS SELECT * FROM v")
+    replaced = await env.query("a", "CREATE OR REPLACE VIEW v AS SELECT a, b FROM t WHERE a > 1")
+    assert "NOTICE: drop cascades to index v_a" in replaced
+    assert await env.ran("a", "SELECT name FROM mz_indexes WHERE id LIKE 'u%'") == "SELECT 0"
