@@ -149,6 +149,7 @@ async def test_lost_answer_to_the_difference_does_not_repeat_it(
     assert (6, "y", -1) in changes
 
 
+@pytest.mark.full
 async def test_sink_without_snapshot_gets_no_difference(
     own_env: TestEnvironment, place: Path
 ) -> None:
@@ -162,6 +163,7 @@ async def test_sink_without_snapshot_gets_no_difference(
     assert changes_of(place / "log") == [(8, "p", 1), (9, "q", 1)]
 
 
+@pytest.mark.full
 async def test_sink_without_snapshot_that_had_not_begun_gets_changes_before_the_cut(
     own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +186,7 @@ async def test_sink_without_snapshot_that_had_not_begun_gets_changes_before_the_
     assert rows_of(place / "t") == [(8, "p"), (9, "q")]
 
 
+@pytest.mark.full
 async def test_last_changes_of_a_view_whose_replica_starts_are_awaited(
     own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
