@@ -13,11 +13,12 @@ import psycopg
 import pytest
 
 from tests.broker import serving
+from tests.effort import examples
 from tests.harness import Server
 from tests.kafka_topics import reading
 from tests.kill.under_load import kill_and_start, loading, options_of
 
-KILLS = 8
+KILLS = examples(8)
 KEYS = 60
 WITH = "WITH (COMMIT INTERVAL '10 ms')"
 SINKS = ("a", "b", "c", "d")
