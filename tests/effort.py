@@ -1,7 +1,7 @@
 """How many examples a test over random input runs: few in `make test`, all in `make test-full`.
 
 Hypothesis's profile says which: `dev`, unless `--hypothesis-profile` is given with `full`, or with
-`landing`, a quarter of it, for what lands within half an hour. A test that sets its own number, of
+`landing`, a fifth of it, for what lands within half an hour. A test that sets its own number, of
 examples or of seeds, says what it is in full and lets it scale with the profile:
 
     @settings(max_examples=examples(300))
@@ -13,7 +13,7 @@ that what they find is due to the change that they try.
 from hypothesis import HealthCheck, settings
 
 FULL_EXAMPLES = 100
-LANDING_EXAMPLES = 25
+LANDING_EXAMPLES = 20
 DEV_EXAMPLES = 6
 FEWEST = 3
 
