@@ -63,14 +63,14 @@ def test_sink_shows_state_and_error(shown: Console, server: Server, postgres_url
         assert shown.page.locator(".about").inner_text().startswith("Sink")
         shown.page.get_by_role("tab", name="Definition").click()
         shown.sees("CREATE SINK foreshore.public.away")
-        target.execute("DROP TABLE console.t")
+        target.execute("ALTER TABLE console.t RENAME TO absent")
         connection.execute("INSERT INTO t VALUES (1)")
         failure = shown.page.get_by_role("alert").filter(has_text="does not exist")
         failure.wait_for()
         shown.go("overview")
         row = shown.page.get_by_role("row").filter(has_text="away")
         row.get_by_text("stalled").wait_for()
-        target.execute("CREATE TABLE console.t (k int PRIMARY KEY)")
+        target.execute("ALTER TABLE console.absent RENAME TO t")
         row.get_by_text("running").wait_for()
     assert shown.errors == []
 
