@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from pathlib import Path
 
 import deltalake
@@ -35,6 +36,27 @@ def place(own_env: TestEnvironment, tmp_path: Path) -> Path:
     place.mkdir()
     own_env.environment.let_copy([str(place)], tmp_path / "data")
     return place
+
+
+@dataclass
+class Target:
+    """The Delta tables of a test, which cannot be reached while they are away."""
+
+    is_away: bool = False
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> Target:
+    """Return a target that is there."""
+    target, resume = Target(), DeltaExporter.resume
+
+    async def resumed(self: DeltaExporter) -> Timestamp | None:
+        if target.is_away:
+            raise OSError("it is away")
+        return await resume(self)
+
+    monkeypatch.setattr(DeltaExporter, "resume", resumed)
+    return target
 
 
 def rows_of(place: Path) -> list[tuple[int, str]]:
@@ -88,21 +110,14 @@ async def test_target_gets_the_difference_once_and_then_the_changes(
 
 
 async def test_earlier_changes_of_the_former_relation_are_written_before_the_difference(
-    own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch
+    own_env: TestEnvironment, place: Path, target: Target
 ) -> None:
     """The target is away until the relation has changed; meanwhile the former one is kept."""
-    env, is_away, resume = own_env, False, DeltaExporter.resume
+    env = own_env
     await env.ran("a", *TABLES)
-
-    async def away(self: DeltaExporter) -> Timestamp | None:
-        if is_away:
-            raise OSError("it is away")
-        return await resume(self)
-
-    monkeypatch.setattr(DeltaExporter, "resume", away)
     into = f"DELTA (URL '{place}/t') ENVELOPE APPEND"
     await env.ran("a", f"CREATE SINK s FROM a INTO {into} {WITH}", "WAIT FOR SINKS s")
-    is_away = True
+    target.is_away = True
     await env.ran("a", "ALTER SINK s SET (COMMIT INTERVAL '2 ms')")  # which resumes it
     await until_state(env, "stalled")
     await env.ran("a", "INSERT INTO a VALUES (7, 'x')", "DELETE FROM a WHERE k = 7")
@@ -112,7 +127,7 @@ async def test_earlier_changes_of_the_former_relation_are_written_before_the_dif
         assert 'ERROR 2BP01: cannot drop or alter table "a" because sink "s" needs it' in said
     again = await env.query("a", "ALTER SINK s SET FROM a")
     assert 'ERROR 55000: sink "s" has not written the change' in again
-    is_away = False
+    target.is_away = False
     await env.ran("a", "WAIT FOR SINKS s")
     table = deltalake.DeltaTable(str(place / "t")).to_pyarrow_table().to_pylist()
     changes = Counter((row["k"], row["v"], row["mz_diff"]) for row in table)
@@ -165,23 +180,16 @@ async def test_sink_without_snapshot_gets_no_difference(
 
 @pytest.mark.full
 async def test_sink_without_snapshot_that_had_not_begun_gets_changes_before_the_cut(
-    own_env: TestEnvironment, place: Path, monkeypatch: pytest.MonkeyPatch
+    own_env: TestEnvironment, place: Path, target: Target
 ) -> None:
-    env, is_away, resume = own_env, True, DeltaExporter.resume
+    env, target.is_away = own_env, True
     await env.ran("a", *TABLES)
-
-    async def away(self: DeltaExporter) -> Timestamp | None:
-        if is_away:
-            raise OSError("it is away")
-        return await resume(self)
-
-    monkeypatch.setattr(DeltaExporter, "resume", away)
     options = "ENVELOPE APPEND WITH (SNAPSHOT = false)"
     await env.ran("a", f"CREATE SINK s FROM a INTO DELTA (URL '{place}/t') {options}")
     await until_state(env, "stalled")
     await env.ran("a", "INSERT INTO a VALUES (8, 'p')", "ALTER SINK s SET FROM b")
     await env.ran("a", "INSERT INTO b VALUES (9, 'q')")
-    is_away = False
+    target.is_away = False
     await env.ran("a", "WAIT FOR SINKS s")
     assert rows_of(place / "t") == [(8, "p"), (9, "q")]
 
