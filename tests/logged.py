@@ -1,4 +1,4 @@
-"""What the product has logged."""
+"""Log records of the product, without those of asyncio."""
 
 import logging
 

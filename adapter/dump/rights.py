@@ -1,4 +1,4 @@
-"""What a dump has of owners and rights, after all objects: views need rights of their owners.
+"""Owners and rights in a dump. They follow all objects, as views need rights of their owners.
 
 A new object has the rights of `privileges.initial`, so a dump has what differs from them: rights
 that are gone, then those of grants in an order in which each grantor has the option before. What

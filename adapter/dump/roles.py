@@ -1,4 +1,4 @@
-"""What a dump has of the whole system: roles, network policies, and the settings of both.
+"""Roles, network policies and settings in a dump: what belongs to the whole system.
 
 The first role is in each directory, so it is altered and not created. Passwords are not there:
 `foreshore dump --role-passwords` reads their verifiers from pg_authid, as superusers may.

@@ -1,4 +1,4 @@
-"""An interrupt of who waits for a change, and the close that follows it."""
+"""Ctrl-C while a subscription waits for a change, and the close that follows."""
 
 import asyncio
 import gc

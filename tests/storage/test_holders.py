@@ -90,7 +90,7 @@ class Office:
 
     @asynccontextmanager
     async def holder(self, role: str, place: Path) -> AsyncIterator[Process]:
-        """Start a holder that waits until it is told to begin: leases are shorter than a start."""
+        """Start a holder, which waits for a signal to begin, as a lease is shorter than a start."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", HOLDER, role, str(place), stdin=PIPE, stdout=PIPE
         )

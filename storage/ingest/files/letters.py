@@ -1,4 +1,4 @@
-"""What SOURCE_errors has of a row of a file that has a wrong value."""
+"""Rows of SOURCE_errors for rows of files that have a wrong value."""
 
 from collections.abc import Sequence
 

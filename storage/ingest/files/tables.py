@@ -121,7 +121,7 @@ class TableConnector:
     ) -> AsyncIterator[Batch | Part]:
         """Yield the difference between the rows that are here and those of another table.
 
-        What is unreadable is told, but not again if it is that of a file that was read before.
+        Reports what cannot be read, except in files that were read before.
         """
         last: list[Batch] = []
         errors: list[pa.Table] = []

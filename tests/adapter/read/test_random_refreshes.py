@@ -24,7 +24,7 @@ VIEWS = {
 
 @dataclass(frozen=True)
 class Content:
-    """What a view has: a count, and whether rows were missing when it was computed."""
+    """The contents of a view: a count, and whether rows were missing when it was computed."""
 
     rows: int
     lacks: bool

@@ -252,7 +252,7 @@ async def test_resumed_sink_goes_on_if_its_first_commit_is_not_confirmed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the target has then is of this database, and not of the original."""
+    """Afterwards the target has the contents of this database, not those of the original."""
     env = own_env
     await with_sink(env, upstream)
     await env.close()
