@@ -22,7 +22,7 @@ from typing import Any
 
 LIMIT_S = 0.05
 SHARED_LIMIT_S = 0.5
-REFERENCE_S = 0.0015  # what `_reference` takes on an idle machine
+REFERENCE_S = 0.0015  # what `reference` takes on an idle machine
 MARK = "slow callback: "
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
 
@@ -112,7 +112,7 @@ def is_slow(seconds: float, limit_s: float = LIMIT_S) -> bool:
     more as what is measured here, and where more is to be run than there are cores up to twice
     that, since what is measured here needs little memory.
     """
-    slower = max(1.0, _reference() / REFERENCE_S) * (2 if _is_crowded() else 1)
+    slower = max(1.0, reference() / REFERENCE_S) * (2 if _is_crowded() else 1)
     return seconds > limit_s * slower
 
 
@@ -128,7 +128,7 @@ def _is_crowded() -> bool:
     return runnable > cores
 
 
-def _reference() -> float:
+def reference() -> float:
     """Return the processor time that a known piece of work takes now."""
     began = thread_time()
     table: dict[int, tuple[int, str]] = {}
