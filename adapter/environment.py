@@ -62,6 +62,7 @@ from foreshore.errors import (
     QueryCanceled,
 )
 from foreshore.ids import GlobalId, is_user, number_of
+from foreshore.processes.child_environment import NETWORK
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
 from foreshore.session_variables import Variables
@@ -164,8 +165,8 @@ class Environment:
             sequences=sequences,
             errors=errors,
             capabilities=capabilities,
-            ingest=ingest or ProcessLauncher(INGEST_COMMAND),
-            export=export or ProcessLauncher(EXPORT_COMMAND),
+            ingest=ingest or ProcessLauncher(INGEST_COMMAND, NETWORK),
+            export=export or ProcessLauncher(EXPORT_COMMAND, NETWORK),
             lineage=lineage,
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240

@@ -34,7 +34,7 @@ import uvloop
 from click.core import ParameterSource
 
 from foreshore import blocking, logs
-from foreshore.adapter.environment import Environment
+from foreshore.adapter.environment import EXPORT_COMMAND, INGEST_COMMAND, Environment
 from foreshore.adapter.introspection.metrics import EnvironmentMetrics
 from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
@@ -43,7 +43,16 @@ from foreshore.compute.replica.main import start as start_replica
 from foreshore.compute.spark.java import find_java, java_version
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.extras import INSTALL_DEMO, is_demo_installed, require_spark
-from foreshore.processes.child_process import ProcessLauncher
+from foreshore.processes import file_modes
+from foreshore.processes.child_environment import (
+    AWS,
+    COMPUTE,
+    NETWORK,
+    PASSED_VARIABLE,
+    Names,
+    remove_private_home,
+)
+from foreshore.processes.child_process import COMMAND, ProcessLauncher
 from foreshore.processes.launch import Launcher
 from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.owner import SOCKET_PORT
@@ -75,7 +84,7 @@ from foreshore.server.traces import open_traces
 from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
-from foreshore.storage.directory import check_restored
+from foreshore.storage.directory import check_restored, local_places
 from foreshore.storage.inspection import inspect
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.lake.unfinished import remove_unfinished
@@ -136,7 +145,9 @@ async def serve(options: ServeOptions) -> None:
                 options.python_function_memory,
                 options.python_function_answers,
             )
-        launcher = ProcessLauncher()
+        os.environ[PASSED_VARIABLE] = " ".join(options.pass_environment)
+        launcher, ingest, export = _launchers(options)
+        closing.push_async_callback(blocking.run, None, remove_private_home)
         launcher.begin_spare()
         closing.push_async_callback(launcher.end_spare)
         merger = _merger(options)
@@ -150,7 +161,7 @@ async def serve(options: ServeOptions) -> None:
         closing.push_async_callback(storage.close)
         if merger is not None:  # before storage is closed, which waits for its merge
             closing.push_async_callback(blocking.run, None, merger.close)
-        environment = await _environment(options, storage, launcher)
+        environment = await _environment(options, storage, launcher, ingest, export)
         closing.push_async_callback(environment.close)
         key_file = options.secrets_key_file or options.data_dir / key_files.NAME
         key = await blocking.run(None, key_files.load_key, key_file)
@@ -273,6 +284,11 @@ async def _server_lock(options: ServeOptions) -> ServerLock:
 
     def prepare() -> None:
         options.data_dir.mkdir(parents=True, exist_ok=True)
+        # A first start may be among files of somebody else, which stay as they are.
+        is_database = (options.data_dir / "log").is_dir()
+        file_modes.secure(options.data_dir, group=options.allow_group_access, deep=is_database)
+        for place in local_places(options.blob, options.consensus):
+            file_modes.secure_own(place, group=options.allow_group_access)
         check_restored(options.data_dir)
 
     await blocking.run(None, prepare)
@@ -289,14 +305,37 @@ def _merger(options: ServeOptions) -> "SparkMerger | None":
     return merger_of(options.spark_master, options.spark_compaction, options.spark_properties)
 
 
+def _launchers(
+    options: ServeOptions,
+) -> tuple[ProcessLauncher, ProcessLauncher, ProcessLauncher]:
+    """Return the launchers of replicas, and of processes of sources and of sinks.
+
+    They have the server's identity at AWS for the buckets that its operator names.
+    """
+    own_store: tuple[Names, ...] = (AWS,) if (options.blob or "").startswith("s3:") else ()
+    places = any(each.startswith("s3:") for each in options.copy_dir)
+    external = (NETWORK, AWS) if places else (NETWORK,)
+    return (
+        ProcessLauncher(COMMAND, COMPUTE, *own_store),
+        ProcessLauncher(INGEST_COMMAND, *external),
+        ProcessLauncher(EXPORT_COMMAND, *external, umask=file_modes.operators_umask()),
+    )
+
+
 async def _environment(
-    options: ServeOptions, storage: StorageController, launcher: Launcher
+    options: ServeOptions,
+    storage: StorageController,
+    launcher: Launcher,
+    ingest: Launcher,
+    export: Launcher,
 ) -> Environment:
     return await Environment.open(
         storage=storage,
         clock=SystemClock(),
         data_dir=options.data_dir,
         launcher=launcher,
+        ingest=ingest,
+        export=export,
         engine_options={
             **options.spark_properties,
             "master": options.spark_master,
@@ -321,6 +360,7 @@ async def _until_stopped(stop: asyncio.Event, environment: Environment, lease: L
 @click.version_option(package_name="foreshore")
 def main() -> None:
     """Foreshore keeps the results of SQL queries up to date while the data changes."""
+    file_modes.keep_private()
 
 
 def _in_one_line(error: DatabaseError) -> str:
@@ -336,6 +376,8 @@ def serve_command(**given: Any) -> None:
     """Serve a database. FORESHORE_PASSWORD sets the first role's password."""
     options = ServeOptions(**given, password=os.environ.pop("FORESHORE_PASSWORD", None) or None)
     _ = options.tls, options.spark_properties
+    if options.allow_group_access:
+        file_modes.keep_private(group=True)
     address(options.pg_listen)
     address(options.http_listen)
     os.environ[logs.FORMAT_VARIABLE] = options.log_format  # replicas inherit them

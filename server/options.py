@@ -55,6 +55,8 @@ class ServeOptions:
     checkpoint_interval: float
     checkpoint_size: float
     insecure_no_auth: bool
+    allow_group_access: bool
+    pass_environment: tuple[str, ...]
     lifeline: bool
     take_over: bool
     password: str | None
@@ -216,6 +218,13 @@ _OPTIONS = (
         help="What each process keeps of the answers of IMMUTABLE functions in Python.",
     ),
     option(
+        "pass-environment",
+        multiple=True,
+        metavar="NAME",
+        help="A variable that processes of sources, sinks and replicas get, beside those that they"
+        " need; may be given several times.",
+    ),
+    option(
         "audit-interval",
         type=click.FloatRange(0),
         default=0.0,
@@ -290,6 +299,11 @@ _FLAGS = (
         "python-functions",
         is_flag=True,
         help="Let superusers create functions in Python, which run as the server's user.",
+    ),
+    option(
+        "allow-group-access",
+        is_flag=True,
+        help="Let the group of the server's user read the data directory: 0750, and 0640 of files.",
     ),
     option("http-tls", is_flag=True, help="Serve HTTP over TLS too."),
     option(

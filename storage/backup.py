@@ -34,6 +34,7 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedFile,
 )
+from foreshore.processes import file_modes
 from foreshore.storage.blob import sync_directory, sync_file
 from foreshore.storage.consensus import SqliteConsensus, Versioned
 from foreshore.storage.directory import (
@@ -120,11 +121,14 @@ def back_up(data_dir: Path, place: Path) -> Backup:
     """Back up the current state of the data directory to `place`, and return the manifest.
 
     The server may be running. Raises DuplicateFile if the place holds something else, or the backup
-    of another database or of another history of this one.
+    of another database or of another history of this one. The group may read the backup if it may
+    read the data directory.
     """
     states = read_states(data_dir)
     with _locked(place):
         previous = _previous(place, states)
+        group = file_modes.is_for_group(data_dir)
+        file_modes.secure(place, group=group, what="backup directory")
         named = {file.stored for file in previous.values()}
         try:
             backup = _copied(data_dir, place, previous)
@@ -137,6 +141,7 @@ def back_up(data_dir: Path, place: Path) -> Backup:
                 for path in (place / folder).rglob("*"):
                     if path.is_file() and path.relative_to(place).as_posix() not in named:
                         path.unlink()
+            file_modes.secure(place, group=group, what="backup directory")
     return backup
 
 
@@ -356,8 +361,11 @@ def restore(place: Path, data_dir: Path) -> Backup:
         _clear(data_dir)
     if data_dir.exists() and (not data_dir.is_dir() or _names(data_dir)):
         raise DuplicateFile(f'"{data_dir}" exists and is not empty')
+    group = file_modes.is_for_group(place)
     if data_dir.exists():
+        file_modes.secure(data_dir)
         _fill(data_dir, place, backup)
+        file_modes.secure(data_dir, group=group)
         return backup
     partial = data_dir.with_name(f".{data_dir.name}{RESTORING}")
     if partial.exists():
@@ -365,6 +373,7 @@ def restore(place: Path, data_dir: Path) -> Backup:
     _make(partial)
     try:
         _restore_to(partial, place, backup)
+        file_modes.secure(partial, group=group)
         partial.replace(data_dir)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -52,6 +53,17 @@ def check_restored(data_dir: Path) -> None:
         raise ObjectNotInPrerequisiteState(
             f'a restore into "{data_dir}" was not completed', hint="Run the restore again."
         )
+
+
+def local_places(blob: str | None, consensus: str | None) -> list[Path]:
+    """Return what stores given by URI have outside of the data directory."""
+    places = []
+    if blob is not None and (store := urlsplit(blob)).scheme == "file":
+        places.append(Path(unquote(store.path)))
+    if consensus is not None and (store := urlsplit(consensus)).scheme == "sqlite":
+        file = Path(unquote(store.path))
+        places += [file.with_name(f"{file.name}{suffix}") for suffix in ("", "-wal", "-shm")]
+    return [each for each in places if each.exists()]
 
 
 def finish_restore(data_dir: Path) -> None:

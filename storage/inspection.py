@@ -6,20 +6,19 @@ rest, whatever error a corrupt file causes. A problem counts only if it is still
 the states again, because the compacter may have replaced the file.
 """
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from foreshore.clock import SystemClock
 from foreshore.errors import DatabaseError, DataCorrupted
 from foreshore.ids import GlobalId
+from foreshore.processes.child_environment import child_environment, private_home
 from foreshore.storage.batch import read_batch
 from foreshore.storage.consolidate import least_multiplicity
 from foreshore.storage.directory import (
@@ -377,21 +376,9 @@ def corrupt_offset(path: Path) -> int | None:
         return None
     if magic != b"PAR1":
         return 0
-    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-        try:
-            chunk = executor.submit(_corrupt_chunk, path).result()
-        except (BrokenProcessPool, OSError, pa.ArrowException):
-            chunk = None
-    return footer if chunk is None else chunk
-
-
-def _corrupt_chunk(path: Path) -> int | None:
-    with pq.ParquetFile(path, page_checksum_verification=True) as opened:
-        for i in range(opened.metadata.num_row_groups):
-            group = opened.metadata.row_group(i)
-            for chunk in map(group.column, range(group.num_columns)):
-                try:
-                    opened.read_row_group(i, columns=[chunk.path_in_schema])
-                except (OSError, pa.ArrowException):
-                    return int(chunk.dictionary_page_offset or chunk.data_page_offset)
-    return None
+    # A corrupt file may end the process that reads it.
+    command = [sys.executable, "-P", "-m", "foreshore.storage.corrupt_chunk", str(path)]
+    environment = child_environment(private_home())
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    chunk = found.stdout.strip()
+    return int(chunk) if found.returncode == 0 and chunk else footer

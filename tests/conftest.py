@@ -14,6 +14,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent.parent))
 
 from foreshore.extras import is_spark_installed
+from foreshore.processes import file_modes
 from tests.effort import register_profiles
 from tests.harness import (
     NOT_INSTALLED,
@@ -28,6 +29,17 @@ from tests.harness import (
 register_profiles()
 
 collect_ignore = [] if is_spark_installed() else ["files/test_data_source.py"]
+
+
+@pytest.fixture(autouse=True)
+def umask_is_kept() -> Iterator[None]:
+    """Commands that run in the tests' process do not change its umask for other tests."""
+    before, operators = os.umask(0o077), file_modes.operators_umask()
+    os.umask(before)
+    yield
+    os.umask(before)
+    file_modes._operators = operators
+
 
 # Data goes to memory if there is enough of it: on a disk most of a short test is waiting for fsync.
 # `make test-full` names a disk.

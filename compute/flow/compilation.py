@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from foreshore.compute.flow.kernels import compiled
 from foreshore.compute.flow.kernels.jit import GATE
+from foreshore.processes.child_environment import COMPUTE, child_environment, private_home
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,11 @@ class Compilation:
     def _start(self) -> None:
         try:
             process = subprocess.Popen(
-                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env=child_environment(private_home(), COMPUTE),
             )
         except OSError as error:
             logger.warning("kernels are compiled when they are called: %s", error)

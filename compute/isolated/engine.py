@@ -28,6 +28,7 @@ from foreshore.errors import DatabaseError, QueryCanceled, Unavailable
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import physical_bytes
+from foreshore.processes.child_environment import child_environment
 from foreshore.processes.scratch import Scratch
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.isolated.worker")
@@ -139,7 +140,9 @@ class _Worker:
             stdout=subprocess.PIPE,
             start_new_session=True,
             # What is reserved in advance would count as what a query takes.
-            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"},
+            env=child_environment(
+                scratch.path / "home", ARROW_DEFAULT_MEMORY_POOL="system", OPENBLAS_NUM_THREADS="1"
+            ),
         )
         self.memory: int | None = None  # of each evaluation
         self.most = 0  # where that is None

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from foreshore.compute.spark.java import find_java, jars, version_text
 from foreshore.errors import Unavailable
+from foreshore.processes.child_environment import COMPUTE, child_environment, private_home
 from foreshore.processes.tied_process import start_tied
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,12 @@ def make_archive_later(spark_home: str) -> None:
     if archive_path(find_java(), spark_home).is_file():
         return
     command = [sys.executable, "-m", "foreshore.compute.spark.archive", YIELDING]
-    start_tied(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    start_tied(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env=child_environment(private_home(), COMPUTE),
+    )
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from foreshore.errors import Unavailable
 from foreshore.extras import INSTALL
+from foreshore.processes.child_environment import COMPUTE, child_environment, private_home
 
 MINIMUM_JAVA = 17
 
@@ -93,7 +94,13 @@ def version_text(java: str) -> str:
     What options it picked up from the environment is left out.
     """
     try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
+        shown = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=child_environment(private_home(), COMPUTE),
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
     lines = (shown.stderr + shown.stdout).splitlines()

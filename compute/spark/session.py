@@ -25,6 +25,7 @@ from foreshore.compute.spark.java import find_java, flags, jars
 from foreshore.compute.spark.options import LOOPBACK, SparkOptions, driver_host
 from foreshore.compute.spark.package import add_package
 from foreshore.errors import Unavailable
+from foreshore.processes.child_environment import AWS, COMPUTE, NETWORK, child_environment
 from foreshore.processes.tied_process import start_tied
 
 DUMP_SECONDS = 300.0  # in which a JVM writes an archive when it ends
@@ -166,6 +167,7 @@ def _launch(options: SparkOptions, dump: Path | None) -> Any:
         *archive,
         "-Xshare:auto",
         f"-Djava.io.tmpdir={options.scratch}",
+        f"-Duser.home={options.scratch / 'home'}",
         "-cp",
         os.pathsep.join(jars(home)),
         "org.apache.spark.deploy.SparkSubmit",
@@ -174,14 +176,16 @@ def _launch(options: SparkOptions, dump: Path | None) -> Any:
     ]
     with tempfile.TemporaryDirectory(dir=options.scratch) as directory:
         connection = Path(directory, "connection")
-        environment = {
-            **os.environ,
-            "SPARK_HOME": home,
-            "SPARK_CONNECT_MODE": "0",
-            "SPARK_LOCAL_IP": driver_host(options.master) or LOOPBACK,
-            "PYSPARK_PYTHON": _worker_python(),
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
-        }
+        own_home = options.scratch / "home"
+        environment = child_environment(
+            own_home,
+            *(COMPUTE, NETWORK, AWS),  # what of these this process has itself
+            SPARK_HOME=home,
+            SPARK_CONNECT_MODE="0",
+            SPARK_LOCAL_IP=driver_host(options.master) or LOOPBACK,
+            PYSPARK_PYTHON=_worker_python(),
+            _PYSPARK_DRIVER_CONN_INFO_PATH=str(connection),
+        )
         environment.pop("SPARK_CONF_DIR", None)
         with open(options.scratch / "spark.log", "ab") as log:
             process = start_tied(

@@ -21,6 +21,14 @@ from pathlib import Path
 
 from foreshore.compute.spark.java import find_java, flags, jars
 from foreshore.compute.spark.options import LOOPBACK
+from foreshore.processes.child_environment import (
+    AWS,
+    COMPUTE,
+    NETWORK,
+    child_environment,
+    private_home,
+)
+from foreshore.processes.file_modes import keep_private
 
 MODULE = "jdk.incubator.vector"
 PARTS = {"master": "master.Master", "worker": "worker.Worker"}
@@ -45,8 +53,11 @@ def command_of(part: str, arguments: Sequence[str]) -> tuple[list[str], dict[str
         "-cp", os.pathsep.join(jars(home)), f"org.apache.spark.deploy.{PARTS[part]}",
         "--host", host, "--webui-port", "0", *arguments,
     ]  # fmt: skip
-    environment = {
-        **os.environ,
+    environment = child_environment(
+        Path(tempfile.mkdtemp(prefix="foreshore-spark-"), "home"),
+        *(COMPUTE, NETWORK, AWS),
+    )
+    environment |= {
         "SPARK_HOME": home,
         "SPARK_LOCAL_IP": host,
         "SPARK_SCALA_VERSION": "2.13",  # else a worker looks for a build of Spark
@@ -59,7 +70,13 @@ def command_of(part: str, arguments: Sequence[str]) -> tuple[list[str], dict[str
 def java_home(java: str) -> Path:
     """Return a home of a Java that starts executors: its own, unless it lacks a module."""
     home = Path(java).resolve().parent.parent
-    shown = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [java, "--list-modules"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=child_environment(private_home(), COMPUTE),
+    )
     if MODULE in shown.stdout:
         return home
     made = Path(tempfile.mkdtemp(prefix="foreshore-java-"))
@@ -74,6 +91,7 @@ def main(arguments: Sequence[str]) -> None:
     """Become a master or a worker."""
     if not arguments or arguments[0] not in PARTS:
         raise SystemExit(__doc__)
+    keep_private()
     command, environment = command_of(arguments[0], arguments[1:])
     os.execve(command[0], command, environment)
 

@@ -4,7 +4,6 @@ A pool with a worker that has ended is lost, as each had a share of all that the
 """
 
 import itertools
-import os
 import secrets
 import socket
 import subprocess
@@ -20,6 +19,7 @@ import pyarrow as pa
 from foreshore.compute.workers.messages import Reply
 from foreshore.compute.workers.wire import Wire
 from foreshore.errors import Unavailable
+from foreshore.processes.child_environment import COMPUTE, child_environment, private_home
 from foreshore.processes.messages import Message
 from foreshore.processes.transport import Tables
 
@@ -58,7 +58,7 @@ def start_process(
     return subprocess.Popen(
         [*COMMAND, *options],
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "FORESHORE_WORKER_SEEDS": seeds},
+        env=child_environment(private_home(), COMPUTE, FORESHORE_WORKER_SEEDS=seeds),
         pass_fds=[control.fileno(), *(sock.fileno() for sock in peers.values())],
     )
 

@@ -178,6 +178,7 @@ def leased(data_dir: Path) -> Iterator[Callable[[list[str]], None]]:
             file.write(content(holds))
 
     with suppress(OSError):
+        unfinished.touch(0o600)  # for this user alone, as all is there
         unfinished.write_text(content(["blob", "log"]))
         unfinished.rename(path)
     renewing = threading.Thread(target=renew, daemon=True)

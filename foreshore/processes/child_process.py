@@ -6,7 +6,6 @@ The secret that lets the controller command it goes through its environment and 
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from foreshore import blocking
+from foreshore.processes.child_environment import COMPUTE, Names, child_environment
 from foreshore.processes.launch import Launched
 from foreshore.processes.outbox import Outbox
 from foreshore.processes.scratch import Scratch
@@ -78,8 +78,12 @@ class ProcessLauncher:
     of size `embedded` needs, and the first replica gets it.
     """
 
-    def __init__(self, command: Sequence[str] = COMMAND) -> None:
-        self._command = command
+    def __init__(self, command: Sequence[str] = COMMAND, *names: Names, umask: int = -1) -> None:
+        """Each process gets variables with these names; by default those of replicas.
+
+        `umask` is its own; -1: that of this process.
+        """
+        self._command, self._names, self._umask = command, names or (COMPUTE,), umask
         self._spare: asyncio.Task[_Begun] | None = None
 
     def begin_spare(self) -> None:
@@ -141,7 +145,12 @@ class ProcessLauncher:
         return subprocess.Popen(
             [*self._command, "--listen", f"unix:{_socket(scratch)}", "--lifeline", *options],
             stdin=subprocess.PIPE,
-            env={**os.environ, SECRET_VARIABLE: secret, SCRATCH_VARIABLE: str(scratch.path)},
+            env=child_environment(
+                scratch.path / "home",
+                *self._names,
+                **{SECRET_VARIABLE: secret, SCRATCH_VARIABLE: str(scratch.path)},
+            ),
+            umask=self._umask,
             start_new_session=True,
         )
 

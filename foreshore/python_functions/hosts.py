@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore.errors import DatabaseError, OutOfMemory, QueryCanceled, Unavailable
+from foreshore.processes.child_environment import child_environment, private_home
 from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.limits import Limits, limits
 from foreshore.python_functions.patience import POLL_SECONDS
@@ -44,8 +45,6 @@ SLICE_SECONDS = 1.0  # that a call should take at most,
 SHARE = 8  # and at most this part of the time that it may take
 MORE_BYTES = 64 << 20  # of an answer than a host may take
 MOST_DEFINED = 256  # functions that a host has loaded
-# What hosts get of the environment: nothing that may be a secret.
-_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
 _SET = {
     "PYTHONHASHSEED": "0",  # the order of sets is the same in each host
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -72,7 +71,6 @@ class Host:
         read, self._lifeline = os.pipe()
         command = (sys.executable, "-P", "-m", MODULE)
         arguments = (str(other.fileno()), str(read), str(limit.memory), str(limit.seconds))
-        passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
         try:
             self._process = subprocess.Popen(
                 [*command, *arguments],
@@ -82,7 +80,7 @@ class Host:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
-                env={**passed, **_SET},
+                env=child_environment(private_home(), **_SET),
             )
         finally:
             other.close()

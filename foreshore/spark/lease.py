@@ -47,11 +47,17 @@ def take(data_dir: Path, lease_ms: int) -> Lease | None:
     path = data_dir / DIRECTORY / f"{uuid.uuid4()}.json"
     unfinished = path.with_name(f".{path.name}")
     try:
-        unfinished.write_bytes(_content(EVERYTHING, lease_ms))
+        with open(unfinished, "xb", opener=_private) as file:
+            file.write(_content(EVERYTHING, lease_ms))
         unfinished.rename(path)
     except OSError:
         return None
     return Lease(str(path), lease_ms)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that is for this user alone, as all is in a data directory."""
+    return os.open(path, flags, 0o600)
 
 
 def touch(path: str | None) -> None:

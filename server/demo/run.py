@@ -16,6 +16,7 @@ import pyarrow.csv
 from psycopg import sql
 
 from foreshore.extras import INSTALL, is_spark_installed
+from foreshore.processes.file_modes import operators_umask
 from foreshore.server.demo import schema
 from foreshore.server.demo.history import DIMENSIONS, History
 from foreshore.server.demo.replay import advance
@@ -54,6 +55,7 @@ def run_demo(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            umask=operators_umask(),
             start_new_session=True,  # an interrupt from the terminal reaches the demo only
         )
         url = _wait_until_ready(server)

@@ -31,8 +31,13 @@ def look(
     hba_file: Path | None,
     ident_file: Path | None,
     known: Collection[str] = (),
+    *,
+    group: bool = False,
 ) -> list[Finding]:
-    """Return what is found; `known` are the environment's variables that have a meaning."""
+    """Return what is found; `known` are the environment's variables that have a meaning.
+
+    `group` says that the group may read the data directory.
+    """
     try:
         is_served = data.holder(data_dir) is not None
     except (OSError, ValueError):
@@ -45,7 +50,7 @@ def look(
         ("memory", partial(machine.memory, below)),
         ("file descriptors", machine.descriptors),
         ("environment", partial(machine.environment, known)),
-        ("data directory", partial(data.directory, data_dir)),
+        ("data directory", partial(data.directory, data_dir, group=group)),
         ("disk space", partial(data.space, data_dir)),
         ("fsync", partial(data.syncs, data_dir)),
         ("clock", partial(data.clock, data_dir)),
@@ -78,6 +83,7 @@ def doctor_command(below: Below) -> click.Command:
     @option("http-listen", default="127.0.0.1:6876", metavar="HOST:PORT", help="Its for HTTP.")
     @option("hba-file", type=_FILE, help="Who may connect; default: DATA_DIR/pg_hba.conf.")
     @option("ident-file", type=_FILE, help="Whose certificates; default: DATA_DIR/pg_ident.conf.")
+    @option("allow-group-access", is_flag=True, help="The group may read the data directory.")
     @click.option("--json", "json_", is_flag=True, help="Show JSON.")
     @click.pass_context
     def doctor(
@@ -88,6 +94,7 @@ def doctor_command(below: Below) -> click.Command:
         http_listen: str,
         hba_file: Path | None,
         ident_file: Path | None,
+        allow_group_access: bool,
         json_: bool,
     ) -> None:
         """Look for what is wrong: this machine, the data, and the server if it runs.
@@ -95,7 +102,10 @@ def doctor_command(below: Below) -> click.Command:
         It changes nothing. The exit status is 1 if something fails.
         """
         known = {*_OTHERS, *_variables(context)}
-        findings = look(below, data_dir, pg_listen, http_listen, hba_file, ident_file, known)
+        findings = look(
+            *(below, data_dir, pg_listen, http_listen, hba_file, ident_file, known),
+            group=allow_group_access,
+        )
         if json_:
             click.echo(json.dumps(as_json(findings), indent=2))
         else:

@@ -13,6 +13,7 @@ from statistics import median
 import msgspec
 
 from foreshore.errors import DatabaseError
+from foreshore.processes.file_modes import open_to_others
 from foreshore.processes.owner import LOCK_FILE, Holder
 from foreshore.server import key_file
 from foreshore.server.admission.policy import Policy, Sources
@@ -27,8 +28,8 @@ AHEAD_SECONDS = 60.0  # that files may be ahead of the clock
 MOST_SHOWN = 3  # damaged files
 
 
-def directory(data_dir: Path) -> Iterator[Finding]:
-    """Look at the data directory's existence, owner and permissions."""
+def directory(data_dir: Path, *, group: bool = False) -> Iterator[Finding]:
+    """Look at the data directory's existence, owner and permissions; `group` may read it."""
     if not data_dir.exists():
         if os.access(_existing(data_dir), os.W_OK):
             yield ok("data directory", f'"{data_dir}" does not exist yet, and can be made')
@@ -43,12 +44,12 @@ def directory(data_dir: Path) -> Iterator[Finding]:
         advice = f"Run as its owner, or change its permissions: chown -R {os.getuid()} {data_dir}"
         yield fail("data directory", f'"{data_dir}" cannot be read and written', advice)
         return
-    found = data_dir.stat()
-    if found.st_mode & stat.S_IWOTH:
-        yield warn("data directory", "anyone may write to it", f"chmod o-w {data_dir}")
-    elif found.st_uid != os.getuid():
-        advice = "Run the server as its owner."
-        yield warn("data directory", f"it belongs to user {found.st_uid}", advice)
+    if (owner := data_dir.stat().st_uid) != os.geteuid():
+        advice = "Run the server as its owner; it does not start as another user."
+        yield fail("data directory", f"it belongs to user {owner}", advice)
+    elif (opened := open_to_others(data_dir, group=group)) is not None:
+        advice = "Start the server, which repairs it, or: chmod -R go= "
+        yield fail("data directory", f'others can use "{opened}"', advice + str(data_dir))
     else:
         yield ok("data directory", str(data_dir))
 

@@ -21,6 +21,7 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedFile,
 )
+from foreshore.processes.file_modes import share_new
 from foreshore.storage.blob import sync_directory, sync_file
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ def replace(
             if file.name not in live:
                 (table / file.name).unlink(missing_ok=True)
         raise
+    share_new(table / LOG)
     sync_directory(table / LOG)
 
 

@@ -29,6 +29,7 @@ from foreshore.errors import (
     FeatureNotSupported,
     UndefinedFile,
 )
+from foreshore.processes.file_modes import share_new
 from foreshore.storage.blob import sync_directory, sync_file
 from foreshore.storage.lake.iceberg_plan import planned_files
 from foreshore.storage.lake.iceberg_rows import IcebergRows
@@ -178,6 +179,7 @@ def replace(
             (table / file.name).unlink(missing_ok=True)
         raise
     _hint(table / METADATA, number, id)  # the version exists, and needs its files, if this fails
+    share_new(table / METADATA)
 
 
 def remove_unnamed(table: Path, id: str) -> None:

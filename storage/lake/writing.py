@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.errors import DuplicateFile, FeatureNotSupported
+from foreshore.processes import file_modes
 from foreshore.storage.blob import sync_directory, sync_file
 from foreshore.storage.lake.columns import (
     batch_for_file,
@@ -230,7 +231,8 @@ class Export:
             self._place = scratch / self._id
         place = location.url if location.root is None else str(self._place)
         self._note = Note(location.closed, self._id, place)
-        self._place.mkdir(parents=True)
+        file_modes.make_shared(self._place.parent)
+        self._place.mkdir()
         self._written: list[Written] = []
         self._stored: list[str] = []
         self._number = 0
@@ -251,6 +253,7 @@ class Export:
         path = self._place / name
         self._written.append(Written(name, rows, path.stat().st_size))
         if self._location.root is not None:
+            file_modes.share(path)
             sync_file(path)
         elif not self.single:
             key = f"{self._location.key}/{name}".strip("/")
@@ -258,11 +261,15 @@ class Export:
             self._location.blob.put_file(key, path)
 
     def link(self, files: Sequence[Path], rows: Sequence[int]) -> bool:
-        """Take Parquet files as they are, by links; return whether the disk has allowed it."""
+        """Take Parquet files as they are, by links; return whether the disk has allowed it.
+
+        A link shares the mode of the file, which is private: where others may read what users ask
+        for, the files are copied.
+        """
         names = [self._name() for _ in files]
         try:
             for name, file in zip(names, files, strict=True):
-                os.link(file, self._place / name)
+                self._take(file, self._place / name)
         except OSError:
             for name in names:
                 (self._place / name).unlink(missing_ok=True)
@@ -271,6 +278,15 @@ class Export:
             size = (self._place / name).stat().st_size
             self._written.append(Written(name, count, size))
         return True
+
+    @staticmethod
+    def _take(file: Path, path: Path) -> None:
+        if file_modes.can_share_links():
+            os.link(file, path)
+        else:
+            shutil.copyfile(file, path)
+            file_modes.share(path)
+            sync_file(path)
 
     def _name(self) -> str:
         with self._lock:
@@ -310,6 +326,7 @@ class Export:
         else:
             (self._place / SUCCESS).write_bytes(success)
             sync_file(self._place / SUCCESS)
+        file_modes.share_below(self._place)
         sync_directory(self._place)
         os.rename(self._place, target)
         sync_directory(target.parent)

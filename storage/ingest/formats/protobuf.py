@@ -24,6 +24,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.json_text import canonical_json
+from foreshore.processes.child_environment import child_environment, private_home
 from foreshore.sources.outputs import Column
 from foreshore.storage.ingest.formats.decoder import Decoded, Values, told, without_wrong
 from foreshore.types import SqlType, arrow_type
@@ -71,6 +72,7 @@ def compiled(files: Mapping[str, str], message: str | None) -> str:
                 capture_output=True,
                 timeout=COMPILE_SECONDS,
                 check=False,
+                env=child_environment(private_home()),
             )
         except subprocess.TimeoutExpired:
             raise InvalidParameterValue("the Protobuf schema takes too long to compile") from None

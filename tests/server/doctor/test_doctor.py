@@ -41,6 +41,7 @@ def test_all_is_well_before_the_first_start(tmp_path: Path) -> None:
 
 
 def test_exit_status_and_json_tell_failures(tmp_path: Path) -> None:
+    (tmp_path / "pg_hba.conf").touch(0o600)
     (tmp_path / "pg_hba.conf").write_text("host all all nonsense trust\n")
     arguments = ["doctor", "--data-dir", str(tmp_path), "--pg-listen", "127.0.0.1:0"]
     ran = CliRunner().invoke(main, [*arguments, "--http-listen", "127.0.0.1:0", "--json"])
@@ -55,9 +56,26 @@ def test_file_in_place_of_the_directory_fails(tmp_path: Path) -> None:
     assert state(list(data.directory(tmp_path / "data")), "data directory")[0] == "fail"
 
 
-def test_directory_that_anyone_may_write_to_is_a_warning(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    assert state(list(data.directory(tmp_path)), "data directory")[0] == "warn"
+@pytest.mark.parametrize("mode", [0o701, 0o750, 0o777])
+def test_directory_that_others_may_use_fails(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    assert state(list(data.directory(tmp_path)), "data directory")[0] == "fail"
+    is_for_group = state(list(data.directory(tmp_path, group=True)), "data directory")[0] == "ok"
+    assert is_for_group == (mode == 0o750)
+
+
+def test_file_that_others_may_read_fails(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir(mode=0o700)
+    (tmp_path / "log" / "segment").touch(0o640)
+    told = state(list(data.directory(tmp_path)), "data directory")
+    assert told == ("fail", f'others can use "{tmp_path}/log/segment"')
+
+
+def test_directory_of_another_user_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    told = state(list(data.directory(tmp_path)), "data directory")
+    assert told == ("fail", f"it belongs to user {owner}")
 
 
 def test_key_that_others_may_read_is_a_warning(tmp_path: Path) -> None:
