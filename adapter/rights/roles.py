@@ -136,6 +136,15 @@ def require_settable(role: Role, variable: str) -> None:
         raise InsufficientPrivilege(f'permission denied to set parameter "{known.name}"')
 
 
+def require_untrusted_language(role: Role, language: str) -> None:
+    """Raise InsufficientPrivilege unless a role may create functions in an untrusted language."""
+    if not role.superuser:
+        raise InsufficientPrivilege(
+            f"permission denied for language {language}",
+            hint="Must be superuser to create a function in an untrusted language.",
+        )
+
+
 def require_visible(state: State, role: Role, variable: str) -> None:
     """Raise InsufficientPrivilege if a role may not see a variable."""
     known = VARIABLES.get(variable.lower())

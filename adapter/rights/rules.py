@@ -12,7 +12,11 @@ from foreshore.adapter.ddl.functions import arguments_of
 from foreshore.adapter.ddl.roles.names import role_of
 from foreshore.adapter.read.access_path import Constant
 from foreshore.adapter.rights.checker import Checker
-from foreshore.adapter.rights.roles import require_settable, require_visible
+from foreshore.adapter.rights.roles import (
+    require_settable,
+    require_untrusted_language,
+    require_visible,
+)
 from foreshore.catalog.item import Connection, Database, Item, Object, Replica, Role, Schema, Secret
 from foreshore.catalog.needs import require_all
 from foreshore.catalog.rights import holds, is_member, may_act_as
@@ -175,10 +179,7 @@ def _function(check: Checker, plan: plans.CreateFunction) -> None:
     check.create_in(plan.name)
     check.use_types(plan.depends_on)
     if plan.function.language == "python":
-        raise InsufficientPrivilege(
-            "permission denied for language python",
-            hint="Must be superuser to create a function in an untrusted language.",
-        )
+        require_untrusted_language(check.role, "python")
     if plan.or_replace:
         for each in check.reader.find_functions(plan.name.parts):
             if each.arguments == arguments_of(plan.function.types):

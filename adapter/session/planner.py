@@ -22,7 +22,7 @@ from foreshore.adapter.read.access_path import (
 from foreshore.adapter.read.keys.at_hand import plan_at_hand
 from foreshore.adapter.read.keys.index_point import plan_index_point, plan_index_whole
 from foreshore.adapter.read.keys.point import plan_point
-from foreshore.adapter.rights.roles import require_visible
+from foreshore.adapter.rights.roles import require_untrusted_language, require_visible
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared, casts_of
 from foreshore.adapter.session.side_effects import calls_in
@@ -43,6 +43,9 @@ from foreshore.errors import (
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
+from foreshore.python_functions.compilation import definitions_of
+from foreshore.python_functions.limits import check_allowed
+from foreshore.sql import ast
 from foreshore.sql.bind.needs import Needs
 from foreshore.sql.optimize.key_steps import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
@@ -182,6 +185,7 @@ class SessionPlanner:
         """
         syntax = prepared.syntax
         while syntax is not None and not self.is_valid(prepared):
+            await self._compile_source(syntax.ast)
             is_small = self._session.environment.planning_cost.is_small(syntax.text, self.state)
             try:
                 with tracing.phase("plan"):
@@ -190,6 +194,16 @@ class SessionPlanner:
                 if syntax.translated:
                     error.position = None
                 raise
+
+    async def _compile_source(self, syntax: ast.StatementSyntax) -> None:
+        """Have the source in CREATE FUNCTION ... LANGUAGE python compiled, which may take long.
+
+        The right and the server's option are checked first.
+        """
+        if isinstance(syntax, ast.CreateFunctionStatement) and syntax.language == "python":
+            require_untrusted_language(self._session.role, syntax.language)
+            check_allowed()
+            await self._session.run_aside(False, definitions_of, syntax.body)
 
     def is_valid(self, prepared: Prepared) -> bool:
         """Return whether a statement has a plan that would be the same if made now."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.adapter.session import planner
 from foreshore.python_functions.limits import ALLOWED
 from tests.adapter.harness import TestEnvironment, in_environment
 
@@ -274,3 +275,25 @@ async def test_refused_aggregates(env: TestEnvironment) -> None:
     ):
         found = await env.query("a", f"CREATE AGGREGATE g(int) ({options})")
         assert found.startswith(f"ERROR {error}"), found
+
+
+HOSTILE = made("f", ") RETURNS text", "def f(): return " + "'a'*4000+" * 700 + "''")
+
+
+async def test_source_is_compiled_after_option_and_right_are_checked(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    compiled: list[str] = []
+    monkeypatch.setattr(planner, "definitions_of", compiled.append)
+    await env.ran("a", "CREATE ROLE r", "GRANT ALL ON SCHEMA public TO r", "SET ROLE r")
+    assert "permission denied for language python" in await env.query("a", HOSTILE)
+    await env.ran("a", "RESET ROLE")
+    monkeypatch.setenv(ALLOWED, "0")
+    assert "Python functions are turned off" in await env.query("a", HOSTILE)
+    assert not compiled
+
+
+async def test_source_that_needs_much_memory_is_refused(own_env: TestEnvironment) -> None:
+    assert "out of memory" in await own_env.query("a", HOSTILE)
+    assert await own_env.query("a", "SELECT 1") == "1\nSELECT 1"
