@@ -43,6 +43,7 @@ from foreshore.compute.replica.main import start as start_replica
 from foreshore.compute.spark.java import find_java, java_version
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.extras import INSTALL_DEMO, is_demo_installed, require_spark
+from foreshore.loop_watchdog import Watchdog
 from foreshore.processes import file_modes
 from foreshore.processes.child_environment import (
     AWS,
@@ -208,6 +209,9 @@ async def serve(options: ServeOptions) -> None:
         if options.socket_dir is not None:
             sockets.append(await blocking.run(None, bind_unix, options.socket_dir))
             closing.push_async_callback(blocking.run, None, unlink_unix, options.socket_dir)
+        watchdog = Watchdog()
+        watchdog.start()
+        closing.callback(watchdog.close)
         port = await listener.listen(sockets)
         environment.server_settings["port"] = str(port)
         origins = Origins(options.http_origin, options.http_host)

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from foreshore.adapter.client import Encryption
 from foreshore.errors import ConfigurationFileError
+from foreshore.loop_watchdog import protocol_callback
 from foreshore.server.message import Bytes
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ class TlsLayer(asyncio.Protocol):
 
     # --- the protocol of the transport -----------------------------------------------------
 
+    @protocol_callback
     def data_received(self, data: bytes) -> None:
         """Give the wire what the bytes decrypt to."""
         self._incoming.write(data)

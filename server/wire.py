@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 from foreshore import blocking
+from foreshore.loop_watchdog import protocol_callback
 from foreshore.server.client_encoding import ClientEncoding
 from foreshore.server.lease import Lease
 from foreshore.server.message import PIECE, Bytes, LongMessage, Message, parse_long
@@ -56,6 +57,7 @@ class Wire(asyncio.Protocol):
 
     # --- called by the loop ---------------------------------------------------------------
 
+    @protocol_callback
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the conversation."""
         socket = cast(asyncio.Transport, transport)  # uvloop's type does not say so
@@ -66,6 +68,7 @@ class Wire(asyncio.Protocol):
         self.peer = f"{self.host}:{address[1]}" if address else ""
         self._task = self._run(self)
 
+    @protocol_callback
     def data_received(self, data: bytes) -> None:
         """Keep the bytes and wake the task if it waits for input."""
         self.reader.feed(data)

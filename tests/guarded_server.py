@@ -1,4 +1,4 @@
-"""`foreshore`, with the steps of its event loop's tasks measured from when it is ready."""
+"""`foreshore`, whose event loop is watched from when it is ready, and that of its ingestion."""
 
 import asyncio
 import signal
@@ -7,22 +7,18 @@ from pathlib import Path
 
 import uvloop
 
+from foreshore import loop_watchdog
+from foreshore.adapter import environment
 from foreshore.server import main
 
 sys.path.append(str(Path(__file__).parent.parent))
 
-from tests.loop_guard import MARK, measure_tasks
+from tests.loop_guard import report
 
 
-def report(name: str, seconds: float) -> None:
-    """Say in the server's log which step was slow."""
-    print(f"{MARK}{seconds:.3f} s in {name}", file=sys.stderr, flush=True)
-
-
-def measured_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop like any other of a server, with its tasks measured."""
+def counting_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop like any other of a server, which says how many tasks it has when asked."""
     loop = new_event_loop()
-    measure_tasks(loop, report)
     loop.add_signal_handler(signal.SIGUSR2, report_tasks, loop)
     return loop
 
@@ -33,8 +29,11 @@ def report_tasks(loop: asyncio.AbstractEventLoop) -> None:
     print(f"tasks of the loop: {count}", file=sys.stderr, flush=True)
 
 
+GUARDED_INGEST = Path(__file__).parent / "guarded_ingest.py"
 new_event_loop = uvloop.new_event_loop
 
 if __name__ == "__main__":
-    uvloop.new_event_loop = measured_loop  # type: ignore[assignment]
+    uvloop.new_event_loop = counting_loop  # type: ignore[assignment]
+    loop_watchdog.REPORTS.append(report)
+    environment.INGEST_COMMAND = (sys.executable, "-P", "-u", str(GUARDED_INGEST))
     main.main()

@@ -19,6 +19,7 @@ from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.protocol import Command
 from foreshore.compute.replica.instance import ENGINES, EngineFactory, load_embedded
 from foreshore.compute.replica.replica import Replica
+from foreshore.loop_watchdog import Watchdog
 from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.scratch import Scratch, remove_abandoned
 from foreshore.processes.socket_path import short_path
@@ -61,6 +62,7 @@ async def serve(
     else:
         host, _, port = address.rpartition(":")
         server = await loop.create_server(connection, host, int(port))
+    Watchdog().start()
     task = loop.create_task(replica.run())
     if preload:
         loop.run_in_executor(None, load_embedded)

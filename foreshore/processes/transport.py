@@ -32,6 +32,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.loop_watchdog import protocol_callback
 from foreshore.processes.messages import Hello, Message
 from foreshore.processes.outbox import Outbox, are_large, take
 from foreshore.update import decode_schema, encode_schema
@@ -229,6 +230,7 @@ class Connection(asyncio.Protocol, Generic[M]):
 
     # --- asyncio's side
 
+    @protocol_callback
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport and disable write buffering."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=1 << 20)
@@ -242,6 +244,7 @@ class Connection(asyncio.Protocol, Generic[M]):
         """Note that most of it was sent."""
         self._has_room.set()
 
+    @protocol_callback
     def data_received(self, data: bytes) -> None:
         """Deliver the messages that `data` completes."""
         try:

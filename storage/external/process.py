@@ -11,6 +11,7 @@ import pyarrow as pa
 import uvloop
 
 from foreshore import logs
+from foreshore.loop_watchdog import Watchdog
 from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.messages import Message
 from foreshore.processes.socket_path import short_path
@@ -52,6 +53,7 @@ async def serve(
 
     with short_path(path) as short:
         server = await loop.create_unix_server(connection, short)
+    Watchdog().start()
     await standard_input_ends()
     server.close()  # until here it is held, as a server that is collected no longer listens
     shutil.rmtree(scratch, ignore_errors=True)  # its owner may have been killed

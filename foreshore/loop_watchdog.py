@@ -1,0 +1,345 @@
+"""A watchdog of an event loop: it reports what holds the loop up for more than 50 ms.
+
+    step          a step of a task, a callback, or a method of a protocol takes long
+    interpreter   another thread holds the interpreter's lock (GIL)
+
+A thread looks at the loop's thread each 20 ms. If the loop is in the same step as before, the time
+counts that its thread has spent on the processor since, without collections of garbage; so a busy
+machine makes no difference. A step of 75 ms is found, of 125 ms after a second of rest, one of less
+than 50 ms never.
+
+uvloop's handles are in C and cannot be measured one by one. Two looks see the same step if neither
+the running task nor the number of protocol callbacks (`protocol_callback`) has changed, and if a
+probe that the loop was sent meanwhile was not answered.
+
+A call in C that holds the GIL keeps the watchdog waiting, too. It is found by the watchdog's own
+delay, without the time in which no processor was free for it. The delay is the loop's if the loop's
+thread was on the processor meanwhile, and another thread's otherwise.
+"""
+
+import asyncio
+import faulthandler
+import gc
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from threading import get_ident, get_native_id
+from time import perf_counter, thread_time
+from typing import Any, TypeVar
+
+from prometheus_client import Counter
+
+logger = logging.getLogger(__name__)
+
+LIMIT_S = 0.05
+INTERVAL_S = 0.02
+IDLE_INTERVAL_S = 0.05  # after so many looks at an idle loop:
+MANY_IDLE = 50
+CLOSE_S = 0.005  # between looks while a step lasts
+IDLE_S = 0.0005  # of the processor between two looks; a loop with less is idle, and gets no probe
+FRAMES = 5
+QUIET_S = 10.0  # between two warnings
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
+
+STALLS = Counter(
+    "foreshore_loop_stalls",
+    "Times that something held up the event loop for more than 50 ms of the processor.",
+    ("cause",),
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """What has held up a loop: `cause` is "step" or "interpreter"."""
+
+    cause: str
+    seconds: float
+    place: str  # the task, and the innermost frames
+
+
+class Collections:
+    """The processor time that collections of garbage have taken, by thread.
+
+    No statement asks for them, and they run on the thread that happens to set one off.
+    """
+
+    def __init__(self) -> None:
+        self._totals: dict[int, float] = {}
+        self._running: tuple[int, float] | None = None  # the thread, and its time at the start
+        gc.callbacks.append(self._note)
+
+    def total(self, thread: int, now: float) -> float:
+        """Return the seconds that collections have taken on a thread, of which the time is `now`.
+
+        A collection that runs counts.
+        """
+        running = self._running
+        lasts = now - running[1] if running is not None and running[0] == thread else 0.0
+        return self._totals.get(thread, 0.0) + lasts
+
+    def close(self) -> None:
+        """Stop."""
+        gc.callbacks.remove(self._note)
+
+    def _note(self, phase: str, _: dict[str, int]) -> None:
+        thread, now = get_ident(), thread_time()
+        if phase == "start":
+            self._running = thread, now
+        else:
+            self._totals[thread] = self.total(thread, now)
+            self._running = None
+
+
+class _Callbacks:
+    """The number of protocol callbacks of this process."""
+
+    count = 0
+
+
+def protocol_callback(method: F) -> F:
+    """Let a method of a protocol, which a loop calls directly, count as a step of its own."""
+
+    def counted(*args: Any) -> Any:
+        _Callbacks.count += 1
+        return method(*args)
+
+    counted.__name__, counted.__doc__ = method.__name__, method.__doc__
+    return counted  # type: ignore[return-value]
+
+
+Report = Callable[[Stall], None]
+Excluded = Callable[[float], float]
+
+
+class Watchdog:
+    """Watches the running loop from `start` to `close`, both called on the loop's thread."""
+
+    def __init__(
+        self,
+        report: Report | None = None,
+        limit_s: float = LIMIT_S,
+        excluded: Excluded = lambda now: 0.0,
+    ) -> None:
+        """Watch with a limit.
+
+        `excluded` returns the seconds of the loop's thread that do not count, given its time now.
+        """
+        self._report = report or _report
+        self._limit = limit_s
+        self._excluded = excluded
+        self._closed = threading.Lock()  # released to close
+        self._closed.acquire()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start, where the system has clocks of threads."""
+        if not hasattr(time, "pthread_getcpuclockid"):
+            return
+        looking = _Looking(asyncio.get_running_loop(), self._report, self._limit, self._excluded)
+        self._thread = threading.Thread(
+            target=looking.run, args=(self._closed,), name="watchdog", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop."""
+        self._closed.release()
+        if self._thread is not None:
+            self._thread.join()
+
+
+class _Looking:
+    """What the watchdog's thread does."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        report: Report,
+        limit: float,
+        excluded: Excluded,
+    ) -> None:
+        self._loop = loop
+        self._report = report
+        self._limit = limit
+        self._excluded = excluded
+        self._thread = get_ident()
+        self._clock = time.pthread_getcpuclockid(self._thread)
+        self._collections = Collections()
+        self._sent = self._answered = 0  # probes
+        self._step: object = None
+        self._began = 0.0  # by the loop's clock, when the step was first seen
+        self._stack = ""
+        self._lasted = 0.0
+
+    def run(self, closed: threading.Lock) -> None:
+        """Look until closed."""
+        waits, interval, idle_looks = _RunQueue(), INTERVAL_S, 0
+        waited, before, others = waits.seconds(), self._now(), self._others()
+        due = perf_counter() + interval
+        while not closed.acquire(timeout=interval):
+            delay = perf_counter() - due
+            if delay > self._limit:
+                delay -= waits.seconds() - waited
+            now = self._now()
+            if delay > self._limit:
+                self._delayed(delay, now - before, self._others() - others)
+            idle_looks = 0 if now - before > IDLE_S else idle_looks + 1
+            lasts = self._look(now, is_idle=idle_looks > 0)
+            interval = (
+                CLOSE_S if lasts else INTERVAL_S if idle_looks < MANY_IDLE else IDLE_INTERVAL_S
+            )
+            waited, before, others = waits.seconds(), self._now(), self._others()
+            due = perf_counter() + interval
+        self._ended()
+        self._collections.close()
+        waits.close()
+
+    def _now(self) -> float:
+        """Return the time of the processor that counts."""
+        spent = time.clock_gettime(self._clock)
+        return spent - self._collections.total(self._thread, spent) - self._excluded(spent)
+
+    def _others(self) -> float:
+        """Return the time of the processor that the other threads have had."""
+        return time.process_time() - time.clock_gettime(self._clock) - thread_time()
+
+    def _delayed(self, delay: float, loops: float, others: float) -> None:
+        """Report what held the interpreter's lock for `delay` seconds.
+
+        `loops` and `others` are the processor time of the loop's thread and of others meanwhile.
+        """
+        if loops > self._limit and loops > others:
+            self._lasted = 0.0  # the same step is not reported twice
+            self._step = None
+            self._tell("step", loops, self._place(self._where()))
+        elif others > self._limit:
+            self._tell("interpreter", min(delay, others), ", ".join(_other_places(self._thread)))
+
+    def _look(self, now: float, *, is_idle: bool) -> bool:
+        """Compare with the last look; return whether the same step lasts."""
+        step = (asyncio.current_task(self._loop), _Callbacks.count, self._answered)
+        if step == self._step and self._sent != self._answered:
+            self._lasted = now - self._began
+            if self._lasted > self._limit / 2 and (not self._stack or self._lasted < self._limit):
+                self._stack = self._where()
+            return True
+        self._ended()
+        self._step, self._began, self._stack = step, now, ""
+        if self._sent == self._answered and not is_idle:
+            self._sent += 1
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._answer)
+        return False
+
+    def _answer(self) -> None:
+        self._answered += 1
+
+    def _ended(self) -> None:
+        """Report the step that has ended, if it has taken long."""
+        if self._lasted > self._limit:
+            self._tell("step", self._lasted, self._place(self._stack))
+        self._lasted = 0.0
+
+    def _place(self, stack: str) -> str:
+        task = self._step[0] if isinstance(self._step, tuple) else None
+        name = getattr(task.get_coro(), "__qualname__", "") if task is not None else ""
+        return f"{name} at {stack}" if name else stack
+
+    def _where(self) -> str:
+        return " < ".join(innermost(self._thread, FRAMES))
+
+    def _tell(self, cause: str, seconds: float, place: str) -> None:
+        STALLS.labels(cause).inc()
+        self._report(Stall(cause, seconds, place))
+
+
+class Warnings:
+    """Writes stalls to the log: not more than one in ten seconds."""
+
+    def __init__(self) -> None:
+        self._last = -QUIET_S
+        self._left_out = 0
+
+    def note(self, stall: Stall) -> None:
+        """Log a stall, or count it for the next one."""
+        now = perf_counter()
+        if now - self._last < QUIET_S:
+            self._left_out += 1
+            return
+        extra = {
+            "cause": stall.cause,
+            "ms": round(stall.seconds * 1000),
+            "place": stall.place,
+            "left_out": self._left_out,
+        }
+        self._last, self._left_out = now, 0
+        logger.warning("the event loop was held up", extra=extra)
+
+
+REPORTS: list[Report] = [Warnings().note]  # of all watchdogs that have no report of their own
+
+
+def _report(stall: Stall) -> None:
+    for each in REPORTS:
+        each(stall)
+
+
+class _RunQueue:
+    """How long this thread has waited for a processor, where the system tells it."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        with suppress(OSError):
+            self._file = os.open(f"/proc/self/task/{get_native_id()}/schedstat", os.O_RDONLY)
+
+    def seconds(self) -> float:
+        """Return the time until now; where it is not known, all time counts as such a wait."""
+        if self._file is None:
+            return perf_counter()
+        return int(os.pread(self._file, 100, 0).split()[1]) / 1e9
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+
+
+def innermost(thread: int, count: int) -> list[str]:
+    """Return the innermost frames of a running thread, each as file:line.
+
+    faulthandler reads them while no thread runs. Following the frames of a running thread from
+    Python crashes now and then, as they end meanwhile.
+    """
+    return _stacks(count).get(thread, [])
+
+
+def _other_places(thread: int) -> list[str]:
+    """Return the innermost frame of each thread but this one and `thread`."""
+    own = get_ident()
+    return [
+        frames[0] for ident, frames in _stacks(1).items() if frames and ident not in (own, thread)
+    ]
+
+
+def _stacks(count: int) -> dict[int, list[str]]:
+    with TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        sections = file.read().split("\n\n")
+    found: dict[int, list[str]] = {}
+    for section in sections:
+        head, *lines = section.splitlines() or [""]
+        match = re.search(r"[Tt]hread (0x[0-9a-f]+) ", head)
+        if match is not None:
+            frames = (_FRAME.match(line) for line in lines[:count])
+            found[int(match[1], 16)] = [f"{Path(f[1]).name}:{f[2]}" for f in frames if f]
+    return found
