@@ -78,20 +78,25 @@ def at_most_more(memory: int) -> Iterator[None]:
     The system counts what may be written, stacks of new threads included, and nothing where it has
     no such limit.
     """
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    limit_more(memory)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def limit_more(memory: int) -> None:
+    """Let allocations fail from now on as those within `at_most_more` do."""
     status = Path("/proc/self/status")
     if not status.exists():
-        yield
         return
     (has,) = (line.split()[1] for line in status.read_text().splitlines() if "VmData:" in line)
-    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
     limit = (int(has) << 10) + memory + OWN
     if most != resource.RLIM_INFINITY:
         limit = min(limit, most)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
 
 
 @cache

@@ -86,6 +86,8 @@ from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
 from foreshore.storage.directory import check_restored, local_places
+from foreshore.storage.external.process_memory import VARIABLE as CONNECTOR_MEMORY
+from foreshore.storage.external.process_memory import default_megabytes
 from foreshore.storage.inspection import inspect
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.lake.unfinished import remove_unfinished
@@ -147,6 +149,8 @@ async def serve(options: ServeOptions) -> None:
                 options.python_function_answers,
             )
         os.environ[PASSED_VARIABLE] = " ".join(options.pass_environment)
+        megabytes = options.connector_memory or default_megabytes(machine_bytes() or 0)
+        os.environ[CONNECTOR_MEMORY] = str(megabytes)
         launcher, ingest, export = _launchers(options)
         closing.push_async_callback(blocking.run, None, remove_private_home)
         launcher.begin_spare()

@@ -57,6 +57,7 @@ class ServeOptions:
     insecure_no_auth: bool
     allow_group_access: bool
     pass_environment: tuple[str, ...]
+    connector_memory: int | None
     lifeline: bool
     take_over: bool
     password: str | None
@@ -216,6 +217,13 @@ _OPTIONS = (
         default=DEFAULT_KEPT,
         metavar="MB",
         help="What each process keeps of the answers of IMMUTABLE functions in Python.",
+    ),
+    option(
+        "connector-memory",
+        type=click.IntRange(256),
+        metavar="MB",
+        help="What each process of sources, and each of sinks, may take;"
+        " default: a quarter of the machine's memory, at least 1024.",
     ),
     option(
         "pass-environment",

@@ -23,6 +23,7 @@ from foreshore.storage.export.messages import (
     Taken,
 )
 from foreshore.storage.external.process import Send
+from foreshore.storage.external.process_memory import out_of_memory
 from foreshore.storage.external.retries import Pauses, error_text, is_lasting, is_lost
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,9 @@ class Sink:
                 logger.warning("a sink stalls: %s", error, extra={"sink": self._id})
                 lasting, lost = is_lasting(error), is_lost(error)
                 self._send(SinkState(self._id, "stalled", error_text(error), lasting, lost))
+            except MemoryError:
+                logger.warning("a sink stalls: out of memory", extra={"sink": self._id})
+                self._send(SinkState(self._id, "stalled", error_text(out_of_memory())))
             except Exception as error:
                 logger.exception("a sink has failed", extra={"sink": self._id})
                 self._send(SinkState(self._id, "stalled", f"internal error: {error}"))

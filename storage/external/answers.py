@@ -9,6 +9,7 @@ from foreshore.errors import DatabaseError
 from foreshore.processes.messages import Message
 from foreshore.processes.transport import Tables
 from foreshore.storage.external.process import Send
+from foreshore.storage.external.process_memory import out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,9 @@ async def answered(work: Awaitable[Message | WithTables]) -> Message | WithTable
         return Refused(error.message, error.sqlstate, error.detail, error.hint)
     except OSError as error:
         return Refused(str(error), "08001")
+    except MemoryError:
+        refused = out_of_memory()
+        return Refused(refused.message, refused.sqlstate, refused.detail, refused.hint)
     except Exception as error:
         logger.exception("a request has failed")
         return Refused(f"internal error: {error}", "XX000")

@@ -16,6 +16,7 @@ from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.messages import Message
 from foreshore.processes.socket_path import short_path
 from foreshore.processes.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection, Tables
+from foreshore.storage.external.process_memory import limit_memory
 
 
 class Send(Protocol):
@@ -63,6 +64,7 @@ async def serve(
 def run(address: str, worker: Callable[[], Serving], commands: Any, name: str) -> None:
     """Run a process that is called `name` in logs, until standard input ends."""
     logs.configure(name)
+    limit_memory()
     secret = os.environ.pop(SECRET_VARIABLE)
     scratch = Path(os.environ[SCRATCH_VARIABLE])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

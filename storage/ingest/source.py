@@ -15,6 +15,7 @@ from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.processes.transport import Tables
 from foreshore.storage.external.process import Send
+from foreshore.storage.external.process_memory import out_of_memory
 from foreshore.storage.external.retries import Pauses, error_text
 from foreshore.storage.ingest.connector import (
     Batch,
@@ -192,6 +193,9 @@ class Source:
             except (OSError, DatabaseError) as error:
                 logger.warning("a source stalls: %s", error, extra={"source": self._id})
                 self._send(SourceState(self._id, "stalled", error_text(error)))
+            except MemoryError:
+                logger.warning("a source stalls: out of memory", extra={"source": self._id})
+                self._send(SourceState(self._id, "stalled", error_text(out_of_memory())))
             except Exception as error:
                 logger.exception("a source has failed", extra={"source": self._id})
                 self._send(SourceState(self._id, "stalled", f"internal error: {error}"))

@@ -69,6 +69,10 @@ class _Kind:
     [
         (FeatureNotSupported("no package", hint="Install it."), "no package (Install it.)"),
         (KeyError("url"), "internal error: 'url'"),
+        (
+            pa.ArrowMemoryError("malloc of size 7500000000 failed"),
+            "out of memory (The server's option --connector-memory sets the limit.)",
+        ),
     ],
 )
 def test_a_source_that_cannot_begin_stalls_and_is_tried_again(
