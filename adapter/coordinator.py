@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.activity import Activity
 from foreshore.adapter.client import ServerConfiguration
 from foreshore.adapter.ddl.tables.error_policy import error_policy
@@ -41,6 +42,7 @@ from foreshore.catalog.builtin.answers import CatalogAnswers
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Item, Replica
+from foreshore.catalog.references import dangling, describe
 from foreshore.catalog.secret_values import Secrets
 from foreshore.catalog.sequence_numbers import Sequences
 from foreshore.catalog.state import State
@@ -357,6 +359,9 @@ class Coordinator:
         """Assert the invariants when no change of the catalog is half done."""
         async with self.catalog_commits.lock:
             self.check_consistency()
+            state = self.state
+        lost = await blocking.run(None, dangling, state)
+        assert not lost, "; ".join(map(describe, lost))
 
     def check_consistency(self) -> None:
         """Assert the invariants that hold between two commands."""

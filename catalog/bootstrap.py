@@ -15,7 +15,6 @@ TOOLS_DATABASE, TOOLS_DATABASE_OID = "postgres", 5  # as in PostgreSQL
 FIRST_CLUSTER = "quickstart"
 FIRST_SIZE = "embedded"
 FIRST_SCHEMA, FIRST_CLUSTER_ID = "n1", "c1"
-FIRST_ROLE_ID = "o1"
 
 
 def first_state() -> State:

@@ -184,13 +184,9 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
             (item, each.id in (item.on, item.part_of, item.policy and item.policy.table))
             for item in items
         ]
-    if isinstance(each, Connection):
-        through: list[Object] = [*state.items_of(using(each.id))]
-        through += [user for user in state.all(Connection) if user.spec.tunnel == each.id]
-        return [(user, False) for user in through]
-    if isinstance(each, Secret):
-        users: list[Object] = [*state.items_of(using(each.id))]
-        users += [user for user in state.all(Connection) if each.id in user.spec.secrets]
+    if isinstance(each, Connection | Secret):
+        users: list[Object] = [*state.items_of(using(each))]
+        users += [user for user in state.grouped(using(each)) if isinstance(user, Connection)]
         return [(user, False) for user in users]
     return [
         (child, isinstance(child, Replica) or (isinstance(child, Item) and child.is_policy))

@@ -1,16 +1,15 @@
 """Groups of a state's objects, for questions that would otherwise go over all of them.
 
 A state keeps for each group the ids of its objects, and changes only the groups of what changes.
+The objects that name another one are a group, for each kind of reference.
 """
 
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from foreshore.catalog.item import Item, Object
+from foreshore.catalog.item import Connection, Item, Object, Secret
+from foreshore.catalog.references import Reference, references
 from foreshore.layered_map import LayeredMap
-from foreshore.sinks.spec import connections_of as connections_of_target
-from foreshore.sinks.spec import secrets_of as secrets_of_target
-from foreshore.sources.spec import connections_of, connections_of_messages, secrets_of
 
 Group: TypeAlias = tuple[str, str]  # a kind of group, and what its objects have in common
 Ids: TypeAlias = LayeredMap[str, bool]  # the keys are a set
@@ -19,7 +18,8 @@ METRICS: Group = ("metrics", "")
 
 
 def groups_of(each: Object) -> Iterator[Group]:
-    """Yield the groups that an object is in."""
+    """Yield the groups that an object is in, one for each of its references among them."""
+    yield from references(each)
     if not isinstance(each, Item):
         yield of_kind(each.collection)
         return
@@ -29,24 +29,10 @@ def groups_of(each: Object) -> Iterator[Group]:
         yield views_named(each.name)
     if each.is_function:
         yield functions_named(each.schema, each.name)
-    if each.owned_by:
-        yield owned_by(each.owned_by.table)
-    if each.part_of:
-        yield parts_of(each.part_of)
-    if each.feed and each.feed.spec is not None:
-        for used in (*connections_of(each.feed.spec), *secrets_of(each.feed.spec)):
-            yield using(used)
-    if each.feed:
-        yield from map(using, connections_of_messages(each.feed.messages))
     if each.metric:
         yield METRICS
-    if each.sink:
-        target = each.sink.target
-        yield from map(using, (*connections_of_target(target), *secrets_of_target(target)))
     if each.row_security:
         yield SECURED
-    for key in each.foreign_keys or ():
-        yield referring_to(key.references)
 
 
 SECURED: Group = "secured", ""  # tables with row-level security
@@ -74,19 +60,19 @@ def functions_named(schema: str, name: str) -> Group:
 
 def owned_by(table: str) -> Group:
     """Return the group of the sequences that columns of a table own."""
-    return "owned", table
+    return Reference("owning table", table)
 
 
 def parts_of(item: str) -> Group:
     """Return the group of the items that are parts of another one."""
-    return "parts", item
+    return Reference("whole", item)
 
 
-def using(used: str) -> Group:
-    """Return the group of the sources and sinks that use a connection or a secret."""
-    return "using", used
+def using(used: Connection | Secret) -> Group:
+    """Return the group of the sources, sinks and connections that use a connection or a secret."""
+    return Reference("secret" if isinstance(used, Secret) else "connection", used.id)
 
 
 def referring_to(table: str) -> Group:
     """Return the group of the tables with foreign keys that refer to a table."""
-    return "referring", table
+    return Reference("referenced table", table)

@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from foreshore.catalog.durable import CATALOG_SHARD, load
 from foreshore.catalog.item import Item
+from foreshore.catalog.references import dangling, describe
+from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError
 from foreshore.storage.batch import read_batch
 from foreshore.storage.consolidate import consolidate
@@ -27,10 +29,28 @@ MAX_SHOWN = 8  # paths of a lease shown in text
 
 def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
     """Return the full names of collections by id, as far as the catalog is readable."""
-    shard = found.recovered.get(CATALOG_SHARD)
-    if shard is None:
+    if found.recovered.get(CATALOG_SHARD) is None:
         return {}
     names = {str(CATALOG_SHARD): "the catalog"}
+    state = state_of(data_dir, found)
+    if state is not None:
+        names |= {
+            item.id: ".".join(filter(None, state.full_name(item))) for item in state.all(Item)
+        }
+    return names
+
+
+def dangling_of(data_dir: Path, found: Inspection) -> tuple[str, ...]:
+    """Return a line for each reference of the catalog to what does not exist."""
+    state = state_of(data_dir, found)
+    return () if state is None else tuple(map(describe, dangling(state)))
+
+
+def state_of(data_dir: Path, found: Inspection) -> State | None:
+    """Return the catalog, None if there is none or it is not readable."""
+    shard = found.recovered.get(CATALOG_SHARD)
+    if shard is None:
+        return None
     files = batch_files(data_dir)
 
     def updates() -> Iterator[pa.RecordBatch]:
@@ -42,14 +62,9 @@ def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
     try:
         with tempfile.TemporaryDirectory() as scratch:
             rows = list(consolidate(updates(), shard.schema, MAX_TIMESTAMP, Path(scratch)))
-        state = load([pa.Table.from_batches(rows, shard.schema)])
+        return load([pa.Table.from_batches(rows, shard.schema)])
     except (DatabaseError, OSError, ValueError, pa.ArrowException):
-        return names  # its problems are listed already
-    if state is not None:
-        names |= {
-            item.id: ".".join(filter(None, state.full_name(item))) for item in state.all(Item)
-        }
-    return names
+        return None  # its problems are listed already
 
 
 def as_json(found: Inspection, names: dict[str, str]) -> dict[str, Any]:

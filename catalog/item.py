@@ -127,6 +127,7 @@ class Database(Granted, frozen=True):
         return Schema(id, oid, self.id, "public", self.owner, grants=grants)
 
 
+FIRST_ROLE_ID = "o1"  # of the superuser that each directory begins with
 PUBLIC_OID = 2200  # of schema `public` of each database, as in PostgreSQL
 
 

@@ -50,7 +50,8 @@ def require_all(
         holder = role
         if need.role is not None:
             owner = state.get(need.role)
-            assert isinstance(owner, Role), need
+            if not isinstance(owner, Role):  # it is missing, and has no rights
+                raise InsufficientPrivilege(f"role {need.role[1:]} of a view does not exist")
             holder = owner
         if not isinstance(each, Item | Schema | Database | Cluster):
             _require_builtin(state, holder, need)

@@ -23,9 +23,7 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
-from foreshore.network_policy import DEFAULT, OPEN, NetworkRule, address_of_peer, allows
-
-SETTING = "network_policy"
+from foreshore.network_policy import DEFAULT, OPEN, SETTING, NetworkRule, address_of_peer, allows
 
 
 def policy_called(state: State, name: str) -> NetworkPolicy:

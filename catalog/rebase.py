@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.naming import name_key, wholes_of
+from foreshore.catalog.references import check_references
 from foreshore.catalog.state import State, with_allotted, with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import Conflict
@@ -23,7 +24,7 @@ def rebased(transaction: Transaction, now: State) -> Transaction:
     """Return a transaction with the same changes on top of `now`.
 
     Raises Conflict if an item whose meaning the transaction changes has a new dependent, or depends
-    on what has changed, since the transaction began.
+    on what has changed, since the transaction began; and as `check_references` does.
     """
     base, state = transaction.base, transaction.state
     if base is now:
@@ -42,7 +43,7 @@ def rebased(transaction: Transaction, now: State) -> Transaction:
     for space, number in state.allotted.items():
         number = max(number, now.allotted.get(space, 0))
         changed = with_allotted(changed, space, number)
-    _check_parts_exist(changed)
+    check_references(now, changed)
     return transaction.rebased(now, changed)
 
 
@@ -59,7 +60,7 @@ def without_dropped(state: State, planned: Mapping[GlobalId, "Planned"]) -> Stat
 def _changes(base: State, state: State, now: State) -> dict[str, Object | None]:
     """Return the new value of each changed object, None if it was dropped."""
     changes: dict[str, Object | None] = {}
-    for id in base.objects.keys() | state.objects.keys():
+    for id in state.changed(base):
         old, new, present = base.get(id), state.get(id), now.get(id)
         if old is new or (new is None and present is None):
             continue
@@ -82,14 +83,6 @@ def _below(base: State, state: State, changes: Mapping[str, Object | None]) -> s
                 found.add(need)
                 stack.append(below)
     return found
-
-
-def _check_parts_exist(state: State) -> None:
-    """Raise Conflict if an object's parent, or an item that it depends on, was dropped."""
-    for each in state.objects.values():
-        needs = [*wholes_of(each), *(each.depends_on if isinstance(each, Item) else ())]
-        if any(need not in state.objects and not need.startswith("s") for need in needs):
-            raise _conflict()
 
 
 def _conflict() -> Conflict:

@@ -63,10 +63,9 @@ def roles_with_rights_of(state: State, role: Role) -> frozenset[str]:
         if not member.inherit:
             continue
         for membership in member.member_of:
-            if membership.role not in found:
-                found.add(membership.role)
-                granted = state.objects[membership.role]
-                assert isinstance(granted, Role), granted
+            granted = state.get(membership.role)
+            if isinstance(granted, Role) and granted.id not in found:
+                found.add(granted.id)
                 waiting.append(granted)
     return frozenset(found)
 
@@ -91,7 +90,7 @@ def members_of(state: State, role: Role) -> frozenset[str]:
     while waiting:
         member = state.objects[waiting.pop()]
         assert isinstance(member, Role), member
-        more = {each.role for each in member.member_of} - found
+        more = {each.role for each in member.member_of if each.role in state.objects} - found
         found |= more
         waiting += more
     return frozenset(found)

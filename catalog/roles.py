@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
-from foreshore.catalog.item import Item, Membership, Object, Role
+from foreshore.catalog.forgetting import forget_all
+from foreshore.catalog.item import Membership, Role
 from foreshore.catalog.predefined import DATABASE_OWNER, REACHING_OUT, is_predefined
+from foreshore.catalog.references import Reference
 from foreshore.catalog.rights import is_member, members_of
 from foreshore.catalog.state import State, with_objects
 from foreshore.catalog.transaction import Transaction
@@ -17,7 +19,6 @@ from foreshore.errors import (
     InvalidName,
     UndefinedObject,
 )
-from foreshore.privileges import PUBLIC
 
 Warn = Callable[[str, str], None]  # takes a message and a severity
 
@@ -185,39 +186,12 @@ def is_admin(state: State, role: Role, of: str) -> bool:
 
 
 def forget_role(change: Transaction, role: Role) -> None:
-    """Remove a role and its memberships; what it owns and may do has to be gone before."""
-    changes: dict[str, Any] = {role.id: None}
-    for each in change.state.all(Role):
-        left = tuple(one for one in each.member_of if one.role != role.id)
-        if len(left) != len(each.member_of) and each.id != role.id:
-            changes[each.id] = msgspec.structs.replace(each, member_of=left)
-    change.state = with_objects(change.state, changes)
+    """Remove a role and its memberships; what it owns and may do has to be gone before.
 
-
-def check_roles_exist(old: State, new: State) -> None:
-    """Raise UndefinedObject if an object that differs between two states names a dropped role.
-
-    The role of a session may be dropped while it is open, and while it creates objects that lock
-    nothing, such as temporary tables.
+    The memberships that it has given to others stay, as given by the first role.
     """
-    for id in new.changed(old):
-        if (each := new.get(id)) is not None:
-            for role in _roles_named(each):
-                if role not in new.objects:
-                    raise UndefinedObject(
-                        f"role {role[1:]} was concurrently dropped",
-                        detail=f"{each.kind} {each.name} would be the role's or depend on it.",
-                    )
-
-
-def _roles_named(each: Object) -> set[str]:
-    """Return the ids of the roles that own an object or have rights on it."""
-    if isinstance(each, Role):
-        return {membership.role for membership in each.member_of}
-    grants = [*(getattr(each, "grants", None) or ())]
-    if isinstance(each, Item) and each.column_grants:
-        grants += [grant for some in each.column_grants.values() for grant in some]
-    if isinstance(each, Item) and each.policy:
-        return {each.owner, *each.policy.roles}
-    named = {role for grant in grants for role in (grant.grantee, grant.grantor)}
-    return (named | {each.owner}) - {PUBLIC}
+    gone = {
+        Reference("role of a membership", role.id),
+        Reference("grantor of a membership", role.id),
+    }
+    change.state = with_objects(change.state, {**forget_all(change.state, gone), role.id: None})

@@ -6,8 +6,7 @@ as how long the audit is kept, hold from the commit on.
 
 import msgspec
 
-from foreshore.catalog.bootstrap import FIRST_ROLE_ID
-from foreshore.catalog.item import SystemSettings
+from foreshore.catalog.item import FIRST_ROLE_ID, SystemSettings
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
 from foreshore.settings import VARIABLES

@@ -14,6 +14,7 @@ from foreshore.burst import Burst
 from foreshore.catalog.acl import owned_by
 from foreshore.catalog.default_rights import grants_of_new, listed_if_public
 from foreshore.catalog.dropped import Dropped, is_required, objects_to_drop
+from foreshore.catalog.forgetting import without
 from foreshore.catalog.item import (
     AT_COMMIT,
     PUBLIC_OID,
@@ -148,8 +149,8 @@ class Transaction:
 
     def drop_temporary(self, schema: str) -> None:
         """Drop the temporary schema with id `schema` and its contents."""
-        items = self.state.parts[schema].items
-        self.state = with_objects(self.state, dict.fromkeys((*items, schema)))
+        ids = (*self.state.parts[schema].items, schema)
+        self.state = with_objects(self.state, without(self.state, ids))
 
     def create_cluster(
         self,
@@ -569,8 +570,8 @@ class Transaction:
                     if key.name != each.name
                 ]
                 self.set_foreign_keys(each.table, left)
-        ids = (each.id for each in dropped.objects if not isinstance(each, ForeignKeyOf))
-        self.state = with_objects(self.state, dict.fromkeys(ids))
+        ids = [each.id for each in dropped.objects if not isinstance(each, ForeignKeyOf)]
+        self.state = with_objects(self.state, without(self.state, ids))
         return dropped
 
     def put(self, each: O) -> O:

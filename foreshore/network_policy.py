@@ -9,6 +9,7 @@ import msgspec
 
 from foreshore.errors import InvalidParameterValue
 
+SETTING = "network_policy"  # of the system or a role: the name of a policy
 DEFAULT = "default"  # the policy of a system that has set none: all may connect
 
 Address: TypeAlias = IPv4Address | IPv6Address

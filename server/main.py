@@ -7,6 +7,7 @@
     foreshore inspect    show what a data directory holds, and check it
     foreshore backup     copy a database as of one moment, while it is served or not
     foreshore restore    make a data directory from a backup
+    foreshore repair     remove what a catalog names that does not exist
     foreshore dump       print the definitions of all objects as SQL
 
 Each option can also be given in the environment, as FORESHORE_ and its name.
@@ -22,7 +23,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,8 @@ from click.core import ParameterSource
 from foreshore import blocking, logs
 from foreshore.adapter.environment import EXPORT_COMMAND, INGEST_COMMAND, Environment
 from foreshore.adapter.introspection.metrics import EnvironmentMetrics
-from foreshore.catalog.inspection import as_json, as_text, names_of
+from foreshore.catalog.inspection import as_json, as_text, dangling_of, names_of
+from foreshore.catalog.repair import Repaired, repair
 from foreshore.clock import SystemClock
 from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.replica.main import start as start_replica
@@ -80,6 +82,8 @@ from foreshore.server.ports import (
     bind_unix,
     unlink_unix,
 )
+from foreshore.server.repair import repair_command
+from foreshore.server.reporting import reporting
 from foreshore.server.server_lock import ServerLock
 from foreshore.server.traces import open_traces
 from foreshore.storage.backup import back_up, restore
@@ -426,7 +430,7 @@ def replica_command(listen: str) -> None:
 @click.option("--spark", "master", metavar="MASTER", help="Let Spark read the batches.")
 def inspect_command(data_dir: Path, verify: bool, json_: bool, master: str | None) -> None:
     """Show what DATA_DIR holds. The exit status is 1 if something is corrupt."""
-    with _reporting():
+    with reporting():
         if verify and master is not None:
             from foreshore.compute.hydrate.verify_batches import on_spark
 
@@ -451,7 +455,8 @@ def _contents(data_dir: Path) -> Contents:
     found = inspect(data_dir, verify=False)
     damages = tuple(f"{each.file}: {each.message}" for each in sorted(found.corruptions))
     torn = sum(segment.torn for segment in found.segments)
-    return Contents(len(found.shards), len(found.segments), torn, damages)
+    lost = dangling_of(data_dir, found)
+    return Contents(len(found.shards), len(found.segments), torn, damages, lost)
 
 
 def _java() -> str:
@@ -460,7 +465,23 @@ def _java() -> str:
     return f"Java {java_version(java)} at {java}"
 
 
+async def _repair(data_dir: Path, blob: str | None, consensus: str | None) -> Repaired:
+    """Take the server lock of a data directory and repair its catalog."""
+    if not (data_dir / "log").exists():
+        raise UndefinedFile(f'"{data_dir}" is no data directory')
+    lock = ServerLock(data_dir, open_shared_lock(consensus))
+    async with contextlib.AsyncExitStack() as closing:
+        closing.push_async_callback(lock.close)
+        await lock.acquire(asyncio.Event())
+        storage = await StorageController.open(
+            data_dir=data_dir, blob=blob, consensus=consensus, clock=SystemClock()
+        )
+        closing.push_async_callback(storage.close)
+        return await repair(storage)
+
+
 main.add_command(dump_command())
+main.add_command(repair_command(_repair))
 main.add_command(doctor_command(Below(_contents, _java, machine_bytes)))
 
 
@@ -475,7 +496,7 @@ main.add_command(doctor_command(Below(_contents, _java, machine_bytes)))
 @click.argument("place", type=click.Path(path_type=Path, resolve_path=True))
 def backup_command(source: str, place: Path) -> None:
     """Back up a database to PLACE, a new directory or that of its last backup."""
-    with _reporting():
+    with reporting():
         data_dir = asyncio.run(_data_directory(source)) if "://" in source else Path(source)
         backup = back_up(data_dir, place)
     files = "1 file" if len(backup.files) == 1 else f"{len(backup.files)} files"
@@ -487,7 +508,7 @@ def backup_command(source: str, place: Path) -> None:
 @click.argument("data_dir", type=click.Path(path_type=Path, resolve_path=True))
 def restore_command(place: Path, data_dir: Path) -> None:
     """Make DATA_DIR from the backup in PLACE, to be served by `foreshore serve`."""
-    with _reporting():
+    with reporting():
         restore(place, data_dir)
 
 
@@ -504,18 +525,6 @@ async def _data_directory(url: str) -> Path:
     if not directory.is_dir():  # noqa: ASYNC240 - nothing else runs
         raise UndefinedFile(f'the server\'s data directory "{directory}" is not on this machine')
     return directory
-
-
-@contextlib.contextmanager
-def _reporting() -> Iterator[None]:
-    """Turn an error into a message and an exit status of 1."""
-    try:
-        yield
-    except DatabaseError as error:
-        detail = "" if error.detail is None else f"; {error.detail}"
-        raise click.ClickException(f"{error.message}{detail}") from error
-    except OSError as error:
-        raise click.ClickException(str(error)) from error
 
 
 @main.command("demo")
@@ -557,7 +566,7 @@ def demo_command(
     if kill9:
         from foreshore.server.demo.kill9 import run_kill9
 
-        with _reporting():
+        with reporting():
             if context.get_parameter_source("data_dir") is ParameterSource.DEFAULT:
                 data_dir = Path(tempfile.mkdtemp(prefix="foreshore-kill9-"))
             else:

@@ -12,6 +12,7 @@ from foreshore.adapter.sinks.show import sink_text
 from foreshore.adapter.sources.connections import connection_text
 from foreshore.adapter.sources.show import source_text
 from foreshore.catalog.item import Cluster, Connection, Item, Replica
+from foreshore.catalog.role_names import role_name
 from foreshore.catalog.state import State
 from foreshore.foreign_key import ForeignKey, rule_text
 from foreshore.sql.bind.definitions.watermark import watermark_text
@@ -66,7 +67,7 @@ def item_statement(reader: SessionCatalog, item: Item, *, with_foreign_keys: boo
         return metric_text(state, reader.planned, item, item.metric)
     sql = definition_text(state, reader.planned, item)
     if item.policy:
-        roles = sorted(state.objects[role].name for role in item.policy.roles)
+        roles = sorted(role_name(state, role) for role in item.policy.roles)
         command, permissive = item.policy.command, item.policy.permissive
         return statement_heads.with_policy(sql, command, roles, permissive=permissive)
     if item.security_invoker:

@@ -11,8 +11,17 @@ from foreshore.adapter.dump.statement import Dumped, signature
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.sources.connections import full_name
 from foreshore.catalog import acl
-from foreshore.catalog.bootstrap import FIRST_CLUSTER, FIRST_ROLE_ID
-from foreshore.catalog.item import Cluster, Connection, Grantable, Item, Role, Schema, Secret
+from foreshore.catalog.bootstrap import FIRST_CLUSTER
+from foreshore.catalog.item import (
+    FIRST_ROLE_ID,
+    Cluster,
+    Connection,
+    Grantable,
+    Item,
+    Role,
+    Schema,
+    Secret,
+)
 from foreshore.catalog.rights import grants_on, kind_of
 from foreshore.catalog.state import State
 from foreshore.privileges import LETTERS, PUBLIC, Grant, initial, open_to_all
@@ -37,10 +46,10 @@ def owners(reader: SessionCatalog, others: Others, items: Iterable[Item]) -> Ite
     state = reader.state
     for each in others:
         if not (_is_first(each) and each.owner == FIRST_ROLE_ID):
-            yield _owner(state, each, f"{each.kind.upper()} {_dotted(state, each)}")
+            yield from _owner(state, each, f"{each.kind.upper()} {_dotted(state, each)}")
     for item in items:
         if item.type not in ("index", "policy") and not item.owned_by:
-            yield _owner(state, item, _called(reader, item))
+            yield from _owner(state, item, _called(reader, item))
 
 
 def privileges(reader: SessionCatalog, others: Others, items: Iterable[Item]) -> Iterator[Dumped]:
@@ -85,10 +94,10 @@ def default_privileges(state: State, schemas: Mapping[str, Schema]) -> Iterator[
                 yield Dumped("role", role.name, head + sql, "privilege")
 
 
-def _owner(state: State, each: Grantable, called: str) -> Dumped:
-    owner = quote_identifier(state.objects[each.owner].name)
-    sql = f"ALTER {called} OWNER TO {owner}"
-    return _about(state, each, sql)._replace(part="owner")
+def _owner(state: State, each: Grantable, called: str) -> Iterator[Dumped]:
+    if each.owner in state.objects:
+        sql = f"ALTER {called} OWNER TO {_role(state, each.owner)}"
+        yield _about(state, each, sql)._replace(part="owner")
 
 
 def _called(reader: SessionCatalog, item: Item) -> str:
@@ -136,7 +145,7 @@ def _on_object(state: State, each: Grantable, on: str) -> Iterator[Dumped]:
 def _lost(state: State, usual: acl.Grants, present: acl.Grants, on: str) -> Iterator[str]:
     """Yield what takes away the rights that are usual and not present."""
     has = {(each.grantee, each.grantor): each.rights for each in present}
-    for each in usual:
+    for each in _of_present_roles(state, usual):
         if rights := acl.without(each.rights, has.get((each.grantee, each.grantor), "")):
             yield f"REVOKE {_names(rights)} {on} FROM {_role(state, each.grantee)}"
 
@@ -150,7 +159,7 @@ def _granted(
     column: str = "",
 ) -> Iterator[str]:
     """Yield what gives the rights that are present and not usual."""
-    for each in _in_order(state, present, owner):
+    for each in _in_order(state, _of_present_roles(state, present), owner):
         same = [has for has in usual if (has.grantee, has.grantor) == (each.grantee, each.grantor)]
         rights = acl.without(each.rights, each.grantable + "".join(has.rights for has in same))
         to = f"{on} TO {_role(state, each.grantee)}"
@@ -162,6 +171,16 @@ def _granted(
         if given and each.grantor != owner:
             given = [f"SET ROLE {_role(state, each.grantor)}", *given, "RESET ROLE"]
         yield from given
+
+
+def _of_present_roles(state: State, grants: acl.Grants) -> acl.Grants:
+    """Return the grants without those of missing roles, which no statement can name."""
+    return tuple(
+        each
+        for each in grants
+        if each.grantor in state.objects
+        and (each.grantee == PUBLIC or each.grantee in state.objects)
+    )
 
 
 def _in_order(state: State, grants: acl.Grants, owner: str) -> Iterator[Grant]:

@@ -107,6 +107,6 @@ def _network_policies(state: State) -> Iterator[Dumped]:
         if policy.comment:
             comment = f"COMMENT ON NETWORK POLICY {name} IS {quote_string(policy.comment)}"
             yield Dumped(kind, policy.name, comment)
-        owner = quote_identifier(state.objects[policy.owner].name)
-        sql = f"ALTER NETWORK POLICY {name} OWNER TO {owner}"
-        yield Dumped(kind, policy.name, sql, "owner")
+        if (owner := state.get(policy.owner)) is not None:
+            sql = f"ALTER NETWORK POLICY {name} OWNER TO {quote_identifier(owner.name)}"
+            yield Dumped(kind, policy.name, sql, "owner")

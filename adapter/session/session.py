@@ -65,6 +65,7 @@ from foreshore.errors import (
     TableAltered,
     TableDropped,
     TransactionTimeout,
+    UndefinedObject,
 )
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
@@ -317,7 +318,8 @@ class Session:
         self.activity.begin(text, continues=continues)
         transaction = self.transactions.running
         if transaction is not None and transaction.catalog is not None:
-            with suppress(Conflict):  # the commit raises it again, unless the client rolls back
+            # The commit raises it again, unless the client rolls back.
+            with suppress(Conflict, UndefinedObject):
                 rebase_on(transaction, self.coordinator.state)
 
     async def _run(self, prepared: Prepared, args: Sequence[Datum], *, alone: bool) -> Outcome:

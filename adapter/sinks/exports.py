@@ -162,16 +162,9 @@ class SinkExports:
         match each:
             case Item(sink=sink) if sink:
                 yield each.id
-            case Connection():
-                yield from (item.id for item in state.items_of(using(each.id)) if item.sink)
-                for user in state.all(Connection):
-                    if user.spec.tunnel == each.id:
-                        yield from self._concerned(user)
-            case Secret():
-                yield from (item.id for item in state.items_of(using(each.id)) if item.sink)
-                for user in state.all(Connection):
-                    if each.id in user.spec.secrets:
-                        yield from self._concerned(user)
+            case Connection() | Secret():
+                for user in state.grouped(using(each)):
+                    yield from self._concerned(user)
             case _:
                 return
 

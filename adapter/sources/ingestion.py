@@ -208,16 +208,9 @@ class Ingestion:
         match each:
             case Item(feed=feed) if feed:
                 yield GlobalId(feed.source)
-            case Connection():
-                for item in state.items_of(using(each.id)):
-                    yield from self._concerned(item)
-                for user in state.all(Connection):
-                    if user.spec.tunnel == each.id:
-                        yield from self._concerned(user)
-            case Secret():
-                for user in state.all(Connection):
-                    if each.id in user.spec.secrets:
-                        yield from self._concerned(user)
+            case Connection() | Secret():
+                for user in state.grouped(using(each)):
+                    yield from self._concerned(user)
             case _:
                 return
 

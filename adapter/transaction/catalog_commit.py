@@ -24,7 +24,7 @@ from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.naming import name_key
 from foreshore.catalog.rebase import rebased
-from foreshore.catalog.roles import check_roles_exist
+from foreshore.catalog.references import check_references
 from foreshore.catalog.sequence_numbers import Generation, generation_of
 from foreshore.catalog.state import AUDIT_EVENTS, State
 from foreshore.catalog.table_changes import moved_views
@@ -125,9 +125,9 @@ class CatalogCommits:
         coordinator = self._coordinator
         async with self.lock:
             change = replace(change, transaction=rebased(change.transaction, coordinator.state))
-            check_roles_exist(coordinator.state, change.transaction.state)
             # What is durable is shown, and read at every start.
             new = change.transaction.state
+            check_references(coordinator.state, new)
             new.check(new.changed(coordinator.state))
             made = _Difference(coordinator, change)
             refuse_awaited(coordinator, made.changed, made.dropped)

@@ -33,7 +33,7 @@ from foreshore.catalog.builtin.rights import SUPERUSER_OID, memberships, shown, 
 from foreshore.catalog.builtin.settings import settings_rows
 from foreshore.catalog.builtin.user_functions import proc_rows
 from foreshore.catalog.builtin.watermarks import has_watermark, watermark_constraints
-from foreshore.catalog.item import Database, Item, Role
+from foreshore.catalog.item import FIRST_ROLE_ID, Database, Item, Role
 from foreshore.constraint import Unique
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Column
@@ -402,7 +402,9 @@ def _namespace(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _owner_oid(snapshot: IntrospectionSnapshot, owner: str) -> int:
-    return snapshot.oid(owner) if owner in snapshot.state.objects else SUPERUSER_OID
+    """Return the oid of a schema's owner; the first role, which the system's have, may be new."""
+    is_system = owner == FIRST_ROLE_ID and owner not in snapshot.state.objects
+    return SUPERUSER_OID if is_system else snapshot.oid(owner)
 
 
 def _database(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, NamedConstraint, Role, Schema
+from foreshore.catalog.role_names import is_role, role_name, role_oid
 from foreshore.catalog.state import State
 from foreshore.constraint import Constraint, Unique, is_implied
 from foreshore.domain import Domain, DomainCheck
@@ -248,12 +249,12 @@ class IntrospectionSnapshot:
         )
 
     def oid(self, id: str) -> int:
-        """Return the oid of the object `id`."""
-        return self.state.objects[id].oid
+        """Return the oid of the object `id`; a role may be missing."""
+        return role_oid(self.state, id) if is_role(id) else self.state.objects[id].oid
 
     def name(self, id: str) -> str:
-        """Return the name of the object `id`."""
-        return self.state.objects[id].name
+        """Return the name of the object `id`; a role may be missing."""
+        return role_name(self.state, id) if is_role(id) else self.state.objects[id].name
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from foreshore.catalog.rights import (
     owns,
     roles_with_rights_of,
 )
+from foreshore.catalog.role_names import role_oid
 from foreshore.catalog.state import State, is_system
-from foreshore.privileges import LETTERS, PUBLIC, RIGHTS, Grant
+from foreshore.privileges import LETTERS, RIGHTS, Grant
 
 SUPERUSER_OID = 10  # owns the system objects; no one can connect as it
 
@@ -57,10 +58,8 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             continue  # `public` of another database has the same oid
         yield from _entries(state, each.oid, 0, grants_on(each))
         yield from _everywhere(state, each)
-        if each.owner in state.objects:
-            owner = state.objects[each.owner].oid
-            rights = RIGHTS[kind_of(each)]
-            yield {"oid": each.oid, "position": 0, "grantee": owner, "grantable": rights}
+        owner, rights = role_oid(state, each.owner), RIGHTS[kind_of(each)]
+        yield {"oid": each.oid, "position": 0, "grantee": owner, "grantable": rights}
         if isinstance(each, Item) and each.column_grants:
             for position, grants in each.column_grants.items():
                 yield from _entries(state, each.oid, position, grants)
@@ -83,14 +82,13 @@ def _everywhere(state: State, each: Grantable) -> Iterator[Row]:
 
 def _entries(state: State, oid: int, position: int, grants: Sequence[Grant]) -> Iterator[Row]:
     for grant in grants:
-        if grant.grantee == PUBLIC or grant.grantee in state.objects:
-            yield {
-                "oid": oid,
-                "position": position,
-                "grantee": state.objects[grant.grantee].oid if grant.grantee else 0,
-                "rights": grant.rights,
-                "grantable": grant.grantable,
-            }
+        yield {
+            "oid": oid,
+            "position": position,
+            "grantee": role_oid(state, grant.grantee),
+            "rights": grant.rights,
+            "grantable": grant.grantable,
+        }
 
 
 def role_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -124,10 +122,9 @@ def memberships(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     state = snapshot.state
     for role in state.all(Role):
         for each in role.member_of:
-            grantor = state.get(each.grantor)
             yield {
-                "roleid": state.objects[each.role].oid,
+                "roleid": role_oid(state, each.role),
                 "member": role.oid,
-                "grantor": SUPERUSER_OID if grantor is None else grantor.oid,
+                "grantor": role_oid(state, each.grantor),
                 "admin_option": each.admin,
             }

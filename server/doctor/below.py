@@ -13,6 +13,7 @@ class Contents:
     segments: int
     torn: int
     damages: tuple[str, ...]  # what is damaged, by file
+    dangling: tuple[str, ...] = ()  # what the catalog names that does not exist
 
 
 @dataclass(frozen=True, slots=True)

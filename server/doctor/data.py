@@ -6,7 +6,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -25,7 +25,7 @@ LEAST_BYTES = 256 << 20
 SYNCS, SYNC_BYTES = 16, 4096
 SLOW_SYNC_SECONDS = 0.02
 AHEAD_SECONDS = 60.0  # that files may be ahead of the clock
-MOST_SHOWN = 3  # damaged files
+MOST_SHOWN = 3  # damaged files, or references to nothing
 
 
 def directory(data_dir: Path, *, group: bool = False) -> Iterator[Finding]:
@@ -134,20 +134,29 @@ def lock(data_dir: Path) -> Iterator[Finding]:
 
 
 def contents(data_dir: Path, below: Below) -> Iterator[Finding]:
-    """Look at the log and at the states of collections; batches are not read."""
+    """Look at the log, the states of collections and the catalog; no other batch is read."""
     if not (data_dir / "log").exists():
         yield ok("data", "there are none yet")
         return
     found = below.contents(data_dir)
     if found.damages:
-        more = len(found.damages) - MOST_SHOWN
-        text = "; ".join(found.damages[:MOST_SHOWN]) + (f"; {more} more" if more > 0 else "")
         advice = f"foreshore inspect {data_dir} --verify; docs/operations.md, Corrupt files."
-        yield fail("data", text, advice)
+        yield fail("data", _some(found.damages), advice)
         return
     torn = found.torn
     text = f"{found.collections} collections, {found.segments} segments of the log"
     yield ok("data", text + (f"; {torn} bytes of a record that was not finished" if torn else ""))
+    if found.dangling:
+        advice = f"End the server, then: foreshore repair {data_dir}; docs/operations.md, Repair."
+        yield fail("catalog", _some(found.dangling), advice)
+    else:
+        yield ok("catalog", "all that it names exists")
+
+
+def _some(lines: Sequence[str]) -> str:
+    """Return the first of some lines, and how many more there are."""
+    more = len(lines) - MOST_SHOWN
+    return "; ".join(lines[:MOST_SHOWN]) + (f"; {more} more" if more > 0 else "")
 
 
 def rules(data_dir: Path, hba_file: Path | None, ident_file: Path | None) -> Iterator[Finding]:

@@ -1,25 +1,42 @@
-"""The objects that a statement may change, as far as its plan says."""
+"""The objects that a statement may change, as far as its plan says.
+
+Every plan takes a stand here. What the changed objects name is in `catalog/references.py`, the list
+by which each commit is checked: no statement has to say it again.
+"""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sql.plan import (
     AddSourceTables,
+    Advance,
     AlterCluster,
     AlterConnection,
     AlterDefaultRights,
     AlterEnum,
     AlterFunction,
+    AlterNetworkPolicy,
     AlterPolicy,
+    AlterRole,
     AlterSecret,
     AlterSequence,
     AlterSink,
     AlterSource,
+    AlterSystem,
     AlterTable,
+    Begin,
+    ChangeOwned,
+    CloseCursor,
     Comment,
     CommentPolicy,
+    Commit,
+    CopyChange,
+    CopyFrom,
+    CopyFromFiles,
+    CopyTo,
+    CopyToFiles,
     CreateCluster,
     CreateClusterReplica,
     CreateConnection,
@@ -30,7 +47,9 @@ from foreshore.sql.plan import (
     CreateIndex,
     CreateMaterializedView,
     CreateMetric,
+    CreateNetworkPolicy,
     CreatePolicy,
+    CreateRole,
     CreateSchema,
     CreateSecret,
     CreateSequence,
@@ -41,26 +60,69 @@ from foreshore.sql.plan import (
     CreateSubscription,
     CreateTable,
     CreateTableAs,
+    CreateToken,
     CreateView,
+    Deallocate,
+    Declare,
+    Delete,
+    Discard,
     Drop,
     DropFunction,
     DropPolicy,
+    DropRole,
     DropSourceTables,
+    DropToken,
+    Execute,
+    Explain,
+    ExplainAnalyze,
+    ExplainChange,
+    ExplainFreshness,
+    ExplainMaintained,
+    ExplainOperators,
+    ExplainSinkSchema,
+    Fetch,
+    GrantRights,
+    GrantRoles,
+    Insert,
     LimitMemory,
+    Listen,
+    LockTable,
+    Maintain,
+    Merge,
+    Notify,
     Plan,
+    Prepare,
     RefreshSourceTables,
+    RefreshView,
     Rename,
+    RenameRole,
     RenameViewColumn,
+    ResetVariable,
     Retain,
+    Rollback,
+    Savepoint,
+    Select,
     SetCluster,
+    SetConstraints,
     SetErrorPolicy,
     SetOwner,
+    SetRoleSetting,
     SetRowSecurity,
     SetSchema,
     SetSecurityInvoker,
     SetSinkFrom,
+    SetTransaction,
+    SetVariable,
+    ShowCreate,
+    ShowCreateAll,
+    ShowVariable,
+    Subscribe,
     Swap,
     Truncate,
+    Update,
+    ValidateConnection,
+    WaitForSinks,
+    WithChanges,
 )
 
 _RELATIONS = frozenset(
@@ -143,8 +205,8 @@ def changed_objects(plan: Plan) -> Changed | None:
             | SetRowSecurity(table=id)
         ):
             return None if id is None else Items((id,))
-        case Truncate(tables=ids, restart_identity=True):
-            return Items(tuple(ids))
+        case Truncate(tables=ids, restart_identity=restarts):
+            return Items(tuple(ids)) if restarts else None
         case Drop(kind=kind, names=names) if kind in _RELATIONS:
             return NamedRelations(tuple(names))
         case (
@@ -159,6 +221,8 @@ def changed_objects(plan: Plan) -> Changed | None:
             | Comment(kind=kind, name=name)
         ) if kind in _RELATIONS:
             return NamedRelations((name,))
+        case GrantRights(kind="table" | "sequence", names=names, in_schemas=False):
+            return NamedRelations(tuple(names))
         case (
             CreateDatabase()
             | CreateSchema()
@@ -196,10 +260,71 @@ def changed_objects(plan: Plan) -> Changed | None:
             | SetErrorPolicy()
             | Retain()
             | SetOwner()
-            | AlterDefaultRights()
             | SetSchema()
             | Comment()
+            | CreateRole()
+            | AlterRole()
+            | RenameRole()
+            | DropRole()
+            | GrantRoles()
+            | GrantRights()
+            | AlterDefaultRights()
+            | ChangeOwned()
+            | CreateToken()
+            | DropToken()
+            | SetRoleSetting()
+            | AlterSystem()
+            | CreateNetworkPolicy()
+            | AlterNetworkPolicy()
         ):
             return Permanent()
-        case _:
+        case (
+            Select()
+            | Subscribe()
+            | Explain()
+            | ExplainAnalyze()
+            | ExplainChange()
+            | ExplainFreshness()
+            | ExplainMaintained()
+            | ExplainOperators()
+            | ExplainSinkSchema()
+            | Insert()
+            | Update()
+            | Delete()
+            | Merge()
+            | WithChanges()
+            | CopyFrom()
+            | CopyFromFiles()
+            | CopyTo()
+            | CopyToFiles()
+            | CopyChange()
+            | ValidateConnection()
+            | LockTable()
+            | Advance()
+            | ShowCreate()
+            | ShowCreateAll()
+            | SetVariable()
+            | ShowVariable()
+            | ResetVariable()
+            | Begin()
+            | SetConstraints()
+            | SetTransaction()
+            | Commit()
+            | Rollback()
+            | Savepoint()
+            | Prepare()
+            | Execute()
+            | Deallocate()
+            | Declare()
+            | Fetch()
+            | CloseCursor()
+            | Listen()
+            | Notify()
+            | Discard()
+            | Maintain()
+            | RefreshView()
+            | WaitForSinks()
+        ):
             return None
+        case _:
+            assert_never(plan)

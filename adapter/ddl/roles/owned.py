@@ -5,8 +5,8 @@ from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
-from foreshore.catalog.bootstrap import FIRST_ROLE_ID
 from foreshore.catalog.item import (
+    FIRST_ROLE_ID,
     Grantable,
     Item,
     NetworkPolicy,

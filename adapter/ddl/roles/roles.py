@@ -9,8 +9,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of, warn
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog import roles
-from foreshore.catalog.bootstrap import FIRST_ROLE_ID
-from foreshore.catalog.item import Item, Role
+from foreshore.catalog.item import FIRST_ROLE_ID, Item, Role
 from foreshore.catalog.owned import describe_uses
 from foreshore.catalog.predefined import is_predefined
 from foreshore.errors import (

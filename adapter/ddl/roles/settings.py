@@ -11,7 +11,7 @@ from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_
 from foreshore.adapter.rights.roles import NO_ROLE, require_settable
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Database, Role
-from foreshore.catalog.network_policies import SETTING, rules_of
+from foreshore.catalog.network_policies import rules_of
 from foreshore.catalog.rights import owns
 from foreshore.catalog.roles import check_not_predefined, may_create_roles, role_called
 from foreshore.catalog.state import State
@@ -22,6 +22,7 @@ from foreshore.errors import (
     InsufficientPrivilege,
     InvalidCatalogName,
 )
+from foreshore.network_policy import SETTING
 from foreshore.session_variables import Variables
 from foreshore.settings import VARIABLES
 from foreshore.sql.plan import SetRoleSetting
