@@ -14,7 +14,6 @@ import logging
 import re
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from foreshore.errors import (
 )
 from foreshore.server import message
 from foreshore.server.admission.authenticator import Authenticator
+from foreshore.server.admission.crowd import crowd
 from foreshore.server.admission.places import Place, Places, too_many
 from foreshore.server.answers import Answers
 from foreshore.server.connection import Conversation, client_error
@@ -129,13 +129,9 @@ class Listener:
 
     def _end_oldest(self) -> None:
         """End the oldest connection without a session, of the address that has most of them."""
-        hosts = Counter(wire.host for wire in self._waiting.values())
-        most = max(hosts.values())
-        for task, wire in self._waiting.items():
-            if hosts[wire.host] == most:
-                del self._waiting[task]
-                self._tasks[task]()
-                return
+        for task in crowd({task: wire.host for task, wire in self._waiting.items()})[:1]:
+            del self._waiting[task]
+            self._tasks[task]()
 
     async def _serve(self, wire: Wire) -> None:
         """Serve one connection to its end; no exception leaves this task."""

@@ -4,7 +4,9 @@ Failures are counted by address and role, and by address alone. The first ones a
 one role, FREE_OF_ADDRESS in all. After each further one the next attempt has to wait, up to SLOWEST
 seconds, and attempts of many connections wait in line. One that would wait longer than PATIENCE is
 refused at once. A success forgives the failures with its role, and CALM seconds without a failure
-forgive all. An address of IPv6 counts as its network of 64 bits.
+forgive all. An address of IPv6 counts as its network of 64 bits. A role that has proven its
+password at the address within PROVEN seconds waits only for its own failures: many share an
+address, and one of them who guesses does not keep out the others.
 
 An attempt waits when its client has sent its proof, before it hears whether that is right. So
 however many exchanges are open, no client learns of more guesses than one after the other would
@@ -16,10 +18,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv6Address
 from typing import TypeAlias
 
 from foreshore.errors import TooManyConnections
+from foreshore.server.admission.crowd import network_number
 from foreshore.server.admission.rules import Address
 
 FREE = 5
@@ -28,7 +30,8 @@ FIRST = 0.25  # seconds of the first wait, which doubles with each failure
 SLOWEST = 4.0
 PATIENCE = 8.0
 CALM = 60.0
-MOST = 10_000  # of the counts kept
+PROVEN = 86_400.0
+MOST = 10_000  # of the counts kept, and of the roles that have proven their passwords
 
 _Key: TypeAlias = tuple[int, str | None]  # an address, and a role
 
@@ -47,6 +50,7 @@ class Throttle:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._failures: OrderedDict[_Key, _Failures] = OrderedDict()  # the oldest failure first
+        self._proven: OrderedDict[_Key, float] = OrderedDict()  # when, the longest ago first
 
     async def attempt(self, address: Address | None, role: str) -> None:
         """Wait until the address may hear whether a password is right; raises TooManyConnections.
@@ -84,7 +88,13 @@ class Throttle:
             if (found := self._failures.get(key)) is not None
             and found.count >= free
             and now - found.last <= CALM
+            and (key[1] is not None or not self._has_proven(address, role))
         ]
+
+    def _has_proven(self, address: Address, role: str) -> bool:
+        """Return whether a role has lately proven its password at an address."""
+        proven = self._proven.get((network_number(address), role))
+        return proven is not None and self._now() - proven <= PROVEN
 
     def _begin(self, address: Address, line: list[_Failures]) -> float:
         """Return the time of the next attempt."""
@@ -115,22 +125,21 @@ class Throttle:
             self._failures.popitem(last=False)
 
     def succeeded(self, address: Address | None, role: str) -> None:
-        """Forget the failures of an address with a role."""
-        if address is not None and self._failures:
-            self._failures.pop((_number(address), role), None)
-            if (of_address := self._failures.get((_number(address), None))) is not None:
-                of_address.slowed = max(0, of_address.slowed - 1)
+        """Forget the failures of an address with a role, which has proven its password."""
+        if address is None:
+            return
+        number = network_number(address)
+        self._proven.pop((number, role), None)
+        self._proven[number, role] = self._now()
+        if len(self._proven) > MOST:
+            self._proven.popitem(last=False)
+        self._failures.pop((number, role), None)
+        if (of_address := self._failures.get((number, None))) is not None:
+            of_address.slowed = max(0, of_address.slowed - 1)
 
 
 def _counted(address: Address, role: str) -> Iterator[tuple[_Key, int]]:
     """Yield what a failure counts for, and how many are free."""
-    number = _number(address)
+    number = network_number(address)
     yield (number, role), FREE
     yield (number, None), FREE_OF_ADDRESS
-
-
-def _number(address: Address) -> int:
-    """Return a number for an address, or for the network that one client has of IPv6."""
-    if isinstance(address, IPv6Address):
-        return (1 << 64) | (int(address) >> 64)
-    return int(address)

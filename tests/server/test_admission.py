@@ -380,6 +380,27 @@ def test_guesses_at_many_roles_wait_too() -> None:
     assert slow.reserve(guesser, "another") > 0.0
 
 
+def test_guesses_do_not_keep_out_roles_that_have_proven_their_passwords() -> None:
+    clock = Clock()
+    slow = Throttle(clock)
+    shared = address_of("192.0.2.1")
+    for role in ("ann", "a token's role"):
+        slow.succeeded(shared, role)
+    for number in range(throttle.FREE_OF_ADDRESS + 50):
+        slow.failed(shared, f"role{number}")
+    for role in ("ann", "a token's role"):
+        assert slow.reserve(shared, role) == 0.0
+        for _ in range(throttle.FREE):
+            slow.failed(shared, role)
+        assert slow.reserve(shared, role) > 0.0  # guesses at these roles are counted all the same
+    assert slow.reserve(shared, "another") > 0.0
+    assert slow.reserve(address_of("192.0.2.2"), "another") == 0.0
+    clock.now += throttle.PROVEN + 1
+    for number in range(throttle.FREE_OF_ADDRESS):
+        slow.failed(shared, f"role{number}")
+    assert slow.reserve(shared, "ann") > 0.0
+
+
 def test_success_forgives_failures_with_its_role() -> None:
     slow = Throttle(Clock())
     guesser = address_of("192.0.2.1")
@@ -396,7 +417,8 @@ def test_memory_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Throttle(Clock())
     for number in range(100):
         slow.failed(address_of(f"10.0.0.{number}"), "foreshore")
-    assert len(slow._failures) == 10
+        slow.succeeded(address_of(f"10.0.0.{number}"), "ann")
+    assert len(slow._failures) == len(slow._proven) == 10
 
 
 @pytest.mark.parametrize("method", ["scram-sha-256", "password plaintext=1"])
