@@ -31,6 +31,7 @@ class Configuration:
             options.ident_file,
             options.data_dir,
             trust_all=options.insecure_no_auth,
+            trust_loopback=options.password is None,
             verifies_clients=files is not None and files.ca is not None,
         )
         return cls(None if files is None else Tls(files), Policy(found))

@@ -1,6 +1,8 @@
 """The policy: the rules of who may connect, built in or from files that can be read again.
 
-Built in: clients on the loopback are trusted, and others prove a role's password.
+Built in: clients on the loopback are trusted, and others prove a role's password. Once the first
+role has been given a password (FORESHORE_PASSWORD), those on the loopback prove one, too. The Unix
+socket is for the server's own user alone, who has the data.
 """
 
 from collections.abc import Sequence
@@ -17,6 +19,10 @@ host   all  all  127.0.0.0/8  trust
 host   all  all  ::1/128      trust
 host   all  all  all          scram-sha-256
 """
+PROVE_ALL = """\
+local  all  all       trust
+host   all  all  all  scram-sha-256
+"""
 TRUST_ALL = """\
 local  all  all       trust
 host   all  all  all  trust
@@ -32,6 +38,7 @@ class Sources:
     user_names: Path | None = None
     directory: Path | None = None
     trust_all: bool = False  # in place of the built-in rules
+    trust_loopback: bool = True  # by the built-in rules
     verifies_clients: bool = False  # whether authorities of client certificates are configured
 
     @property
@@ -85,6 +92,8 @@ class Policy:
         """Return the rules as they are written in the file at present, mistakes included."""
         file = self._sources.rules_file
         built_in = TRUST_ALL if self._sources.trust_all else BUILT_IN
+        if not (self._sources.trust_all or self._sources.trust_loopback):
+            built_in = PROVE_ALL
         text = built_in if file is None else _read(file)
         return parse_rules(text, verifies_clients=self._sources.verifies_clients)
 

@@ -1,6 +1,7 @@
 """`foreshore demo`: start a server, load the demo's data into it, and replay the year."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -59,7 +60,9 @@ def run_demo(
             start_new_session=True,  # an interrupt from the terminal reaches the demo only
         )
         url = _wait_until_ready(server)
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(
+            url, password=os.environ.get("FORESHORE_PASSWORD"), autocommit=True
+        ) as connection:
             history = History()
             if not _is_loaded(connection):
                 _load(connection, history, start)

@@ -82,8 +82,12 @@ def test_server_is_configured_by_files_that_sighup_reloads(tmp_path: Path) -> No
     process = serve(tmp_path / "data", *tls, FORESHORE_PASSWORD=password)
     assert process.stdout is not None
     url = process.stdout.readline().split()[-1] + "?sslmode=require"
-    with psycopg.connect(url, autocommit=True):
+    assert not connects(url)  # the loopback needs the password, too
+    with psycopg.connect(url, password=password):
         pass
+    rules.write_text("hostssl all all all trust\n")
+    process.send_signal(signal.SIGHUP)
+    until(lambda: connects(url), "the rules of the file are in force")
     rules.write_text("hostssl all all all scram-sha-256\n")
     process.send_signal(signal.SIGHUP)
     until(lambda: not connects(url), "the rules of the file are in force")
