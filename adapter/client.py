@@ -478,6 +478,10 @@ class Client(Protocol):
     async def connect(self, startup: Startup) -> Session:
         """Start a session; raises InvalidAuthorization, InvalidCatalogName and the like."""
 
+    def has_condition(self, webhook: tuple[str, str, str]) -> bool:
+        """Return whether the webhook database.schema.name has a CHECK; raises UndefinedTable."""
+        ...
+
     async def receive(
         self, webhook: tuple[str, str, str], headers: Mapping[str, bytes], body: bytes
     ) -> None:

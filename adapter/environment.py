@@ -278,6 +278,10 @@ class Environment:
         coordinator.look_after(item, since_then)
         await coordinator.maintain(item, begins)
 
+    def has_condition(self, webhook: tuple[str, str, str]) -> bool:
+        """Return whether a webhook has a condition (CHECK); raises UndefinedTable."""
+        return self.coordinator.webhooks.has_condition(webhook)
+
     async def receive(
         self, webhook: tuple[str, str, str], headers: Mapping[str, bytes], body: bytes
     ) -> None:

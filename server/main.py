@@ -130,7 +130,10 @@ async def serve(options: ServeOptions) -> None:
     loop.add_signal_handler(signal.SIGHUP, loop.run_in_executor, None, _reload, configuration)
     ready = False
     https = configuration.tls.https() if options.http_tls and configuration.tls else None
-    http = HttpServer(lambda: ready, lambda: environment.coordinator.check_settled(), https)
+    origins = Origins(options.http_origin, [each.lower() for each in options.http_host])
+    http = HttpServer(
+        lambda: ready, lambda: environment.coordinator.check_settled(), https, origins
+    )
     addresses = (
         (*address(options.pg_listen), "--pg-listen"),
         (*address(options.http_listen), "--http-listen"),
@@ -222,7 +225,6 @@ async def serve(options: ServeOptions) -> None:
         closing.callback(watchdog.close)
         port = await listener.listen(sockets)
         environment.server_settings["port"] = str(port)
-        origins = Origins(options.http_origin, options.http_host)
         programs = Sessions(environment, authenticator, listener.places, lease, origins, ROLE)
         http.open(programs, EnvironmentMetrics(environment, options.metrics_views))
         if (traces := open_traces(options.trace_endpoint)) is not None:

@@ -142,7 +142,8 @@ _OPTIONS = (
         "http-host",
         multiple=True,
         metavar="NAME",
-        help="A name by which clients without a password call the HTTP server, beside localhost;"
+        help="A name by which clients without a password, and those of /metrics and of webhooks"
+        " without CHECK, call the HTTP server, beside its addresses and localhost;"
         " may be given several times.",
     ),
     option(

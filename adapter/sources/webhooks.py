@@ -103,6 +103,11 @@ class Webhooks:
             self._requests -= 1
             self._bytes -= size
 
+    def has_condition(self, name: tuple[str, str, str]) -> bool:
+        """Return whether the webhook database.schema.name has one; raises UndefinedTable."""
+        spec = _spec(self._found(name))
+        return spec is not None and bool(spec.check)
+
     def received(self) -> Iterator[tuple[Item, Received]]:
         """Yield the webhooks with what they have received; nothing of those that were dropped."""
         state = self._coordinator.state

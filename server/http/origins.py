@@ -4,7 +4,8 @@ A browser tells from which page a request comes. It is refused if that is a page
 than the server's own, or than those that `--http-origin` allows. A page can reach a server of the
 user's machine under a name of its own, which resolves to 127.0.0.1 (DNS rebinding), and is then of
 the same origin. So a client that has proven nothing must name the server by an address, as
-localhost, or by a name that `--http-host` gives.
+localhost, or by a name that `--http-host` gives. That holds for SQL, for metrics, and for webhooks
+without a condition.
 """
 
 import ipaddress
@@ -21,7 +22,10 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The origins and host names that are allowed beside the server's own."""
+    """The origins and host names that are allowed beside the server's own.
+
+    Names of hosts are in lower case.
+    """
 
     allowed: Collection[str] = ()  # such as https://app.example.com
     hosts: Collection[str] = ()  # names of the server
@@ -47,11 +51,17 @@ class Origins:
                 "requests without a password are not accepted from a proxy",
                 hint="Let pg_hba.conf ask for a password.",
             )
-        given = connection.headers.get("host", "")
-        name = _host_of(given)
+        self.check_name(connection, "requests without a password")
+
+    def check_name(self, connection: HTTPConnection, what: str) -> None:
+        """Raise InvalidAuthorization if a request calls the server by a name of another.
+
+        `what` are the requests that may not.
+        """
+        name = _host_of(connection.headers.get("host", ""))
         if not (_is_address(name) or _is_localhost(name) or name in self.hosts):
             raise InvalidAuthorization(
-                f'requests without a password are not accepted for the host "{name}"',
+                f'{what} are not accepted for the host "{name}"',
                 hint="Call the server by its address or localhost, or start it with --http-host.",
             )
 

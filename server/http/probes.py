@@ -7,11 +7,12 @@
     /api/livez, /api/readyz   /livez and /readyz, as Materialize calls them
     /metrics             for Prometheus (docs/metrics.md)
 
-All but the views' part answer before the data is opened.
+All but the views' part answer before the data is opened. /metrics says what the database is about,
+so it does not answer to a page that has given the server a name (`origins.py`).
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from prometheus_client import (
@@ -26,6 +27,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from foreshore import blocking
+from foreshore.errors import InvalidAuthorization
+from foreshore.server.http.messages import error_fields
+from foreshore.server.http.origins import Origins
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # series that say when a counter began
 
@@ -62,6 +66,7 @@ class Probes:
 
     is_ready: Callable[[], bool]
     observed: Callable[[], Observed | None]
+    origins: Origins = field(default_factory=Origins)
 
     def routes(self) -> list[Route]:
         """Return the routes of the application."""
@@ -97,6 +102,11 @@ class Probes:
         return JSONResponse({"status": "ready"})
 
     async def _metrics(self, request: Request) -> Response:
+        try:
+            self.origins.check(request)
+            self.origins.check_name(request, "requests of metrics")
+        except InvalidAuthorization as refusal:
+            return JSONResponse({"error": error_fields(refusal)}, status_code=403)
         observed = self.observed()
         found = _Collected([] if observed is None else await observed.metrics())
         text = await blocking.run(None, generate_latest, found)

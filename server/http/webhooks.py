@@ -1,8 +1,8 @@
 """POST /api/webhook/DATABASE/SCHEMA/NAME: rows for a webhook, from a program without a session.
 
 Who may send is decided by the condition of the webhook (CHECK). Pages of other origins may not, as
-a visitor's browser would send for them from within a private network. 200 says that the rows are
-durable.
+a visitor's browser would send for them from within a private network; and without a condition no
+page that has given the server a name. 200 says that the rows are durable.
 """
 
 import asyncio
@@ -58,6 +58,8 @@ class WebhookEndpoint:
         name = path["database"], path["schema"], path["name"]
         try:
             sessions.origins.check(request)
+            if not sessions.client.has_condition(name):
+                sessions.origins.check_name(request, "requests of a webhook without CHECK")
             async with asyncio.timeout(LONGEST_S):
                 # Anybody may begin a request: its connection is limited until its body is there.
                 body = await _body(request)

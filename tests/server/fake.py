@@ -171,6 +171,9 @@ class FakeClient:
 
         self.statements[sql] = FakeStatement(sql, parameters, desc, answer)
 
+    def has_condition(self, webhook: tuple[str, str, str]) -> bool:
+        return True
+
     async def receive(
         self, webhook: tuple[str, str, str], headers: Mapping[str, bytes], body: bytes
     ) -> None:

@@ -8,6 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from starlette.applications import Starlette
 from starlette.types import Message
 
+from foreshore.server.http.origins import Origins
 from foreshore.server.http.probes import MOST_SHOWN, Probes
 
 
@@ -26,7 +27,7 @@ class Observed:
         return self.waiting
 
 
-def get(probes: Probes, path: str) -> tuple[int, str]:
+def get(probes: Probes, path: str, host: str = "localhost") -> tuple[int, str]:
     """Return status and text of a request."""
     sent: list[Message] = []
 
@@ -42,7 +43,7 @@ def get(probes: Probes, path: str) -> tuple[int, str]:
         "method": "GET",
         "path": place,
         "query_string": query.encode(),
-        "headers": [],
+        "headers": [(b"host", host.encode())],
     }
     asyncio.run(Starlette(routes=probes.routes())(scope, receive, send))
     return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:]).decode()
@@ -70,6 +71,17 @@ def test_ready_with_views_that_hydrate() -> None:
     assert (told["count"], len(told["views"])) == (MOST_SHOWN + 5, MOST_SHOWN)
     observed.waiting = []
     assert get(probes, "/readyz?hydrated=1") == (200, '{"status":"ready"}')
+
+
+def test_metrics_do_not_answer_to_the_name_of_a_page() -> None:
+    probes = Probes(lambda: True, lambda: Observed([]), Origins(hosts=["db.example"]))
+    for host in ("evil.example", "evil.example:6876", "", "localhost.evil.example", "[::1"):
+        status, text = get(probes, "/metrics", host)
+        assert status == 403, host
+        assert "foreshore_test" not in text
+        assert {get(probes, path, host)[0] for path in ("/livez", "/readyz", "/health")} == {200}
+    for host in ("db.example", "DB.example:6876", "127.0.0.1:6876", "[::1]:6876", "10.1.2.3"):
+        assert get(probes, "/metrics", host)[0] == 200, host
 
 
 def test_metrics_of_environment_follow_those_of_the_process() -> None:

@@ -138,6 +138,23 @@ def test_pages_of_other_origins_may_not_send(tmp_path: Path) -> None:
     over_environment(tmp_path, go, origins=Origins(["https://app.example"]))
 
 
+def test_page_that_gives_the_server_a_name_sends_only_by_a_condition(tmp_path: Path) -> None:
+    async def go(http: Http) -> None:
+        await http.ran(
+            "CREATE SOURCE w FROM WEBHOOK BODY FORMAT TEXT",
+            "CREATE SOURCE checked FROM WEBHOOK BODY FORMAT TEXT"
+            " CHECK (WITH (HEADERS AS h) h->'x-key' = 'k')",
+        )
+        for host, status in (("evil.example", 403), ("db.example", 200), ("127.0.0.1", 200)):
+            assert await posted(http, host, host=host) == status
+        sent = {"host": "evil.example", "x-key": "k"}
+        hook = HOOK.removesuffix("w") + "checked"
+        assert (await http.client.post(hook, content="a", headers=sent)).status_code == 200
+        assert await http.rows("SELECT body FROM w ORDER BY 1") == [["127.0.0.1"], ["db.example"]]
+
+    over_environment(tmp_path, go, origins=Origins(hosts=["db.example"]))
+
+
 def test_what_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
     async def go(http: Http) -> None:
         assert await posted(http, "1") == 404
