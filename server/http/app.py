@@ -5,8 +5,8 @@
     /api/..., /foreshore.js    SQL for programs (`programs.py`)
     /console/   pages for a browser; / sends it there
 
-At most MAX_CONNECTIONS without a session are open at a time, each for at most LIFE_S, even if its
-client neither sends nor reads. The end of the server waits at most ENDING_S for them.
+At most MAX_CONNECTIONS without a session are open at a time, and a request without one may take
+LIFE_S (`lives.py`). The end of the server waits at most ENDING_S for them.
 """
 
 import asyncio
@@ -22,10 +22,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from foreshore.errors import InvalidAuthorization
 from foreshore.server.http import programs
 from foreshore.server.http.console.pages import routes as console_routes
-from foreshore.server.http.lives import Lives, protocols
+from foreshore.server.http.lives import Lives
+from foreshore.server.http.messages import error_fields
+from foreshore.server.http.origins import Origins
 from foreshore.server.http.probes import Observed, Probes
+from foreshore.server.http.protocols import protocols
 from foreshore.server.http.sessions import Sessions
 from foreshore.server.ports import listen
 
@@ -44,17 +48,24 @@ def application(
     check_consistency: Callable[[], Awaitable[None]],
     sessions: Callable[[], Sessions | None],
     observed: Callable[[], Observed | None] = lambda: None,
+    origins: Origins | None = None,
 ) -> Starlette:
     """Return the application.
 
     `is_ready` says whether SQL connections are accepted; `check_consistency` raises AssertionError
     if an invariant does not hold; `sessions` returns those of programs, None until it is ready,
-    and `observed` what `/metrics` is about.
+    and `observed` what `/metrics` is about; `origins` says who may see it.
     """
+    known = origins or Origins()
 
     async def check(request: Request) -> Response:
         if not is_ready():
             return JSONResponse({"status": "starting"}, status_code=503)
+        try:
+            known.check(request)
+            known.check_name(request, "requests to check the state")
+        except InvalidAuthorization as refusal:
+            return JSONResponse({"error": error_fields(refusal)}, status_code=403)
         try:
             await check_consistency()
         except AssertionError as error:
@@ -64,7 +75,7 @@ def application(
 
     return Starlette(
         routes=[
-            *Probes(is_ready, observed).routes(),
+            *Probes(is_ready, observed, known).routes(),
             Route("/check", check),
             *programs.routes(sessions),
             *console_routes(),
@@ -88,13 +99,14 @@ class HttpServer:
         is_ready: Callable[[], bool],
         check_consistency: Callable[[], Awaitable[None]],
         tls: ssl.SSLContext | None = None,
+        origins: Origins | None = None,
     ) -> None:
         self._sessions: Sessions | None = None
         self._observed: Observed | None = None
         connection, web_socket = protocols(Lives(MAX_CONNECTIONS, LIFE_S))
         config = uvicorn.Config(
             application(
-                is_ready, check_consistency, lambda: self._sessions, lambda: self._observed
+                is_ready, check_consistency, lambda: self._sessions, lambda: self._observed, origins
             ),
             log_config=None,
             log_level="warning",

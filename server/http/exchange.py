@@ -224,8 +224,8 @@ def _request_id(request: Request) -> str:
 def long_lived(connection: HTTPConnection) -> Iterator[None]:
     """Let a connection that has a session live for the length of the block."""
     state: dict[str, Any] = connection.scope["state"]
-    state["lives"].extend(state["transport"])
+    state["life"].extend()
     try:
         yield
     finally:
-        state["lives"].resume(state["transport"])
+        state["life"].resume()

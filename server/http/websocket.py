@@ -41,7 +41,7 @@ from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
 NOTIFICATIONS_PER_TURN = 256
-LOGIN_S = 60  # until the first message
+LOGIN_S = 10  # until the first message
 WAITING = 64  # requests that wait for the running one
 WAITING_BYTES = 16 << 20  # of these
 ROWS_PER_TURN = 256  # sent before other tasks run

@@ -215,7 +215,7 @@ def test_connections_that_wait_for_a_next_request_make_room(
     with_clock(go)
 
 
-def test_webhooks_whose_bodies_do_not_come_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhooks_whose_bodies_do_not_come_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "MAX_CONNECTIONS", 2)
     head = "POST /api/webhook/a/b/c HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
 
@@ -225,21 +225,12 @@ def test_webhooks_whose_bodies_do_not_come_are_limited(monkeypatch: pytest.Monke
             reader, writer = await ask(http, f"{head}Expect: 100-continue\r\n\r\n")
             await reader.readuntil(b"100 Continue")  # the endpoint waits for the body
             writers.append(writer)
-        refused, writer = await ask(http, get("/health"))
-        assert await cut_off(refused)
+        other, writer = await ask(http, get("/health"))
+        await other.readuntil(b"ready")
         for each in (writer, *writers):
             each.close()
 
     with_clock(go)
-
-
-async def cut_off(reader: asyncio.StreamReader) -> bool:
-    """Return whether a connection ends without an answer."""
-    try:
-        async with asyncio.timeout(30):
-            return await reader.read() == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_drain_does_not_wait_for_clients_that_do_not_read(tmp_path: Path) -> None:
