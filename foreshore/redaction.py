@@ -3,7 +3,11 @@
     ALTER ROLE reader PASSWORD 'abc'    becomes    ALTER ROLE reader PASSWORD '...'
 
 The text need not be valid: a constant that is not closed is hidden to the end. Of a text in which
-a secret gets a value, which may be any expression, all from the next constant on is hidden.
+a secret gets a value, which may be any expression, all from the next constant on is hidden, and so
+is what follows the CHECK of a webhook. What stands before @ in a URL is hidden, and the value of
+what is called like a secret, as in password=abc. A text that was not understood shows no constant,
+as the secret may stand anywhere in it, nor does a statement that has failed to make a role or a
+connection.
 """
 
 import re
@@ -26,7 +30,7 @@ _HIDDEN_OPTIONS = sorted(
 )
 _WORDS = "|".join(_BETWEEN.join(name.split()) for name in _HIDDEN_OPTIONS)
 _PASSWORD = re.compile(
-    rf"(?P<word>\b(?:{_WORDS})\b{_BETWEEN}=?+{_BETWEEN}){_STRING}(?:\s*+'(?:[^']++|'')*+(?:'|\Z))*+",
+    rf"(?P<word>(?<![.'])\b(?:{_WORDS})\b{_BETWEEN}=?+{_BETWEEN}){_STRING}(?:\s*+'(?:[^']++|'')*+(?:'|\Z))*+",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 # Strings and numbers; what else has digits or quotes is `kept`, but for comments.
@@ -39,6 +43,35 @@ _LITERAL = re.compile(
 )
 _SECRET = re.compile(r"SCRAM-SHA-256\$\d++:[\w+/=]++\$[\w+/=]++:[\w+/=]++|\bmd5[0-9a-f]{32}\b")
 _OF_SECRET = re.compile(rf"\b(?:create|alter){_BETWEEN}\bsecret\b", re.IGNORECASE | re.DOTALL)
+_OF_WEBHOOK = re.compile(r"\bwebhook\b", re.IGNORECASE)
+_CHECK = re.compile(r"\bcheck\b", re.IGNORECASE)
+_OF_ROLE = re.compile(
+    rf"\b(?:create|alter){_BETWEEN}\b(?:role|user|group)\b", re.IGNORECASE | re.DOTALL
+)
+_BARE_PASSWORD = re.compile(
+    rf"""(?P<word>\bpassword\b{_BETWEEN})(?!(?:null\b|'|\$|[enbu]&?'))("[^"]*+"?+|[^\s'";,()]++)""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_NAMES = (
+    r"(?:passw(?:or)?d|passphrase|pwd|secret|token|signature|credential"
+    r"|(?:api|access|private)[_-]?key)"
+)
+# The value of what is called like a secret: in SQL, in JSON, in a URL or a connection string.
+_NAMED = re.compile(
+    rf"""(?P<word>{_NAMES}[\w.-]*+
+        (?:"?+{_BETWEEN}(?:=|:(?!:)|\bto\b){_BETWEEN}|'{_BETWEEN},{_BETWEEN}))
+        (?:{_STRING}|"(?:[^"\\]++|\\.)*+(?:"|\Z))""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_PAIR = re.compile(rf"""(?P<word>{_NAMES}[\w.-]*+=)[^\s'"&;,()$<]++""", re.IGNORECASE | re.VERBOSE)
+_USER_INFO = re.compile(r"""(?P<word>://)(?:[^\s'"/?\#@]*+@|[^\s'"/:@]*+:[^\s'"]*@)""", re.VERBOSE)
+_CUT_USER_INFO = re.compile(r"""(?P<word>://)[^\s'"/:@]*+:[^\s'"]*+\Z""", re.VERBOSE)
+_UNPARSED = ("42601", "0A000")  # SQLSTATEs of what is not understood
+_GUARDED = re.compile(
+    rf"\b(?:create|alter){_BETWEEN}\b(?:connection|role|user|group|subscription)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_LEAST = 3  # characters of a constant that is looked for in messages
 _VALUE = re.compile(r"(?:\b[a-z]&?)?'|\$\w*+\$", re.IGNORECASE)
 
 
@@ -51,10 +84,45 @@ def without_literals(text: str) -> str:
     return _LITERAL.sub(shown, text)
 
 
-def redacted(text: str) -> str:
-    """Return the beginning of the text of statements, without passwords and their verifiers."""
+def redacted(text: str, sqlstate: str | None = None) -> str:
+    """Return the beginning of the text of statements, without passwords and their verifiers.
+
+    `sqlstate` is that of the error, if they have failed.
+    """
+    is_cut = len(text) >= MOST_SHOWN
     text = text[:MOST_SHOWN]
+    if sqlstate in _UNPARSED or (sqlstate is not None and _GUARDED.search(text)):
+        text = without_literals(text)
+    if "://" in text:
+        text = _USER_INFO.sub(_without_value, text)
+        if is_cut:
+            text = _CUT_USER_INFO.sub(_without_value, text)
+    if _OF_ROLE.search(text):
+        text = _BARE_PASSWORD.sub(lambda found: found["word"] + HIDDEN, text)
+    text = _NAMED.sub(lambda found: found["word"] + HIDDEN, text)
+    text = _PAIR.sub(_without_value, text)
     text = _PASSWORD.sub(lambda found: found["word"] + HIDDEN, text)
     if (found := _OF_SECRET.search(text)) and (value := _VALUE.search(text, found.end())):
         text = text[: value.start()] + HIDDEN
+    if (
+        (found := _OF_WEBHOOK.search(text))
+        and (found := _CHECK.search(text, found.end()))
+        and (value := _VALUE.search(text, found.end()))
+    ):
+        text = text[: value.start()] + HIDDEN
     return _SECRET.sub("...", text)
+
+
+def redacted_message(message: str, text: str, sqlstate: str | None = None) -> str:
+    """Return the message of a statement's error without what is hidden in the statement's text."""
+    shown = redacted(text, sqlstate)
+    for found in _LITERAL.finditer(text[:MOST_SHOWN]):
+        constant = found[0].strip("'")
+        is_string = not (found["kept"] or found["comment"])
+        if is_string and len(constant) >= _LEAST and constant not in shown:
+            message = message.replace(constant, "...")
+    return redacted(message)
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return f"{found['word']}...{'@' if found[0].endswith('@') else ''}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from foreshore.errors import DatabaseError
 from foreshore.latencies import kind_of
-from foreshore.redaction import redacted
+from foreshore.redaction import redacted, redacted_message
 from foreshore.setting_kinds import DEBUG_TO_ERROR, milliseconds
 from foreshore.statement_history import Who
 
@@ -55,12 +55,15 @@ def log(
     """Log a statement with a message; values of its parameters are not logged."""
     values: dict[str, object] = {
         "duration_ms": round(1000 * seconds, 3),
-        "statement": redacted(query),
+        "statement": redacted(query, None if error is None else error.sqlstate),
         "session": who.pid,
         "role": who.name,
         "database": who.database,
         "application": who.application,
     }
     if error is not None:
-        values |= {"sqlstate": error.sqlstate, "error": redacted(error.message)}
+        values |= {
+            "sqlstate": error.sqlstate,
+            "error": redacted_message(error.message, query, error.sqlstate),
+        }
     logger.info(message, extra=values)

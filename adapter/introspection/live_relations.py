@@ -132,7 +132,7 @@ def _activity(context: StatementContext) -> Iterator[Row]:
             "query_start": each.activity.query_at,
             "state_change": each.activity.state_at,
             "state": each.activity.state(each.transaction_status),
-            "query": redacted(each.activity.query),
+            "query": redacted(each.activity.query, each.activity.sqlstate),
         }
 
 

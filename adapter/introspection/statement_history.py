@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.rights import may_act_as, owns
-from foreshore.redaction import redacted, without_literals
+from foreshore.redaction import redacted, redacted_message, without_literals
 
 
 def recent_statements(context: StatementContext) -> Iterator[Row]:
@@ -20,7 +20,10 @@ def recent_statements(context: StatementContext) -> Iterator[Row]:
         who = each.who
         if not (sees_all or (who.role in state.objects and owns(state, role, who.role))):
             continue
-        sql = redacted(each.text)
+        sql = redacted(each.text, each.sqlstate)
+        message = each.message
+        if message is not None:
+            message = redacted_message(message, each.text, each.sqlstate)
         rows = each.result if isinstance(each.result, int) else None
         tag = each.result if isinstance(each.result, str) else None
         yield {
@@ -34,7 +37,7 @@ def recent_statements(context: StatementContext) -> Iterator[Row]:
             "finished_at": each.ended,
             "finished_status": each.status,
             "sqlstate": each.sqlstate,
-            "error_message": None if each.message is None else redacted(each.message),
+            "error_message": message,
             "rows_returned": rows,
             "command_tag": tag,
             "statement_type": next(iter(sql.lower().split(None, 1)), "").rstrip(";"),

@@ -28,7 +28,7 @@ from foreshore.errors import (
     QueryCanceled,
 )
 from foreshore.latencies import STATEMENTS, kind_of
-from foreshore.redaction import redacted
+from foreshore.redaction import redacted, redacted_message
 from foreshore.session_variables import Variables
 from foreshore.setting_kinds import milliseconds
 from foreshore.statement_history import StatementHistory, Who
@@ -166,6 +166,7 @@ class Activity:
         self._result: str | int | None = None  # of the running statement
         self.connected_at = self.state_at = clock.now() * 1000
         self.query = ""
+        self.sqlstate: str | None = None  # of the error with which `query` has ended
         self.query_at: int | None = None
         self.arrived_at = 0  # when the message with the statement did
         self._root: tracing.Root | None = None  # of the running statement, if it is traced
@@ -183,7 +184,7 @@ class Activity:
 
         It `continues` a message of several statements if it is not the first of these.
         """
-        self.query = query
+        self.query, self.sqlstate = query, None
         self.query_at = self.state_at = self._clock.now() * 1000
         if not continues:
             self.arrived_at = self.query_at
@@ -219,6 +220,8 @@ class Activity:
 
     def end(self, error: DatabaseError | None = None, *, is_kept: bool = True) -> None:
         """Note that the statement is over, if there is one, perhaps with an error."""
+        if error is not None:
+            self.sqlstate = error.sqlstate
         if self._interrupts.active:
             self.state_at = self._clock.now() * 1000
             if is_kept and self.query_at is not None:
@@ -239,7 +242,7 @@ class Activity:
     def _end_span(self, error: DatabaseError | None) -> None:
         """End the span of the statement; the texts have no secrets, and no values of parameters."""
         assert self._root is not None
-        who, text = self._find_who(), redacted(self.query[: tracing.MOST_TEXT])
+        who, text = self._find_who(), redacted(self.query, self.sqlstate)
         attributes: dict[str, tracing.Attribute] = {
             "db.system.name": "foreshore",
             "db.namespace": who.database,
@@ -256,8 +259,13 @@ class Activity:
             attributes["db.response.status_code"] = error.sqlstate
         words = text.split(None, 1)
         name = words[0].upper()[:40] if words else "statement"
-        self._root.end(name, attributes, None if error is None else redacted(error.message))
+        self._root.end(name, attributes, self._message_of(error))
         self._root = None
+
+    def _message_of(self, error: DatabaseError | None) -> str | None:
+        if error is None:
+            return None
+        return redacted_message(error.message, self.query, error.sqlstate)
 
     def _log(self, seconds: float, error: DatabaseError | None) -> None:
         """Log the statement if the session's settings say so."""
@@ -280,7 +288,7 @@ class Activity:
 
     def ran(self, query: str) -> None:
         """Note that a statement ran just now, in no time."""
-        self.query = query
+        self.query, self.sqlstate = query, None
         self.query_at = self.arrived_at = self.state_at = self._clock.now() * 1000
         self._log(0.0, None)
         self._remember(self.query_at)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.redaction import MOST_SHOWN, redacted
+from foreshore.redaction import MOST_SHOWN, redacted, redacted_message
 from tests.processor_time import seconds_of
 
 
@@ -25,6 +25,32 @@ from tests.processor_time import seconds_of
         ("CREATE SECRET a AS decode($t$secret$t$", "CREATE SECRET a AS decode('...'"),
         ("CREATE SECRET a AS 'secret", "CREATE SECRET a AS '...'"),
         ("SELECT 'x' AS secret", "SELECT 'x' AS secret"),
+        ("ALTER ROLE a PASSWORD secret", "ALTER ROLE a PASSWORD '...'"),
+        ('CREATE USER a PASSWORD "secret" LOGIN', "CREATE USER a PASSWORD '...' LOGIN"),
+        ("CREATE TABLE t (password text)", "CREATE TABLE t (password text)"),
+        ("COPY t FROM 's3://key:secret@b/c'", "COPY t FROM 's3://...@b/c'"),
+        ("COPY t FROM 's3://key:sec/re@t@b/c'", "COPY t FROM 's3://...@b/c'"),
+        ("SELECT 'http://secret@h/x'", "SELECT 'http://...@h/x'"),
+        ("SELECT 'http://h:80/x'", "SELECT 'http://h:80/x'"),
+        (
+            "COPY t FROM 'https://h/x?a=1&token=secret&b=2'",
+            "COPY t FROM 'https://h/x?a=1&token=...&b=2'",
+        ),
+        ("CONNECTION 'host=h password=secret port=1'", "CONNECTION 'host=h password=... port=1'"),
+        ("SET app.api_token = 'secret'", "SET app.api_token = '...'"),
+        ("SET app.jwt_secret TO 'secret'", "SET app.jwt_secret TO '...'"),
+        (
+            "SELECT set_config('app.token', 'secret', true)",
+            "SELECT set_config('app.token', '...', true)",
+        ),
+        ("""SELECT '{"password": "secret", "a": 1}'""", """SELECT '{"password": '...', "a": 1}'"""),
+        (
+            "CREATE SOURCE w FROM WEBHOOK BODY FORMAT TEXT CHECK (h->'k' = 'secret')",
+            "CREATE SOURCE w FROM WEBHOOK BODY FORMAT TEXT CHECK (h->'...'",
+        ),
+        ("PASSWORD = SECRET pgpass", "PASSWORD = SECRET pgpass"),
+        ("PASSWORD=SECRET pgpass", "PASSWORD=... pgpass"),
+        ("SELECT token::text FROM t", "SELECT token::text FROM t"),
         ("SELECT password, 'b' FROM t", "SELECT password, 'b' FROM t"),
     ],
 )
@@ -41,6 +67,13 @@ def test_password_is_hidden(text: str, shown: str) -> None:
         ("", "password --"),
         ("", "create /*"),
         ("", "create secret "),
+        ("", "://"),
+        ("", "://a:"),
+        ("", "token=("),
+        ("", "secret-token"),
+        ("", '\'{"token": '),
+        ("create role ", "password "),
+        ("", "webhook check "),
     ],
 )
 def test_hostile_text_is_searched_in_milliseconds(head: str, again: str) -> None:
@@ -52,3 +85,22 @@ def test_hostile_text_is_searched_in_milliseconds(head: str, again: str) -> None
 def test_password_that_is_cut_off_is_hidden() -> None:
     text = f"ALTER ROLE {'a' * (MOST_SHOWN - 25)} PASSWORD 'secret and more'"
     assert redacted(text).endswith("PASSWORD '...'")
+
+
+def test_user_information_that_is_cut_off_is_hidden() -> None:
+    text = f"COPY {'a' * (MOST_SHOWN - 30)} FROM 's3://key:secret and more@b"
+    assert "secret" not in redacted(text.replace(" and more", "x" * 100))
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "sqlstate"),
+    [
+        ("ALTER ROLE a PASSWORD 'secret", """unterminated string at or near "'secret\"""", "42601"),
+        ("CREATE SECRT a AS 'secret'", """syntax error at or near "'secret'\"""", "42601"),
+        ("COPY t FROM 's3://k:secret@b'", "could not open s3://k:secret@b", "58000"),
+        ("CREATE SECRET a AS 'secret'", 'invalid value "secret"', "22023"),
+    ],
+)
+def test_message_has_no_constant_that_is_hidden(text: str, message: str, sqlstate: str) -> None:
+    assert "secret" not in redacted_message(message, text, sqlstate)
+    assert "secret" not in redacted(text, sqlstate)

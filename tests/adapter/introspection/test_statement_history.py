@@ -81,7 +81,7 @@ async def test_texts_are_searched_for_secrets_on_a_thread(
 ) -> None:
     threads = set()
 
-    def redacted(text: str) -> str:
+    def redacted(text: str, sqlstate: str | None) -> str:
         threads.add(threading.get_ident())
         return text
 
