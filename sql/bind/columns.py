@@ -72,6 +72,9 @@ def _system_column(binder: "ExpressionBinder", parts: tuple[str, ...], at: int) 
     if table.oid is None:
         shown = ".".join((*qualifier[-1:], name))
         raise UndefinedColumn(f"column {shown} does not exist", position=at + 1)
+    for slot in table.slots[:1]:
+        if (origin := scope.origins.get(slot.index)) is not None:
+            origin.entry.whole = True
     type = _SYSTEM[name]
     if name != "tableoid" and (type is None or table.oid >= FIRST_NORMAL_OID):
         raise FeatureNotSupported(

@@ -30,6 +30,7 @@ class Entry:
     reads: bool
     by_caller: bool
     columns: set[int] = field(default_factory=set)  # those that are read, by their positions
+    whole: bool = False  # a system column is read, for which the right on the relation is needed
 
     def read_all(self) -> None:
         """Note that all columns are read."""
@@ -37,8 +38,10 @@ class Entry:
 
     def need(self) -> Need | None:
         """Return the right to read that is needed, if any."""
-        if not self.columns and not self.reads:
+        if not (self.columns or self.reads or self.whole):
             return None
+        if self.whole:
+            return Need(self.object, "SELECT", by_caller=self.by_caller)
         named = (self.names[each] for each in sorted(self.columns))
         names = tuple(name for name in named if name is not None)
         return Need(self.object, "SELECT", names, any_column=not names, by_caller=self.by_caller)
