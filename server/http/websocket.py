@@ -39,11 +39,11 @@ from foreshore.server.http.sessions import (
 )
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
+from foreshore.server.http.waiting import Waiting, WaitingHere
 
 NOTIFICATIONS_PER_TURN = 256
 LOGIN_S = 10  # until the first message
 WAITING = 64  # requests that wait for the running one
-WAITING_BYTES = 16 << 20  # of these
 ROWS_PER_TURN = 256  # sent before other tasks run
 ROWS_PER_BATCH = 500  # in a message, for clients that ask for batches
 REFUSED = 1008  # the code with which a socket is closed after an error
@@ -54,6 +54,7 @@ class SocketEndpoint:
 
     def __init__(self, sessions: Callable[[], Sessions | None]) -> None:
         self._sessions = sessions
+        self._waiting = Waiting()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket to its end."""
@@ -72,7 +73,8 @@ class SocketEndpoint:
             )
             return
         await socket.accept()
-        conversation = _Conversation(sessions, socket, claim)
+        waiting = WaitingHere(self._waiting)
+        conversation = _Conversation(sessions, socket, claim, waiting)
         reader = asyncio.get_running_loop().create_task(conversation.read())
         try:
             await conversation.run()
@@ -83,12 +85,16 @@ class SocketEndpoint:
                 await conversation.refuse(error)
         finally:
             reader.cancel()
+            conversation.forget()
+            await waiting.close()
 
 
 class _Conversation:
     """The messages of one WebSocket."""
 
-    def __init__(self, sessions: Sessions, socket: WebSocket, claim: Claim) -> None:
+    def __init__(
+        self, sessions: Sessions, socket: WebSocket, claim: Claim, waiting: WaitingHere
+    ) -> None:
         self._sessions = sessions
         self._socket = socket
         self._claim = claim
@@ -97,7 +103,7 @@ class _Conversation:
         self._requests: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING + 1)
         self._is_notified = False
         self._opened: Opened | None = None
-        self._waiting_bytes = 0
+        self._waiting = waiting
         self._taken = 0  # messages that were taken and whose answers are not complete
         self._is_running = False  # a request's statements
         self._cancels_next = False  # a cancel request came before its request ran
@@ -117,8 +123,7 @@ class _Conversation:
                 self._cancel()
                 continue
             self._taken += 1
-            self._waiting_bytes += len(data)
-            if self._requests.qsize() >= WAITING or self._waiting_bytes > WAITING_BYTES:
+            if self._requests.qsize() >= WAITING or not self._waiting.add(len(data)):
                 self._ending.end(ProtocolViolation("too many requests wait for the running one"))
                 return
             self._requests.put_nowait(data)
@@ -137,8 +142,13 @@ class _Conversation:
         while (data := await self._requests.get()) is None:
             self._is_notified = False
             await self._notifications()
-        self._waiting_bytes -= len(data)
+        self._waiting.remove(len(data))
         return data
+
+    def forget(self) -> None:
+        """Drop the requests that wait."""
+        while not self._requests.empty():
+            self._requests.get_nowait()
 
     def _wake(self) -> None:
         """Have notifications sent once no statement runs."""
@@ -219,18 +229,17 @@ class _Conversation:
         async for batch in rows.batches:
             async for piece in encoder.parts(batch):
                 count += piece.rows
-                await self._piece(piece.texts.to_pylist())
+                for start in range(0, piece.rows, ROWS_PER_BATCH):
+                    await self._some(piece.texts.slice(start, ROWS_PER_BATCH).to_pylist())
         opened.may_end = False
         await self._complete(rows.tag(count))
 
-    async def _piece(self, rows: list[str]) -> None:
-        if not self._batches:
-            for row in rows:
-                await self._send_text(f'{{"type":"Row","payload":{row}}}')
+    async def _some(self, rows: list[str]) -> None:
+        if self._batches:
+            await self._send_text(f'{{"type":"RowBatch","payload":[{",".join(rows)}]}}')
             return
-        for start in range(0, len(rows), ROWS_PER_BATCH):
-            some = ",".join(rows[start : start + ROWS_PER_BATCH])
-            await self._send_text(f'{{"type":"RowBatch","payload":[{some}]}}')
+        for row in rows:
+            await self._send_text(f'{{"type":"Row","payload":{row}}}')
 
     async def _complete(self, tag: str) -> None:
         await self._notices()
