@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from foreshore.processes.handshake import Handshake
 from foreshore.processes.launch import Launched
 from foreshore.processes.transport import Connection
 from foreshore.storage.external.process import Serving
@@ -37,7 +38,7 @@ class InProcess:
                 self._commands,
                 lambda each, command, tables: self.worker.deliver(command, tables, each.send),
                 lambda _: self.worker.stop(),
-                SECRET,
+                Handshake("accepts", SECRET),
             )
             self._ends.append(made)
             return made

@@ -20,6 +20,7 @@ from foreshore.compute.protocol import Command
 from foreshore.compute.replica.instance import ENGINES, EngineFactory, load_embedded
 from foreshore.compute.replica.replica import Replica
 from foreshore.loop_watchdog import Watchdog
+from foreshore.processes.handshake import Handshake
 from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.scratch import Scratch, remove_abandoned
 from foreshore.processes.socket_path import short_path
@@ -54,7 +55,9 @@ async def serve(
     loop = asyncio.get_running_loop()
 
     def connection() -> Connection[Command]:
-        return Connection(Command, replica.deliver, replica.lost, secret, scratch)
+        return Connection(
+            Command, replica.deliver, replica.lost, Handshake("accepts", secret), scratch
+        )
 
     if address.startswith("unix:"):
         with short_path(address.removeprefix("unix:")) as path:

@@ -25,7 +25,7 @@ class Launched(Protocol):
 
     @property
     def secret(self) -> str:
-        """Return the secret that the controller has to present."""
+        """Return the secret that both ends show each other that they know."""
 
     @property
     def exited(self) -> asyncio.Event:

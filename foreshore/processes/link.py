@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from foreshore.processes.handshake import Handshake
 from foreshore.processes.launch import Launched, Launcher
 from foreshore.processes.messages import Hello, Message
 from foreshore.processes.transport import Connection, Tables
@@ -86,12 +87,20 @@ class Link(Generic[M]):
             self._receives,
             lambda _, message, tables: self._deliver(message, tables),
             lambda _: over.set(),
+            Handshake("connects", process.secret),
         )
         await process.connect(connection)
+        if process.exited.is_set():
+            return
+        try:
+            await connection.greeted()
+        except BaseException:
+            connection.abort()
+            raise
         if connection.closed or process.exited.is_set():
             return
         self.state = "connected"
-        connection.send(Hello(process.secret, self.name))
+        connection.send(Hello(self.name))
         self._connected(connection)
         try:
             await over.wait()

@@ -8,7 +8,6 @@ class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message"):
 
 
 class Hello(Message, frozen=True):
-    """The first message of a connection: `secret` authorizes the sender. Nothing else is read."""
+    """The first message after the handshake."""
 
-    secret: str
     replica: str  # the receiver's name

@@ -8,9 +8,9 @@
     batch   = u64 length, batch
 
 Schema and batches are Arrow IPC messages, each at a multiple of 8 bytes from the frame's start, and
-are used in place. There is no pickle: a peer can send nothing but data. The first frame of a
-connection must be a small `Hello` with the right secret; otherwise the connection is closed. A
-malformed frame also closes it, because the start of the next frame cannot be found.
+are used in place. There is no pickle: a peer can send nothing but data. Both ends first show that
+they know a secret (`handshake.py`); otherwise the connection is closed. A malformed frame also
+closes it, because the start of the next frame cannot be found.
 
 Frames are sent in order, those of one turn of the event loop together. A peer that does not read is
 disconnected when too much is queued for it; it can start again from a snapshot. Large tables go to
@@ -19,7 +19,6 @@ written.
 """
 
 import asyncio
-import hmac
 import logging
 import struct
 from collections import deque
@@ -33,7 +32,9 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.loop_watchdog import protocol_callback
-from foreshore.processes.messages import Hello, Message
+from foreshore.processes import handshake
+from foreshore.processes.handshake import Handshake, HandshakeError
+from foreshore.processes.messages import Message
 from foreshore.processes.outbox import Outbox, are_large, take
 from foreshore.update import decode_schema, encode_schema
 
@@ -44,7 +45,7 @@ SCRATCH_VARIABLE = (
     "FORESHORE_REPLICA_SCRATCH"  # a directory that is removed after the process has ended
 )
 MAX_FRAME = (1 << 32) - 1
-MAX_HELLO = 4096
+FIRST_FRAMES = handshake.MAX_FRAME  # before the other end has shown that it knows the secret
 MAX_UNSENT = 2 << 30
 _PREFIX = struct.Struct("<III")
 _TABLE = struct.Struct("<II")
@@ -200,9 +201,10 @@ class Frames:
 class Connection(asyncio.Protocol, Generic[M]):
     """One end of a connection, which sends and delivers messages with their tables.
 
-    `deliver` is called on the event loop for each message in order, `lost` once at the end. The
-    accepting end passes the `secret` that the first message has to contain, and the directory
-    `files` in which the other end may leave large tables; the other end sets `outbox` then.
+    `deliver` is called on the event loop for each message in order, `lost` once at the end. With a
+    `handshake` nothing is delivered, and nothing may be sent, before it is over; `greeted` waits
+    for that. The accepting end passes the directory `files` in which the other end may leave large
+    tables; the other end sets `outbox` then.
     """
 
     def __init__(
@@ -210,14 +212,17 @@ class Connection(asyncio.Protocol, Generic[M]):
         receives: Any,
         deliver: Callable[["Connection[M]", M, Tables], None],
         lost: Callable[["Connection[M]"], None],
-        secret: str | None = None,
+        handshake: Handshake | None = None,
         files: Path | None = None,
     ) -> None:
         self._decode = msgspec.msgpack.Decoder(receives).decode
         self._deliver = deliver
         self._lost = lost
-        self._secret = secret
-        self._frames = Frames(MAX_FRAME if secret is None else MAX_HELLO)
+        self._handshake = handshake
+        self._refused = "the connection was lost"  # why there is no handshake
+        self._is_greeted = asyncio.Event()  # or lost
+        self._patience: asyncio.TimerHandle | None = None
+        self._frames = Frames(MAX_FRAME if handshake is None else FIRST_FRAMES)
         self._transport: asyncio.Transport | None = None
         self._files = files
         self.closed = False
@@ -235,6 +240,17 @@ class Connection(asyncio.Protocol, Generic[M]):
         """Keep the transport and disable write buffering."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=1 << 20)
         self._transport = cast(asyncio.Transport, transport)
+        if self._handshake is not None:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(handshake.SECONDS, self.abort)
+            if (first := self._handshake.begin()) is not None:
+                self._write(encode_frame(first))
+
+    async def greeted(self) -> None:
+        """Wait until both ends have shown the secret; raises ConnectionError if they do not."""
+        await self._is_greeted.wait()
+        if self._handshake is not None:
+            raise ConnectionError(f"no handshake: {self._refused}")
 
     def pause_writing(self) -> None:
         """Note that much is unsent."""
@@ -252,6 +268,10 @@ class Connection(asyncio.Protocol, Generic[M]):
                 if self.closed:
                     return
                 self._received(frame)
+        except HandshakeError as error:
+            self._refused = str(error)
+            logger.warning("connection closed, no handshake: %s", error)
+            self.close()
         except (FrameError, msgspec.DecodeError, pa.ArrowInvalid, struct.error) as error:
             logger.warning("connection closed, not a frame: %s", error)
             self.close()
@@ -261,19 +281,29 @@ class Connection(asyncio.Protocol, Generic[M]):
         end = _PREFIX.size + header_size
         if end > len(frame):
             raise FrameError("a header reaches beyond its frame")
+        if self._handshake is not None:
+            self._greet(self._handshake, bytes(frame[_PREFIX.size : end]))
+            return
         message = self._decode(frame[_PREFIX.size : end])
-        if self._secret is not None:
-            if not isinstance(message, Hello) or count:
-                raise FrameError("the first message is no Hello")
-            if not hmac.compare_digest(message.secret.encode(), self._secret.encode()):
-                raise FrameError("the peer does not know the secret")
-            self._secret = None
-            self._frames.limit = MAX_FRAME
         self._deliver(self, message, decode_tables(frame, end, count, self._files))
+
+    def _greet(self, handshake: Handshake, data: bytes) -> None:
+        """Take a message of the handshake."""
+        if (answer := handshake.receive(data)) is not None:
+            self._write(encode_frame(answer))
+        if handshake.is_over:
+            self._handshake = None
+            self._frames.limit = MAX_FRAME
+            self._is_greeted.set()
+            if self._patience is not None:
+                self._patience.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Call `lost`, once."""
         self.closed = True
+        self._is_greeted.set()
+        if self._patience is not None:
+            self._patience.cancel()
         self._has_room.set()
         self._transport = None
         self._lost(self)
@@ -284,6 +314,7 @@ class Connection(asyncio.Protocol, Generic[M]):
         """Send `message` after all earlier ones; no effect if the connection is closed."""
         if self.closed:
             return
+        assert self._handshake is None, "who is at the other end is not known yet"
         if self.outbox is not None and are_large(tables):
             self._waiting.append((message, tables))
             if self._sending is None:

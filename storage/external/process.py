@@ -12,6 +12,7 @@ import uvloop
 
 from foreshore import logs
 from foreshore.loop_watchdog import Watchdog
+from foreshore.processes.handshake import Handshake
 from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.messages import Message
 from foreshore.processes.socket_path import short_path
@@ -50,7 +51,8 @@ async def serve(
         serving.deliver(command, tables, connection.send)
 
     def connection() -> Connection[Any]:
-        return Connection(commands, deliver, lambda _: serving.stop(), secret, scratch)
+        handshake = Handshake("accepts", secret)
+        return Connection(commands, deliver, lambda _: serving.stop(), handshake, scratch)
 
     with short_path(path) as short:
         server = await loop.create_unix_server(connection, short)

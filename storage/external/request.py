@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from foreshore.errors import ConnectionFailure, DatabaseError
+from foreshore.processes.handshake import Handshake
 from foreshore.processes.launch import Launcher
 from foreshore.processes.messages import Hello, Message
 from foreshore.processes.transport import Connection, Tables
@@ -38,14 +39,19 @@ async def answer_with_tables(
     try:
         async with asyncio.timeout(longest_seconds), launcher.start() as process:
             connection: Connection[Any] = Connection(
-                answers, lambda _, found, tables: deliver(found, tables), lambda _: lost()
+                answers,
+                lambda _, found, tables: deliver(found, tables),
+                lambda _: lost(),
+                Handshake("connects", process.secret),
             )
             await process.connect(connection)
-            if process.exited.is_set():
-                lost()
-            connection.send(Hello(process.secret, "request"))
-            connection.send(request)
             try:
+                if process.exited.is_set():
+                    lost()
+                else:
+                    await connection.greeted()
+                    connection.send(Hello("request"))
+                    connection.send(request)
                 found, tables = await answer
             finally:
                 connection.abort()

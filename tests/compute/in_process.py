@@ -18,6 +18,7 @@ from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import Command, Response
 from foreshore.compute.replica.instance import ENGINES, EngineFactory
 from foreshore.compute.replica.replica import Replica
+from foreshore.processes.handshake import Handshake
 from foreshore.processes.launch import Launched
 from foreshore.processes.outbox import Outbox
 from foreshore.processes.transport import Connection
@@ -42,7 +43,9 @@ class InProcess:
         ours, theirs = socket.socketpair()
         replica = self._replica
         await loop.connect_accepted_socket(
-            lambda: Connection(Command, replica.deliver, replica.lost, SECRET, self._scratch),
+            lambda: Connection(
+                Command, replica.deliver, replica.lost, Handshake("accepts", SECRET), self._scratch
+            ),
             theirs,
         )
         connection.outbox = Outbox(self._scratch)

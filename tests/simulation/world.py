@@ -33,6 +33,7 @@ from foreshore.compute.protocol import Command, Response
 from foreshore.compute.replica.replica import Replica
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
+from foreshore.processes.handshake import Handshake
 from foreshore.processes.launch import Launched
 from foreshore.processes.transport import Connection
 from foreshore.storage import wal
@@ -163,7 +164,9 @@ class SimulatedReplica:
         self.exited = asyncio.Event()
         self._ours, self.wire = Wire(loop), Wire(loop)
         self._ours.peer, self.wire.peer = self.wire, self._ours
-        self.wire.protocol = Connection[Command](Command, replica.deliver, replica.lost, SECRET)
+        self.wire.protocol = Connection[Command](
+            Command, replica.deliver, replica.lost, Handshake("accepts", SECRET)
+        )
         self.wire.protocol.connection_made(self.wire)
 
     async def connect(self, connection: Connection[Response]) -> None:

@@ -73,7 +73,7 @@ class Controller:
         **options: str,
     ) -> None:
         """Send a history with one index over u1, which holds `updates` before `upper`."""
-        self.tell(Hello("", "c.r"))
+        self.tell(Hello("c.r"))
         self.tell(CreateInstance("embedded", {"data_dir": str(directory), **options}, database))
         description = DataflowDescription(
             id_("u2"), U1, (id_("u1"),), (index_on(INDEX, 0, of=U1),), 1

@@ -1,6 +1,5 @@
 """Frames do not depend on how the bytes arrive, and malformed frames are rejected."""
 
-import asyncio
 
 import msgspec
 import pyarrow as pa
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from foreshore.compute.protocol import Command, Feed, Frontiers, Response
 from foreshore.ids import GlobalId
 from foreshore.processes import transport
-from foreshore.processes.messages import Hello, Message
+from foreshore.processes.messages import Message
 from foreshore.processes.transport import Connection, FrameError, Frames, encode_frame
 from tests.effort import examples
 
@@ -56,16 +55,6 @@ def test_a_frame_too_large_is_refused_before_anything_is_allocated() -> None:
         list(frames.receive((2**32 - 1).to_bytes(4, "little") + b"\0" * 8))
 
 
-def test_frame_right_after_hello_may_be_large() -> None:
-    got: list[Message] = []
-    connection: Connection[Message] = Connection(
-        Command, lambda _, message, __: got.append(message), lambda _: None, "secret"
-    )
-    feed = Feed(((U1, 0, 1, True),))
-    connection.data_received(bytes_of(Hello("secret", "r1")) + bytes_of(feed, table(5000)))
-    assert got == [Hello("secret", "r1"), feed]
-
-
 def test_leftover_bytes_raise() -> None:
     frame = bytearray(bytes_of(Frontiers({U1: 1}), table(3)) + b"\0" * 8)
     frame[:4] = (len(frame) - 4).to_bytes(4, "little")
@@ -77,30 +66,6 @@ def test_leftover_bytes_raise() -> None:
     connection.data_received(bytes(frame))
     assert not got
     assert connection.closed
-
-
-@pytest.mark.parametrize(
-    "first", [Feed(((U1, 0, 1, False),)), Hello("guess", "r1"), Hello("x" * 5000, "r1")]
-)
-def test_wrong_secret_gets_no_messages(first: Message) -> None:
-    async def scenario() -> None:
-        got: list[Message] = []
-        lost = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: Connection(Command, lambda _, m, __: got.append(m), lambda _: None, "secret"),
-            "127.0.0.1",
-            0,
-        )
-        client: Connection[Message] = Connection(Response, lambda *_: None, lambda _: lost.set())
-        await loop.create_connection(lambda: client, *server.sockets[0].getsockname())
-        client.send(first)
-        client.send(Feed(((U1, 0, 1, False),)))
-        await asyncio.wait_for(lost.wait(), 10)
-        server.close()
-        assert got == []
-
-    asyncio.run(scenario())
 
 
 def test_messages_round_trip() -> None:
