@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.errors import DatabaseError, InvalidParameterValue
+
 ConnectionKind: TypeAlias = OneOf[
     "postgres",
     "kafka",
@@ -136,6 +138,33 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
         **_AWS,
     },
 }
+
+
+def check_host(host: str) -> None:
+    """Raise InvalidParameterValue if what libpq takes for a host is a socket, or several hosts."""
+    if host.startswith(("/", "@")) or "," in host:
+        raise InvalidParameterValue(
+            f'invalid value for option "host": "{host}"',
+            hint="It is the name or the address of one host; Unix sockets are not for connections.",
+        )
+
+
+def has_identity(options: Mapping[str, object]) -> bool:
+    """Return whether a connection to PostgreSQL shows who it is: by a password, or a certificate.
+
+    Roles that are no superusers need that: a server that asks for nothing trusts this machine.
+    """
+    return "password" in options or ("ssl certificate" in options and "ssl key" in options)
+
+
+def password_is_required() -> DatabaseError:
+    """Return the error for a connection that has no identity."""
+    return DatabaseError(
+        "password is required",
+        sqlstate="2F003",
+        detail="Non-superusers must provide a password in the connection string.",
+        hint="Give the connection a PASSWORD, or an SSL CERTIFICATE and its SSL KEY.",
+    )
 
 
 def lacking_option(kind: ConnectionKind, options: Mapping[str, str | SecretRef]) -> str | None:

@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.store_errors import told
 
 try:
     import obstore
@@ -56,8 +57,10 @@ class S3Blob:
         """Open `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`; the default endpoint is Amazon's.
 
         `credentials` are `access_key_id`, `secret_access_key` and `session_token`; by default they
-        come from the environment.
+        come from the environment. `proxy_url` may be among them.
         """
+        credentials = dict(credentials or {})
+        proxy = {name: credentials.pop(name) for name in ("proxy_url",) if name in credentials}
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
         if not parts.hostname or parts.username is not None or options.keys() - _OPTIONS:
@@ -73,11 +76,12 @@ class S3Blob:
             parts.netloc,
             prefix=unquote(parts.path).strip("/"),
             **place,
-            **(credentials or {}),
+            **credentials,
             client_options={
                 "allow_http": place.get("endpoint", "").startswith("http://"),
                 "timeout": timedelta(seconds=REQUEST_SECONDS),
                 "connect_timeout": timedelta(seconds=5),
+                **proxy,
             },
             retry_config={
                 "max_retries": RETRIES,
@@ -158,8 +162,7 @@ class S3Blob:
     def _fault(
         self, kind: type[DatabaseError], what: str, key: str, error: Exception
     ) -> DatabaseError:
-        said = str(error).partition("\n")[0]
-        return kind(f"cannot {what} blob {key} in {self._name}: {said}")
+        return kind(f"cannot {what} blob {key} in {self._name}: {told(error)}")
 
 
 _PARTS = {"chunk_size": PART_BYTES, "max_concurrency": PARTS_AT_ONCE}

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from foreshore.catalog.item import Connection
+from foreshore.catalog.item import Connection, Role
 from foreshore.catalog.state import State
 from foreshore.connection_spec import TUNNEL, ConnectionSpec
 from foreshore.errors import InvalidParameterValue
@@ -26,11 +26,13 @@ def access(coordinator: "Coordinator", state: State, connection: Connection) -> 
     spec = connection.spec
     if spec.kind == TUNNEL:
         return Access(spec.kind, {}, _tunnel(coordinator, connection))
-    return access_by(coordinator, state, connection.name, spec)
+    return access_by(coordinator, state, connection.name, spec, connection.owner)
 
 
-def access_by(coordinator: "Coordinator", state: State, name: str, spec: ConnectionSpec) -> Access:
-    """Return a connection of this name with the values of its secrets.
+def access_by(
+    coordinator: "Coordinator", state: State, name: str, spec: ConnectionSpec, owner: str
+) -> Access:
+    """Return a connection of this name and owner with the values of its secrets.
 
     A PostgreSQL server knows by the application's name which database's sessions are which: that of
     a restored backup must not end those of the original.
@@ -51,7 +53,9 @@ def access_by(coordinator: "Coordinator", state: State, name: str, spec: Connect
     tunnel = None
     if spec.tunnel is not None:
         tunnel = _tunnel(coordinator, _connection(state, spec.tunnel))
-    return Access(spec.kind, options, tunnel)
+    role = state.get(owner)
+    assert isinstance(role, Role), role
+    return Access(spec.kind, options, tunnel, role.superuser)
 
 
 def _connection(state: State, id: str) -> Connection:

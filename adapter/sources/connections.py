@@ -11,7 +11,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.access import access, access_by
 from foreshore.adapter.sources.chosen import check_obstacles, listed, of_all_tables
 from foreshore.adapter.sources.create import check_types
-from foreshore.catalog.item import Connection, Schema, Secret
+from foreshore.catalog.item import Connection, Role, Schema, Secret
 from foreshore.catalog.rights import holds
 from foreshore.catalog.state import State
 from foreshore.connection_spec import (
@@ -22,7 +22,10 @@ from foreshore.connection_spec import (
     KeyPair,
     OptionRule,
     SecretRef,
+    check_host,
+    has_identity,
     lacking_option,
+    password_is_required,
 )
 from foreshore.errors import (
     DuplicateObject,
@@ -53,6 +56,7 @@ def create_connection(context: StatementContext, plan: CreateConnection) -> Comp
         if state.connection_in(schema.id, name) is not None:
             raise DuplicateObject(f'connection "{name}" already exists')
         spec = _spec(context, ConnectionSpec(plan.kind, {}), plan.options)
+        _require_identity(spec, context.role)
         change = context.catalog_change()
         id, oid = f"l{change.allot('l')}", change.allot("oid")
         keys = (_new_keys(context, id), _new_keys(context, id)) if plan.kind == TUNNEL else ()
@@ -71,7 +75,8 @@ async def validate_new(context: StatementContext, plan: CreateConnection) -> Non
     if plan.validate:
         spec = _spec(context, ConnectionSpec(plan.kind, {}), plan.options)
         state, name = context.planner.state, plan.name.item
-        await _reach(context, access_by(context.coordinator, state, name, spec))
+        reached = access_by(context.coordinator, state, name, spec, context.role.id)
+        await _reach(context, reached)
 
 
 async def validate_altered(context: StatementContext, plan: AlterConnection) -> None:
@@ -124,6 +129,9 @@ def alter_connection(context: StatementContext, plan: AlterConnection) -> Comple
     if found is not None:
         assert isinstance(found, Connection), found
         changed = msgspec.structs.replace(found, spec=_spec(context, found.spec, plan.options))
+        owner = context.planner.state.objects[found.owner]
+        assert isinstance(owner, Role), owner
+        _require_identity(changed.spec, owner)
         if plan.rotate:
             if not found.keys:
                 raise WrongObjectType(f'connection "{found.name}" has no keys')
@@ -165,9 +173,18 @@ def _spec(
             options.pop(name, None)
         else:
             options[name] = _checked(context, name, rule, value)
+    if kind == "postgres" and isinstance(host := options.get("host"), str):
+        check_host(host)
     if (lacking := lacking_option(kind, options)) is not None:
         raise InvalidParameterValue(f'connections to {kind.upper()} need the option "{lacking}"')
     return ConnectionSpec(kind, options, tunnel)
+
+
+def _require_identity(spec: ConnectionSpec, owner: Role) -> None:
+    """Raise if a connection to PostgreSQL has nothing by which its owner is known there."""
+    if spec.kind != "postgres" or owner.superuser or has_identity(spec.options):
+        return
+    raise password_is_required()
 
 
 def _tunnel(context: StatementContext, value: OptionValue) -> str:

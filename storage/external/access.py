@@ -30,6 +30,7 @@ class Access(msgspec.Struct, frozen=True):
     kind: ConnectionKind | OneOf["files", "webhook"]  # places of the server; secrets
     options: dict[str, str]
     tunnel: Tunnel | None = None
+    by_superuser: bool = False  # whether the owner is one, who may be trusted by the other side
 
     def __repr__(self) -> str:
         return f"Access({self.kind!r}, ...)"  # logs must not have secrets

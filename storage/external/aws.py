@@ -6,7 +6,8 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from foreshore.errors import InvalidParameterValue
 from foreshore.storage.blob import Blob
 from foreshore.storage.external.access import Access
-from foreshore.storage.external.link_local import check_endpoint
+from foreshore.storage.external.dial import check_endpoint
+from foreshore.storage.external.gate import gate
 from foreshore.storage.lake.places import Location
 
 _SERVERS_TOKEN = "AWS_SESSION_TOKEN"
@@ -24,8 +25,6 @@ def bucket_of(url: str, access: Access) -> Location:
         raise InvalidParameterValue(
             f'unrecognized URL "{url}"', hint="An AWS CONNECTION reads s3://BUCKET/KEY."
         )
-    if "endpoint" in access.options:
-        check_endpoint(access.options["endpoint"])
     bucket, credentials = _bucket(parts.netloc, access), _credentials(access)
     key = unquote(parts.path).strip("/")
     return Location(url, _blob(bucket, credentials), None, key, None, bucket, credentials)
@@ -50,9 +49,13 @@ def _credentials(access: Access) -> dict[str, str]:
             'the connection to AWS has no option "SESSION TOKEN"',
             hint=f"That of the server, {_SERVERS_TOKEN}, is not for connections.",
         )
-    return {
+    found = {
         each.replace(" ", "_"): access.options[each] for each in _KEYS if each in access.options
     }
+    if "endpoint" in access.options:  # of whoever made the connection
+        check_endpoint(access.options["endpoint"])
+        found["proxy_url"] = gate()
+    return found
 
 
 def _blob(bucket: str, credentials: dict[str, str]) -> Blob:

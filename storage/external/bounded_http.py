@@ -1,12 +1,18 @@
-"""Answers over HTTP that are read as a whole, and are bounded in size and time."""
+"""Answers over HTTP that are read as a whole, and are bounded in size and time.
+
+Requests go to an address that was checked (`dial.py`), by no proxy, and with nothing but what the
+connection says: neither the environment nor a `.netrc` is asked. Redirects are not followed.
+"""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import httpcore
 import httpx
 
-from foreshore.storage.external.link_local import check_endpoint_soon
+from foreshore.storage.external.dial import addresses_soon
 
 SECONDS = 10.0  # without a byte of an answer
 LONGEST_SECONDS = 30.0  # for an answer as a whole
@@ -17,10 +23,49 @@ _PART_BYTES = 65_536
 _KEPT = ("location", "content-type")  # headers of answers
 
 
-def client(**options: Any) -> httpx.AsyncClient:
-    """Return a client that asks for answers that are not compressed, and uses no proxy."""
+class _Checked(httpcore.AsyncNetworkBackend):
+    """Connects to addresses that were checked."""
+
+    def __init__(self) -> None:
+        self._network = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # httpcore names it
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address of a host that takes the connection."""
+        failure: Exception = httpcore.ConnectError(f"{host} has no address")
+        try:
+            found = await addresses_soon(host, port)
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        for each in found:
+            try:
+                return await self._network.connect_tcp(
+                    each, port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._network.sleep(seconds)
+
+
+def client(*, auth: Any = None, verify: Any = True) -> httpx.AsyncClient:
+    """Return a client that asks for answers that are not compressed."""
     headers = {"Accept-Encoding": "identity"}  # so that the bytes read are all there are
-    return httpx.AsyncClient(timeout=SECONDS, trust_env=False, headers=headers, **options)
+    context = httpx.create_ssl_context(verify=verify, trust_env=False)
+    transport = httpx.AsyncHTTPTransport(verify=context)
+    transport._pool = httpcore.AsyncConnectionPool(context, network_backend=_Checked())
+    return httpx.AsyncClient(
+        timeout=SECONDS, trust_env=False, headers=headers, auth=auth, transport=transport
+    )
 
 
 async def asked(client: httpx.AsyncClient, method: str, url: str, **request: Any) -> httpx.Response:
@@ -30,7 +75,6 @@ async def asked(client: httpx.AsyncClient, method: str, url: str, **request: Any
     InsufficientPrivilege if the address is link-local.
     """
     async with asyncio.timeout(LONGEST_SECONDS), AsyncExitStack() as stack:
-        await check_endpoint_soon(url)
         response = await stack.enter_async_context(client.stream(method, url, **request))
         parts, size = [], 0
         async for part in response.aiter_bytes(_PART_BYTES):

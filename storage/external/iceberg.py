@@ -21,8 +21,11 @@ from foreshore.errors import (
 from foreshore.iceberg_tables import CatalogTable
 from foreshore.sources.files import PLACES
 from foreshore.storage.external.access import Access, Accesses
+from foreshore.storage.external.dial import check_endpoint, pinned
+from foreshore.storage.external.gate import gate
 from foreshore.storage.lake import iceberg
 from foreshore.storage.lake.places import CopyPlaces
+from foreshore.storage.store_errors import without_answer
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -32,6 +35,7 @@ _S3 = ("s3", "s3a", "s3n")
 _KEYS = ("access key id", "secret access key", "session token")
 # What only the connection says: the catalog cannot have our requests signed, or code imported.
 _OURS = ("py-", "rest.sig", "auth", "ssl", "client.", "glue.", "credential", "token")
+_NEVER = ("py-", "s3.proxy")  # of what reads files: code, and who is in between
 _LONGEST = 200  # characters of what the package says
 _AGAIN = "It is tried again. Look at the URL of the connection, and whether the catalog is up."
 _REFUSED_BY_STORES = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
@@ -151,7 +155,7 @@ def _aws_error(error: Exception) -> DatabaseError:
 
 
 def _error(what: str, error: Exception, sqlstate: str, hint: str | None = None) -> DatabaseError:
-    said = _innermost(error).strip().partition("\n")[0][:_LONGEST]
+    said = without_answer(_innermost(error))[:_LONGEST]
     return DatabaseError(f"{what}: {said}", sqlstate=sqlstate, hint=hint)
 
 
@@ -200,7 +204,7 @@ def _properties(access: Access, aws: Access | None) -> dict[str, str]:
         )
     if type == "glue":
         if "uri" in found:
-            found["glue.endpoint"] = found.pop("uri")
+            found["glue.endpoint"] = pinned(found.pop("uri"))
     elif "uri" not in found:
         raise InvalidParameterValue('the connection to the Iceberg catalog needs the option "URL"')
     elif "credential" in found:  # where catalogs have it by default
@@ -233,12 +237,14 @@ class _Files:
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
         places = self._places
-        given = {name: each for name, each in properties.items() if not name.startswith("py-")}
+        given = {name: each for name, each in properties.items() if not name.startswith(_NEVER)}
         given |= self._keys
         if "s3.access-key-id" not in given:
             given = {name: each for name, each in given.items() if not name.endswith("role-arn")}
             given["s3.anonymous"] = "true"
         if "s3.endpoint" in given:
+            check_endpoint(given["s3.endpoint"])
+            given["s3.proxy-uri"] = gate()
             given.setdefault("s3.region", "us-east-1")
         given |= {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 
@@ -291,6 +297,8 @@ def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
     from pyiceberg.catalog.rest import RestCatalog
     from requests.adapters import HTTPAdapter
 
+    from foreshore.storage.external.checked_requests import check_addresses
+
     class Impatient(HTTPAdapter):
         def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
             kwargs["timeout"] = kwargs.get("timeout") or SECONDS
@@ -301,9 +309,14 @@ def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
 
         def _config_headers(self, session: Any) -> None:
             super()._config_headers(session)
-            session.trust_env = False  # neither the server's proxies nor its .netrc
             for scheme in ("http://", "https://"):
                 session.mount(scheme, Impatient())
+            check_addresses(session)
+
+        def _create_session(self) -> Any:
+            session = super()._create_session()
+            check_addresses(session)  # what signs requests has an adapter of its own
+            return session
 
         def _fetch_config(self) -> None:
             super()._fetch_config()
@@ -320,11 +333,29 @@ def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
 
 
 def _glue(properties: dict[str, str], files: _Files) -> "Catalog":
-    """Return a catalog of AWS Glue."""
+    """Return a catalog of AWS Glue, whose client uses no proxy of the environment."""
+    import boto3
+    from botocore.config import Config
     from pyiceberg.catalog.glue import GlueCatalog
 
     class Glue(GlueCatalog):  # type: ignore[misc]
         def _load_file_io(self, properties: Any = None, location: str | None = None) -> Any:
             return files.of({**self.properties, **(properties or {})})
 
-    return Glue("foreshore", **properties)
+    config = Config(
+        proxies={},
+        ignore_configured_endpoint_urls=True,
+        connect_timeout=SECONDS,
+        read_timeout=SECONDS,
+        retries={"max_attempts": 5, "mode": "standard"},
+    )
+    client = boto3.client(
+        "glue",
+        region_name=properties.get("client.region"),
+        endpoint_url=properties.get("glue.endpoint"),
+        aws_access_key_id=properties["client.access-key-id"],
+        aws_secret_access_key=properties["client.secret-access-key"],
+        aws_session_token=properties.get("client.session-token"),
+        config=config,
+    )
+    return Glue("foreshore", client, **properties)

@@ -12,8 +12,8 @@ from foreshore.connection_spec import OAUTHBEARER
 from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.storage.external import kafka_tunnels
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.dial import check_endpoint
 from foreshore.storage.external.kafka_failures import Failures
-from foreshore.storage.external.link_local import check_endpoint
 
 ANSWER_SECONDS = 10.0
 TRY_SECONDS = 1.0  # after which a client is asked whether no broker can be reached
@@ -56,26 +56,16 @@ def _configuration(options: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _sasl(options: Mapping[str, str]) -> dict[str, str]:
+def _sasl(options: Mapping[str, str]) -> dict[str, Any]:
     """Return how the brokers know us: by a password, or by tokens of an OAuth2 server."""
     mechanism = options.get("sasl mechanisms", "plain")
     user, password = options["sasl username"], options.get("sasl password", "")
     found = {"sasl.mechanisms": mechanism.upper()}
     if mechanism != OAUTHBEARER:
         return {**found, "sasl.username": user, "sasl.password": password}
-    found |= {
-        "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.client.id": user,
-        "sasl.oauthbearer.client.secret": password,
-        "sasl.oauthbearer.token.endpoint.url": options["oauth2 server url"],
-    }
-    if "scope" in options:
-        found["sasl.oauthbearer.scope"] = options["scope"]
-    if "oauth2 extensions" in options:
-        found["sasl.oauthbearer.extensions"] = options["oauth2 extensions"]
-    if "ssl certificate authority" in options:
-        found["https.ca.pem"] = options["ssl certificate authority"]
-    return found
+    from foreshore.storage.external.kafka_tokens import tokens  # only these need httpx
+
+    return {**found, "oauth_cb": tokens(options)}
 
 
 class Client:

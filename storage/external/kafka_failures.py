@@ -43,12 +43,8 @@ _PASSWORD = (
     "Check SASL USERNAME, SASL PASSWORD and SASL MECHANISMS of the connection, and the value of its"
     " secret."
 )
-_TOKENS = (
-    "Check OAUTH2 SERVER URL, SASL USERNAME (the client's id), SASL PASSWORD (its secret) and SCOPE"
-    " of the connection."
-)
 _REASONS = (  # the first of which a word is there
-    _Reason(("oidc token", "oauthbearer token"), "28P01", _TOKENS),
+    _Reason(("oauthbearer token",), "28P01", _PASSWORD),
     _Reason(
         ("sasl authentication error", "authentication failed", "sasl handshake"),
         "28P01",

@@ -1,22 +1,28 @@
-"""Connections for replication. All of this blocks.
+"""Connections to PostgreSQL servers of those who read and write there, by libpq.
 
-psycopg, as it gives access to libpq: the stream of a slot goes both ways at once (CopyBoth), which
-asyncpg has not.
+Those for replication block: the stream of a slot goes both ways at once (CopyBoth). Those of sinks
+do not. `postgres_identity.py` says who we are there.
 """
 
-import socket
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
+from foreshore.connection_spec import check_host
+from foreshore.errors import DatabaseError
 from foreshore.storage.external.access import APPLICATION, Access
+from foreshore.storage.external.dial import addresses, addresses_soon
 from foreshore.storage.external.postgres_failures import refusal, unreachable
-from foreshore.storage.external.tunnels import HOST, Port, port_to
+from foreshore.storage.external.postgres_identity import identity
+from foreshore.storage.external.tunnels import HOST, Port, opened_port, port_to
+
+AsyncSession: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
 CONNECT_SECONDS = 10  # for each address of the host
 MOST_ADDRESSES = 2  # of a host that are tried
@@ -33,11 +39,6 @@ _SETTINGS = {
     "row_security": "off",  # an error, where rows would be hidden from us
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
-}
-_FILES = {
-    "ssl certificate authority": "sslrootcert",
-    "ssl certificate": "sslcert",
-    "ssl key": "sslkey",
 }
 
 
@@ -70,62 +71,87 @@ class ReplicationSession:
 
 def _connected(access: Access, **more: str) -> psycopg.Connection[tuple[object, ...]]:
     """Return a connection. It waits without the interpreter's lock, also for the host's address."""
-    through = None
-    if access.tunnel is not None:
-        through = port_to(access.tunnel, *place_of(access.options))
+    host, port = place_of(access.options)
+    through, found = None, [HOST]
     try:
-        with _info(access, through, **more) as info:
+        if access.tunnel is not None:
+            through = port_to(access.tunnel, host, port)
+        else:
+            found = addresses(host, port)
+        options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        with _info(access, through, found, options=options, **more) as info:
             return psycopg.connect(info, autocommit=True)
     except (psycopg.Error, OSError) as error:
-        failed = None if through is None else through.failure
-        raise unreachable(access, str(error), failed) from error
+        raise _failed(access, through, error) from error
+
+
+@asynccontextmanager
+async def writing(access: Access) -> AsyncIterator[AsyncSession]:
+    """Yield a connection for statements that write; raises DatabaseError."""
+    connection = await connect(access)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def connect(access: Access) -> AsyncSession:
+    """Return a connection for statements that write, with parameters $1, $2...
+
+    Raises DatabaseError.
+    """
+    host, port = place_of(access.options)
+    through, found = None, [HOST]
+    try:
+        if access.tunnel is not None:
+            through = await opened_port(access.tunnel, host, port)
+        else:
+            found = await addresses_soon(host, port)
+        with _info(access, through, found, options="-c search_path=") as info:
+            return await psycopg.AsyncConnection.connect(
+                info,
+                autocommit=True,
+                prepare_threshold=None,
+                cursor_factory=psycopg.AsyncRawCursor,
+            )
+    except (psycopg.Error, OSError) as error:
+        raise _failed(access, through, error) from error
+
+
+def _failed(access: Access, through: Port | None, error: Exception) -> DatabaseError:
+    """Return why no connection was made."""
+    return unreachable(access, str(error), None if through is None else through.failure)
 
 
 def place_of(options: Mapping[str, str]) -> tuple[str, int]:
-    """Return the host and the port of a server."""
-    return options["host"], int(options.get("port", "5432"))
+    """Return the host and the port of a server; raises InvalidParameterValue for a socket."""
+    host = options["host"]
+    check_host(host)
+    return host, int(options.get("port", "5432"))
 
 
 @contextmanager
-def _info(access: Access, through: Port | None, **more: str) -> Iterator[str]:
+def _info(
+    access: Access, through: Port | None, addresses: Sequence[str], **more: str
+) -> Iterator[str]:
     """Yield what libpq needs to connect; certificates are in files meanwhile."""
-    options = access.options
-    if through is None:
-        port = options.get("port", "5432")
-        addresses = _addresses(options["host"], int(port))
-    else:  # the host's name is still that which its certificate must have
-        port, addresses = str(through.number), [HOST]
-    if addresses:
-        more["hostaddr"] = ",".join(addresses)
+    options, tried = access.options, addresses[:MOST_ADDRESSES]
+    port = options.get("port", "5432") if through is None else str(through.number)
     with tempfile.TemporaryDirectory() as folder:
-        for option, name in _FILES.items():
-            if option in options:
-                path = Path(folder, name)
-                path.touch(mode=0o600)
-                path.write_text(options[option])
-                more[name] = str(path)
+        known: dict[str, Any] = identity(access, Path(folder)) | more
         yield make_conninfo(
-            host=",".join([options["host"]] * max(1, len(addresses))),
-            port=port,
-            dbname=options["database"],
-            user=options["user"],
-            password=options.get("password"),
-            sslmode=options.get("ssl mode", "prefer"),
-            connect_timeout=CONNECT_SECONDS,
-            keepalives_idle=SILENT_SECONDS // 2,
-            keepalives_interval=SILENT_SECONDS // 6,
-            keepalives_count=3,
-            tcp_user_timeout=SILENT_SECONDS * 1000,
-            application_name=options.get(APPLICATION, "foreshore"),
-            client_encoding="UTF8",
-            options=" ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()),
-            **more,
+            **known
+            | {
+                # The name is that which the server's certificate must have.
+                "host": ",".join([options["host"]] * len(tried)),
+                "hostaddr": ",".join(tried),
+                "port": port,
+                "connect_timeout": CONNECT_SECONDS,
+                "keepalives_idle": SILENT_SECONDS // 2,
+                "keepalives_interval": SILENT_SECONDS // 6,
+                "keepalives_count": 3,
+                "tcp_user_timeout": SILENT_SECONDS * 1000,
+                "application_name": options.get(APPLICATION, "foreshore"),
+                "client_encoding": "UTF8",
+            }
         )
-
-
-def _addresses(host: str, port: int) -> list[str]:
-    """Return the addresses of a host; none of a socket's directory. Raises OSError."""
-    if host.startswith(("/", "@")):
-        return []
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))[:MOST_ADDRESSES]

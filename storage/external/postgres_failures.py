@@ -12,6 +12,7 @@ from psycopg import pq
 
 from foreshore.errors import ConnectionFailure, DatabaseError
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.postgres_identity import not_asked
 from foreshore.storage.external.reasons import reasons
 
 
@@ -67,6 +68,11 @@ _REASONS = (  # the first of which a word is there
         "Sources and sinks try the server again until it takes connections.",
     ),
 )
+_NOT_ASKED = (  # of libpq, about a server that lets in whoever comes
+    "authentication method requirement",
+    "did not request an ssl certificate",
+    "accepted connection without a valid ssl certificate",
+)
 _ELSEWHERE = _Reason(
     (),
     ConnectionFailure.sqlstate,
@@ -95,6 +101,8 @@ def unreachable(
     if through is not None:
         return ConnectionFailure(f"{begin}: {through.message}", hint=through.hint)
     lower = why.lower()
+    if not access.by_superuser and any(each in lower for each in _NOT_ASKED):
+        return not_asked()
     reason = next((r for r in _REASONS if any(each in lower for each in r.words)), _ELSEWHERE)
     message = f"{begin}: {reasons(why)}"
     hint = reason.hint.replace("{user}", access.options["user"])

@@ -67,7 +67,18 @@ def run(address: str, worker: Callable[[], Serving], commands: Any, name: str) -
     """Run a process that is called `name` in logs, until standard input ends."""
     logs.configure(name)
     limit_memory()
+    forget_identity()
     secret = os.environ.pop(SECRET_VARIABLE)
     scratch = Path(os.environ[SCRATCH_VARIABLE])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(address, worker, commands, secret, scratch))
+
+
+def forget_identity() -> None:
+    """Remove from the environment what libpq would send to whoever a connection names.
+
+    It is told all else for each connection (`postgres_identity.py`), but not these: a service, and
+    settings of a session.
+    """
+    for name in [each for each in os.environ if each.startswith("PG")]:
+        del os.environ[name]

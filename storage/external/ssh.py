@@ -13,6 +13,7 @@ import asyncssh
 from foreshore.errors import ConnectionFailure, InvalidParameterValue
 from foreshore.storage.blob import sync_file
 from foreshore.storage.external.access import Tunnel
+from foreshore.storage.external.dial import addresses_soon
 from foreshore.storage.external.reasons import reasons
 
 Error = asyncssh.Error
@@ -103,8 +104,9 @@ async def _connect(tunnel: Tunnel) -> asyncssh.SSHClientConnection:
         ) from None
     keys = [asyncssh.import_private_key(each) for each in tunnel.private_keys]
     try:
+        address, *_ = await addresses_soon(tunnel.host, tunnel.port)
         return await asyncssh.connect(
-            tunnel.host,
+            address,
             tunnel.port,
             username=tunnel.user,
             client_keys=keys,

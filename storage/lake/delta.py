@@ -23,6 +23,7 @@ from foreshore.errors import (
 )
 from foreshore.processes.file_modes import share_new
 from foreshore.storage.blob import sync_directory, sync_file
+from foreshore.storage.store_errors import told
 
 if TYPE_CHECKING:
     from foreshore.storage.lake.places import Location
@@ -72,8 +73,7 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
             raise BadCopyFileFormat(f'the Delta table has no column "{missing[0]}"')
         yield from dataset.to_batches(list(names), batch_size=ROWS_AT_ONCE)
     except (deltalake.exceptions.DeltaError, pa.ArrowInvalid, OSError) as error:
-        said = str(error).partition("\n")[0]
-        raise BadCopyFileFormat(f'Delta table "{path.name}": {said}') from None
+        raise BadCopyFileFormat(f'Delta table "{path.name}": {told(error)}') from None
 
 
 def opened(location: "Location") -> Any:
@@ -134,7 +134,8 @@ def address_of(location: "Location") -> tuple[str, dict[str, str] | None]:
     if "endpoint" in options:
         is_open = options["endpoint"].startswith("http://")
         reached |= {"aws_endpoint": options["endpoint"], "allow_http": str(is_open).lower()}
-    reached |= {f"aws_{name}": value for name, value in location.credentials.items()}
+    for name, value in location.credentials.items():
+        reached[name if name == "proxy_url" else f"aws_{name}"] = value
     key = "/".join(filter(None, (unquote(place.path).strip("/"), location.key)))
     return f"s3://{place.netloc}/{key}", reached
 

@@ -17,6 +17,7 @@ from foreshore.errors import (
 from foreshore.storage.lake import delta
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.steps import TABLE, VERSION, Position, Step, number_of, step
+from foreshore.storage.store_errors import told
 
 ROWS_AT_ONCE = 1 << 16
 
@@ -170,5 +171,4 @@ def _dataset(location: Location, version: int | None) -> tuple[Any, Any]:
             hint="Look at the place; or bring the table back.",
         ) from None
     except (deltalake.exceptions.DeltaError, pa.ArrowInvalid, OSError) as error:
-        said = str(error).partition("\n")[0]
-        raise BadCopyFileFormat(f'Delta table "{location.url}": {said}') from None
+        raise BadCopyFileFormat(f'Delta table "{location.url}": {told(error)}') from None

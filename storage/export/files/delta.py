@@ -29,6 +29,7 @@ from foreshore.storage.lake import delta
 from foreshore.storage.lake.columns import check_years
 from foreshore.storage.lake.partitions import buckets_of, with_buckets
 from foreshore.storage.lake.places import Location
+from foreshore.storage.store_errors import without_answer
 from foreshore.update import Timestamp
 
 ROWS_AT_ONCE = 1 << 16
@@ -273,5 +274,6 @@ def errors() -> Iterator[None]:
     try:
         yield
     except delta.package().exceptions.DeltaError as error:
-        said = ": ".join(filter(None, map(str.strip, str(error).splitlines())))
+        lines = map(without_answer, str(error).splitlines())
+        said = ": ".join(filter(None, lines))
         raise DatabaseError(f"the Delta table: {said}", sqlstate="58030") from error

@@ -10,7 +10,7 @@ written to the former one.
 import io
 from collections.abc import AsyncIterator
 
-import asyncpg
+import psycopg
 import pyarrow as pa
 import pyarrow.csv
 
@@ -21,7 +21,9 @@ from foreshore.sinks.errors import TargetLost
 from foreshore.sinks.spec import FRONTIERS, PostgresTarget
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.access import Access
-from foreshore.storage.external.postgres import connect
+from foreshore.storage.external.libpq import AsyncSession, connect
+from foreshore.storage.external.postgres_failures import LOST
+from foreshore.storage.external.reasons import reasons
 from foreshore.text_columns import text_column
 from foreshore.update import DIFF, TIME, Timestamp
 
@@ -44,6 +46,8 @@ _ADVANCE = f"""
 UPDATE {FRONTIERS} SET frontier = $4, target = pg_catalog.to_regclass($5)
 WHERE sink = $1 AND epoch = $2 AND (frontier IS NULL OR frontier = $3)
 """
+_COPY = "COPY foreshore_changes FROM STDIN (FORMAT csv)"
+_COPIED_BYTES = 1 << 18  # that are sent at once
 _MADE_ANEW = f"""
 SELECT frontier FROM {FRONTIERS} WHERE sink = $1 AND target <> pg_catalog.to_regclass($2)
 """
@@ -55,20 +59,21 @@ class PostgresExporter:
     def __init__(self, export: Export) -> None:
         self._export = export
         self._table = target_of(export)
-        self._connection: asyncpg.Connection | None = None
+        self._connection: AsyncSession | None = None
         self._epoch = 0
 
     async def resume(self) -> Timestamp | None:
         """Connect, raise the epoch, and return the frontier."""
-        self._connection = await connect(access_of(self._export))
+        connection = self._connection = await connect(access_of(self._export))
         try:
-            await self._connection.execute(_LIMITS)
-            if not await self._connection.fetch(_IS_TOLD):
-                await self._connection.execute(_TELL)
-            await self._check_table(self._connection)
-            row = await self._connection.fetchrow(_RESUME, self._export.name)
-        except asyncpg.PostgresError as error:
+            await connection.execute(_LIMITS)
+            if not (await connection.execute(_IS_TOLD)).rowcount:
+                await connection.execute(_TELL)
+            await self._check_table(connection)
+            row = await (await connection.execute(_RESUME, (self._export.name,))).fetchone()
+        except psycopg.Error as error:
             raise as_ours(error) from error
+        assert row is not None, "RETURNING has a row"
         found: Timestamp | None
         self._epoch, found = row
         return found
@@ -83,41 +88,41 @@ class PostgresExporter:
             async with connection.transaction():
                 await self._check_table(connection)
                 arguments = (self._export.name, self._epoch, lower, upper, self._table)
-                if await connection.execute(_ADVANCE, *arguments) != "UPDATE 1":
+                if (await connection.execute(_ADVANCE, arguments)).rowcount != 1:
                     raise ObjectInUse("another exporter writes for this sink")
                 await self._write_rows(connection, parts)
-        except asyncpg.PostgresError as error:
+        except psycopg.Error as error:
             raise as_ours(error) from error
-        except asyncpg.InterfaceError as error:
-            raise ConnectionFailure(f"the target was lost: {error}") from error
 
     async def close(self) -> None:
         """Close the connection; what was not committed is rolled back."""
         if self._connection is not None:
-            self._connection.terminate()
+            await self._connection.close()
 
-    async def _check_table(self, connection: asyncpg.Connection) -> None:
+    async def _check_table(self, connection: AsyncSession) -> None:
         """Raise TargetLost if the table is not the one that was written until the frontier."""
-        frontier = await connection.fetchval(_MADE_ANEW, self._export.name, self._table)
-        if frontier is not None:
+        found = await connection.execute(_MADE_ANEW, (self._export.name, self._table))
+        row = await found.fetchone()
+        if row is not None and row[0] is not None:
             raise TargetLost(
-                f"the table {self._table} was made anew, so the changes before {frontier} are not"
+                f"the table {self._table} was made anew, so the changes before {row[0]} are not"
                 " in it",
                 hint="Drop the sink, empty the table, and create the sink anew. If the table has"
                 f" them all the same, set target to NULL for the sink in {FRONTIERS} there.",
             )
 
-    async def _write_rows(
-        self, connection: asyncpg.Connection, parts: AsyncIterator[pa.Table]
-    ) -> None:
+    async def _write_rows(self, connection: AsyncSession, parts: AsyncIterator[pa.Table]) -> None:
         columns = ", ".join(map(quoted, own_columns(self._export)))
         await connection.execute(
             f"CREATE TEMP TABLE foreshore_changes ON COMMIT DROP AS "
             f"SELECT {columns}, 0::bigint AS {TIME}, 0::bigint AS {DIFF} FROM {self._table} LIMIT 0"
         )
-        async for part in parts:
-            lines = await blocking.run(None, self._lines, part)
-            await connection.copy_to_table("foreshore_changes", source=lines, format="csv")
+        async with connection.cursor() as cursor:
+            async for part in parts:
+                lines = await blocking.run(None, self._lines, part)
+                async with cursor.copy(_COPY) as copy:
+                    while data := lines.read(_COPIED_BYTES):
+                        await copy.write(data)
         await connection.execute(self._apply(columns))
 
     def _apply(self, columns: str) -> str:
@@ -197,8 +202,10 @@ _HINTS = {
 }
 
 
-def as_ours(error: asyncpg.PostgresError) -> DatabaseError:
-    """Return an error of the server as one of ours."""
-    said = error.args[0] if error.args else type(error).__name__  # without DETAIL, which has rows
-    hint = error.hint or _HINTS.get(error.sqlstate or "")
-    return DatabaseError(f"the target says: {said}", sqlstate=error.sqlstate or "XX000", hint=hint)
+def as_ours(error: psycopg.Error) -> DatabaseError:
+    """Return an error of the server or of the connection as one of ours."""
+    if error.sqlstate is None:
+        return ConnectionFailure(f"the target was lost: {reasons(str(error)) or LOST}")
+    said = error.diag.message_primary or type(error).__name__  # without DETAIL, which has rows
+    hint = error.diag.message_hint or _HINTS.get(error.sqlstate)
+    return DatabaseError(f"the target says: {said}", sqlstate=error.sqlstate, hint=hint)

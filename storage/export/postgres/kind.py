@@ -1,6 +1,6 @@
 """PostgreSQL servers as a kind of target: what is needed there before a sink writes."""
 
-import asyncpg
+import psycopg
 
 from foreshore.errors import (
     FeatureNotSupported,
@@ -18,7 +18,7 @@ from foreshore.storage.export.postgres.exporter import (
     quoted,
     target_of,
 )
-from foreshore.storage.external.postgres import connected
+from foreshore.storage.external.libpq import writing
 from foreshore.types import written_type
 
 _SETUP = f"""
@@ -50,15 +50,16 @@ class PostgresSinkKind:
                 "ENVELOPE DEBEZIUM is not for tables", hint="Use UPSERT or APPEND."
             )
         table = target_of(export)
-        async with connected(access_of(export)) as connection:
+        async with writing(access_of(export)) as connection:
             try:
                 await connection.execute(_SETUP)
-                found = [row[0] for row in await connection.fetch(_COLUMNS, table)]
+                columns = await connection.execute(_COLUMNS, (table,))
+                found = [row[0] for row in await columns.fetchall()]
                 if not found:
                     await connection.execute(_create_table(export, table))
                     return
                 await connection.execute(f"INSERT INTO {table} SELECT * FROM {table} LIMIT 0")
-            except asyncpg.PostgresError as error:
+            except psycopg.Error as error:
                 raise as_ours(error) from error
         for name in own_columns(export):
             if name not in found:
@@ -69,10 +70,11 @@ class PostgresSinkKind:
 
     async def dispose(self, export: Export) -> None:
         """Remove the sink's frontier; the table stays."""
-        async with connected(access_of(export)) as connection:
+        async with writing(access_of(export)) as connection:
             try:
-                await connection.execute(f"DELETE FROM {FRONTIERS} WHERE sink = $1", export.name)
-            except asyncpg.PostgresError as error:
+                gone = f"DELETE FROM {FRONTIERS} WHERE sink = $1"
+                await connection.execute(gone, (export.name,))
+            except psycopg.Error as error:
                 raise as_ours(error) from error
 
 

@@ -1,15 +1,14 @@
 """The address that a request goes to: no one of a private network, unless that is allowed.
 
-A name is resolved once for each request, all of its addresses are looked at, and the connection is
-made to one of these. So a name that means something else a moment later leads nowhere.
+A name is resolved once for each request (`dial.py`).
 """
 
 import ipaddress
-import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from foreshore.errors import ConnectionFailure, InsufficientPrivilege, InvalidParameterValue
+from foreshore.storage.external.dial import addresses
 
 PORTS = {"http": 80, "https": 443}
 
@@ -51,21 +50,20 @@ def place_of(url: str) -> Place:
 def address_of(place: Place, *, private: bool) -> str:
     """Return an address of a place. Blocks.
 
-    Raises ConnectionFailure if it has none, InsufficientPrivilege if one is not public and
-    `private` does not allow that.
+    Raises ConnectionFailure if it has none, InsufficientPrivilege if one is link-local, or is not
+    public and `private` does not allow that.
     """
     try:
-        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+        found = addresses(place.host, place.port)
     except OSError as error:
         raise ConnectionFailure(f'could not resolve "{place.host}": {error}') from None
-    addresses = [str(each[4][0]) for each in found]
-    for each in () if private else addresses:
+    for each in () if private else found:
         if not is_public(each):
             raise InsufficientPrivilege(
                 f'the address {each} of "{place.host}" is not public',
                 hint="A superuser may create the sink with PRIVATE = true.",
             )
-    return addresses[0]
+    return found[0]
 
 
 def is_public(address: str) -> bool:

@@ -1,6 +1,5 @@
 """Frames do not depend on how the bytes arrive, and malformed frames are rejected."""
 
-
 import msgspec
 import pyarrow as pa
 import pytest

@@ -7,8 +7,8 @@ import pytest
 from foreshore.errors import InsufficientPrivilege
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.aws import bucket_of
+from foreshore.storage.external.dial import is_link_local
 from foreshore.storage.external.kafka import configuration
-from foreshore.storage.external.link_local import is_link_local
 from foreshore.storage.external.schema_registry import Registry
 
 KEYS = {"access key id": "A", "secret access key": "S"}
