@@ -5,20 +5,19 @@ Rights on relations, columns, sequences and functions are recorded while a state
 create. Every kind of statement has an entry; superusers pass all of them.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from foreshore.adapter.ddl.functions import arguments_of
 from foreshore.adapter.ddl.roles.names import role_of
 from foreshore.adapter.read.access_path import Constant
+from foreshore.adapter.rights import clusters
 from foreshore.adapter.rights.checker import Checker
 from foreshore.adapter.rights.roles import (
     require_settable,
     require_untrusted_language,
     require_visible,
 )
-from foreshore.burst import Burst
 from foreshore.catalog.item import Connection, Database, Item, Object, Replica, Role, Schema, Secret
 from foreshore.catalog.needs import require_all
 from foreshore.catalog.rights import holds, is_member, may_act_as
@@ -246,43 +245,9 @@ def _alter_sequence(check: Checker, plan: plans.AlterSequence) -> None:
         check.own_id(plan.owned_by[0])
 
 
-def _create_cluster(check: Checker, plan: plans.CreateCluster) -> None:
-    _attribute("create_cluster", "create cluster")(check, plan)
-    sizes = [plan.size, *(size for _, size in plan.replicas or ())]
-    _here(sizes, plan.options, plan.burst)
-
-
-def _alter_cluster(check: Checker, plan: plans.AlterCluster) -> None:
-    check.own(check.found("cluster", plan.name))
-    _here([plan.size or ""], plan.options, None if plan.burst == "keep" else plan.burst)
-
-
-def _replica(check: Checker, plan: plans.CreateClusterReplica) -> None:
-    check.own(check.state.cluster(plan.cluster))
-    if "address" in plan.options:
-        raise InsufficientPrivilege("must be superuser to create a replica at an address")
-    _here([plan.size or ""], plan.options, None)
-
-
-def _here(sizes: list[str], options: Mapping[str, str | None], burst: Burst | None) -> None:
-    """Raise unless replicas work on this machine, or where its operator has said.
-
-    `spark:MASTER` is a size, too. What a master is sent are queries and rows.
-    """
-    masters = [size.partition(":")[2] for size in (*sizes, burst.size if burst else "")]
-    for each in (*masters, options.get("master") or ""):
-        if each and re.match(r"\s*local(?![^\[\s-])", each) is None:
-            raise InsufficientPrivilege("must be superuser to use a remote Spark master")
-
-
 def _swap(check: Checker, plan: plans.Swap) -> None:
     for name in (plan.name, plan.other):
         check.own(check.found(plan.kind, name))
-
-
-def _set_cluster(check: Checker, plan: plans.SetCluster) -> None:
-    check.own(check.found("materialized view", plan.name))
-    check.create_on_cluster(plan.cluster)
 
 
 def _alter_enum(check: Checker, plan: plans.AlterEnum) -> None:
@@ -566,11 +531,11 @@ RULES: Mapping[type, Rule] = {
     plans.CreateMaterializedView: _view,
     plans.CreateIndex: _index,
     plans.CreateSubscription: _named,
-    plans.CreateCluster: _create_cluster,
-    plans.CreateClusterReplica: _replica,
-    plans.AlterCluster: _alter_cluster,
+    plans.CreateCluster: clusters.create_cluster,
+    plans.CreateClusterReplica: clusters.replica,
+    plans.AlterCluster: clusters.alter_cluster,
     plans.Swap: _swap,
-    plans.SetCluster: _set_cluster,
+    plans.SetCluster: clusters.set_cluster,
     plans.AlterTable: _alter_table,
     plans.AlterSequence: _alter_sequence,
     plans.Advance: _advance,
