@@ -1,0 +1,74 @@
+"""Tokens for Kafka are asked for by us, and what a server answers is not shown."""
+
+import base64
+import json
+import time
+
+import pytest
+
+from foreshore.errors import DatabaseError
+from tests.storage.external.test_dial import BODY, answered, recording
+
+pytest.importorskip("confluent_kafka")
+
+from foreshore.storage.external.access import Access
+from foreshore.storage.external.kafka import Client
+from foreshore.storage.external.kafka_tokens import tokens
+
+ENDS = int(time.time()) + 600
+
+
+def options(port: int) -> dict[str, str]:
+    return {
+        "broker": "127.0.0.1:1",
+        "security protocol": "sasl_plaintext",
+        "sasl mechanisms": "oauthbearer",
+        "sasl username": "me",
+        "sasl password": "hidden",
+        "scope": "topics",
+        "oauth2 server url": f"http://127.0.0.1:{port}/token",
+        "oauth2 extensions": "logicalCluster=lkc-1, identityPoolId=p",
+    }
+
+
+def jwt() -> str:
+    parts = ({"alg": "none"}, {"sub": "reader", "exp": ENDS})
+    encoded = [base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in parts]
+    return b".".join([*encoded, b"c2lnbmVk"]).decode()
+
+
+def test_a_client_gets_a_token_with_its_end_and_its_subject() -> None:
+    body = json.dumps({"access_token": jwt(), "expires_in": 5}).encode()
+    with recording(answered(200, body)) as (port, seen):
+        token = tokens(options(port))
+        more = {"logicalCluster": "lkc-1", "identityPoolId": "p"}
+        assert token("") == (jwt(), ENDS, "reader", more)
+        assert len(seen) == 1, "the first is there already"
+        token("")
+        assert len(seen) == 2
+    assert "Basic " + base64.b64encode(b"me:hidden").decode() in seen[0]
+    assert seen[0].startswith("POST /token")
+    assert token("")[0] == jwt(), "while the server is away the last one is kept"
+
+
+def test_a_client_of_kafka_takes_it() -> None:
+    body = json.dumps({"access_token": jwt()}).encode()
+    with recording(answered(200, body)) as (port, seen):
+        client = Client(Access("kafka", options(port)))
+        with pytest.raises(DatabaseError) as raised:
+            client.metadata()
+        client.close()
+    assert len(seen) == 1
+    assert raised.value.sqlstate == "08006", raised.value
+    assert "127.0.0.1:1" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(401, BODY), (500, BODY), (200, BODY), (200, b"[]"), (200, b'{"a": 1}')]
+)
+def test_an_answer_without_a_token_is_told_and_not_shown(status: int, body: bytes) -> None:
+    with recording(answered(status, body)) as (port, _), pytest.raises(DatabaseError) as raised:
+        tokens(options(port))
+    assert raised.value.sqlstate == "28P01"
+    assert "no token for Kafka at 127.0.0.1:1" in raised.value.message
+    assert BODY.decode() not in raised.value.message
