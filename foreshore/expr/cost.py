@@ -13,7 +13,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
-from math import prod
+from math import comb, prod
 
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.registry import scalar_function
@@ -31,6 +31,12 @@ from foreshore.expr.ir import (
     Scalar,
     Union,
 )
+from foreshore.expr.number_cost import (
+    cost_of_numbers,
+    digits_written,
+    handles_numbers,
+    reads_numbers,
+)
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations, walk_scalars
@@ -45,6 +51,8 @@ MANY_ELEMENTS = LIGHT // SMALL  # of an array, which is not light however short 
 CALL = 8  # of a call, in addition to its arguments
 OVERHEAD = 200  # once, independent of the number of rows
 PATTERN = 50  # per character, for compiling a regular expression
+_DAY = 86_400_000_000
+USUAL_DEPTH = 8  # of a document
 MATCH = 40  # of a match, in addition to its characters
 MANY_PARTS = 1000  # of a relation
 MANY_ROWS = 1_000_000  # of a join or a series
@@ -53,6 +61,9 @@ MOST = 1 << 62
 _COUNTS = frozenset(
     ("array_upper(anyarray,int4)", "array_length(anyarray,int4)", "cardinality(anyarray)")
 )
+
+_COUNTED = re.compile(r"\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}")
+MOST_REPEATED = 255  # of one repetition in PostgreSQL's patterns
 
 Values = Sequence[Datum]  # of arguments; None if unknown
 Sizes = Sequence[int]
@@ -116,10 +127,15 @@ def is_long(datum: Datum) -> bool:
 
 def cost_of_call(key: str, values: Values, sizes: Sizes) -> tuple[int, int]:
     """Return the size of a call's result, and the call's cost without its arguments."""
-    name = scalar_function(key).name
+    function = scalar_function(key)
+    name, sizes = function.name, sizes or (0,)
     grown, worked = _GROWTH.get(name), _WORK.get(name)
     size = sum(sizes) + SMALL if grown is None else grown(values, sizes)
+    if function.args and reads_numbers(function):
+        size += digits_written(values)
     work = CALL + sum(sizes) + size if worked is None else worked(values, sizes) + size
+    if handles_numbers(function):
+        size, work = cost_of_numbers(name, values, sizes, size, work)
     return min(size, MOST), min(work, MOST)
 
 
@@ -176,19 +192,17 @@ def _formatted(values: Values, sizes: Sizes) -> int:
 
 def _series(values: Values, sizes: Sizes) -> int:
     start, stop, *steps = values
-    if not (isinstance(start, int) and isinstance(stop, int)):
-        return MOST  # of times, too
-    step = steps[0] if steps and isinstance(steps[0], int) else 1
+    step = steps[0] if steps else 1
+    if isinstance(step, tuple):  # an interval, of times in microseconds
+        months, days, micros = step
+        step = (months * 30 + days) * _DAY + micros
+    if not (isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)):
+        return MOST
     return SMALL * (1 + max(0, (stop - start) // (step or 1)))
 
 
 def _indented(values: Values, sizes: Sizes) -> int:
-    document = values[0]
-    depth = 8
-    if isinstance(document, str):
-        levels = accumulate((c in "[{") - (c in "]}") for c in document)
-        depth = max(levels, default=0) if len(document) <= LIGHT else len(document)
-    return sizes[0] * (2 + 4 * depth)
+    return sizes[0] * (2 + 4 * _depth(values[0]))
 
 
 _GROWTH: dict[str, Callable[[Values, Sizes], int]] = {
@@ -221,7 +235,32 @@ def _matched(values: Values, sizes: Sizes) -> int:
     if len(sizes) == 1:
         return CALL
     text, pattern = sizes[0], sizes[1]
+    if isinstance(values[1], str) and "{" in values[1]:
+        pattern = max(pattern, pattern_size(values[1]))
     return CALL + pattern * PATTERN + text * (1 + pattern // 8)
+
+
+def pattern_size(pattern: str) -> int:
+    """Return the number of characters of a pattern whose counted repetitions are written out."""
+    groups, atom, at = [0], 0, 0
+    while at < len(pattern):
+        counted = _COUNTED.match(pattern, at)
+        if counted is not None:
+            count = min(int(counted[2] or counted[1]), MOST_REPEATED)
+            groups[-1] += atom * max(count - 1, 0)
+            atom *= max(count, 1)
+            at = counted.end()
+            continue
+        if pattern[at] == "(":
+            groups.append(0)
+        elif pattern[at] == ")" and len(groups) > 1:
+            atom = groups.pop() + 1
+            groups[-1] += atom
+        else:
+            atom = 1
+            groups[-1] += 1
+        at += 2 if pattern[at] == "\\" else 1
+    return min(sum(groups), MOST)
 
 
 def _matched_all(values: Values, sizes: Sizes) -> int:
@@ -233,19 +272,47 @@ def _like(values: Values, sizes: Sizes) -> int:
     return CALL + sizes[0] * (1 + sizes[1] // 16) + sizes[1]
 
 
+def _followed(values: Values, sizes: Sizes) -> int:
+    """Return the cost of following a path: `.**` twice visits all descendants of descendants."""
+    document, path = values[0], values[1]
+    size, steps = sizes[0], sizes[1]
+    if not isinstance(path, str):
+        return CALL + size * (2 + steps)
+    everywhere = path.count(".**")
+    visited = comb(_depth(document) + everywhere, everywhere) if everywhere else 1
+    patterns = pattern_size(path) * PATTERN if "like_regex" in path else 0
+    return CALL + size * visited * (2 + steps) + patterns
+
+
+def _depth(document: Datum) -> int:
+    """Return how deep a document is nested, at most: a usual depth if it is unknown."""
+    if not isinstance(document, str):
+        return USUAL_DEPTH
+    if len(document) > LIGHT:
+        return len(document)
+    return max(accumulate((c in "[{") - (c in "]}") for c in document), default=0)
+
+
 def _quadratic(values: Values, sizes: Sizes) -> int:
     return CALL + sizes[0] * (1 + sum(sizes[1:]) // 64)
 
 
+_PATHS = (
+    "jsonb_path_exists", "jsonb_path_match", "jsonb_path_query", "jsonb_path_query_array",
+    "jsonb_path_query_first", "jsonb_path_exists_tz", "jsonb_path_match_tz",
+    "jsonb_path_query_tz", "jsonb_path_query_array_tz", "jsonb_path_query_first_tz", "@?", "@@",
+)  # fmt: skip
 _WORK: dict[str, Callable[[Values, Sizes], int]] = {
-    **dict.fromkeys(("~", "!~", "~*", "!~*", "regexp_like", "regexp_match"), _matched),
+    **dict.fromkeys(("~", "!~", "~*", "!~*", "regexp_like", "regexp_match", "substring"), _matched),
     **dict.fromkeys(
         ("regexp_replace", "regexp_matches", "regexp_count", "regexp_split_to_array",
-         "regexp_split_to_table"),
+         "regexp_split_to_table", "regexp_instr", "regexp_substr"),
         _matched_all,
     ),
     **dict.fromkeys(("~~", "!~~", "~~*", "!~~*"), _like),
     **dict.fromkeys(("array_position", "array_positions", "&&", "@>", "<@"), _quadratic),
+    **dict.fromkeys(("?|", "?&"), _quadratic),
+    **dict.fromkeys(_PATHS, _followed),
     "length": lambda values, sizes: CALL + sizes[0] // 8,
     PYTHON: lambda values, sizes: LIGHT + 1,  # it waits for another process
 }  # fmt: skip
