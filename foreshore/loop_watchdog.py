@@ -50,7 +50,7 @@ _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
 
 STALLS = Counter(
     "foreshore_loop_stalls",
-    "Times that something held up the event loop for more than 50 ms of the processor.",
+    "Times that the event loop was held up for over 50 ms.",
     ("cause",),
 )
 

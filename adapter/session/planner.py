@@ -40,6 +40,7 @@ from foreshore.errors import (
     QueryCanceled,
     SyntaxError_,
 )
+from foreshore.expr.evaluate import folding_little
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
@@ -235,6 +236,7 @@ class SessionPlanner:
         arranged, own = self._collections()
         return basis.arranged is arranged and basis.own == own
 
+    @folding_little()
     def _prepare(self, prepared: Prepared) -> None:
         """Plan a statement."""
         assert prepared.syntax is not None

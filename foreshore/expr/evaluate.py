@@ -10,7 +10,9 @@ TRUE one, and in coalesce's arguments if all earlier ones are NULL. Guarded part
 are expensive are evaluated only over the rows that reach them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
@@ -22,7 +24,7 @@ from foreshore.errors import StatementTooComplex
 from foreshore.expr import datum
 from foreshore.expr.columns import type_of
 from foreshore.expr.constant_lists import compared_with_list, is_constant_list
-from foreshore.expr.cost import is_light
+from foreshore.expr.cost import LIGHT, OVERHEAD, cost_of, is_light
 from foreshore.expr.functions.function import ScalarFunction, Signature, apply
 from foreshore.expr.functions.registry import may_fail, scalar_function, signature
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
@@ -30,7 +32,11 @@ from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.types import arrow_type
 
 Errors: TypeAlias = pa.Array | None
+MOST_FOLDED = 2 * LIGHT  # units of a statement's constants: about twenty milliseconds
+NOTABLE = LIGHT >> 7  # units below which a constant is not counted: a tenth of a millisecond
 NO_TEXT = pa.scalar(None, pa.string())
+
+_left: ContextVar[list[int] | None] = ContextVar("units left for folding", default=None)
 
 
 def evaluate(scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array:
@@ -240,6 +246,38 @@ def _none_if_empty(errors: pa.Array) -> Errors:
 def is_constant(scalar: Scalar) -> bool:
     """Whether `scalar` depends only on literals and is cheap enough to be folded."""
     return _is_constant(scalar) and is_light(scalar)
+
+
+@contextmanager
+def folding_little() -> Iterator[None]:
+    """Bound the cost of all that `may_fold` lets be folded in the body, or in the one around it."""
+    if _left.get() is not None:
+        yield
+        return
+    token = _left.set([MOST_FOLDED])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def may_fold(scalar: Scalar, rows: int = 1) -> bool:
+    """Whether `scalar` is constant, and its cost for `rows` fits into what is left for a statement.
+
+    Constants that cost next to nothing always fit: the length of the text bounds their number.
+    """
+    if not _is_constant(scalar):
+        return False
+    cost = cost_of(scalar)
+    if cost.total + OVERHEAD * cost.calls > LIGHT:
+        return False
+    left = _left.get()
+    if left is None or cost.total <= NOTABLE:
+        return True
+    if cost.total * rows > left[0]:
+        return False
+    left[0] -= cost.total * rows
+    return True
 
 
 @lru_cache(65_536)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array, to_array
-from foreshore.expr.evaluate import is_constant, outcome
+from foreshore.expr.evaluate import may_fold, outcome
 from foreshore.expr.ir import (
     Column,
     Constant,
@@ -160,7 +160,7 @@ def _computed(input: Constant, scalars: Sequence[Scalar]) -> Constant | None:
     arrays = [to_array(each, column.type) for each, column in zip(data, input.columns, strict=True)]
     added = []
     for scalar in scalars:
-        if not is_constant(replace_columns(scalar, lambda column: Literal(None, column.type))):
+        if not may_fold(replace_columns(scalar, lambda column: Literal(None, column.type)), count):
             return None
         values, errors = outcome(scalar, arrays, count)
         if errors is not None:

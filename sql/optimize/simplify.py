@@ -7,7 +7,7 @@ guard (a FALSE in And, a branch not taken) would have suppressed its error as we
 from collections.abc import Sequence
 
 from foreshore.expr.columns import type_of
-from foreshore.expr.evaluate import constant, is_constant
+from foreshore.expr.evaluate import constant, may_fold
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.split import Test, can_fail
@@ -124,7 +124,7 @@ def _call(call: Call, nullable: Sequence[bool], fallible: Test) -> Scalar:
                 return simplify(negated, nullable, fallible)
     if _is_null_by_strictness(call, fallible):
         return Literal(None, call.type)
-    if all(isinstance(arg, Literal) for arg in call.args) and is_constant(call):
+    if all(isinstance(arg, Literal) for arg in call.args) and may_fold(call):
         value = constant(call)
         return call if isinstance(value, str) else value
     return call

@@ -4,7 +4,7 @@ import pytest
 
 from foreshore.errors import StatementTooComplex
 from foreshore.expr.cost import cost_of, is_heavy, is_large, is_light
-from foreshore.expr.evaluate import constant, is_constant
+from foreshore.expr.evaluate import constant, folding_little, is_constant, may_fold
 from foreshore.expr.ir import (
     IN_STEP,
     Call,
@@ -131,3 +131,15 @@ def test_series_over_the_subscripts_of_an_array_is_not_heavy() -> None:
     assert not is_heavy(series(stop))
     shaped = Call("array_upper(anyarray,int4)", (Column(0, SqlType("shaped")), one), INT4)
     assert is_heavy(series(shaped))  # its subscripts may be any numbers
+
+
+def test_constants_of_a_statement_are_folded_up_to_a_bound() -> None:
+    many = [repeated(A, number(50_000 + i)) for i in range(20)]
+    cheap = [repeated(A, number(i)) for i in range(200)]
+    with folding_little():
+        folded = sum(map(may_fold, many))
+        assert 0 < folded <= 5
+        with folding_little():
+            assert not may_fold(many[0])
+        assert all(map(may_fold, cheap))
+    assert all(map(may_fold, many))
