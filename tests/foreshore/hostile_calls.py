@@ -5,6 +5,7 @@ exponents, deep and wide documents, times at the ends of their ranges.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import product
 
@@ -152,12 +153,12 @@ def calls(key: str, most: int) -> Iterator[Scalar]:
 def _call(name: str, key: str, literals: Sequence[Literal]) -> Scalar | None:
     types = [each.type for each in literals]
     data = tuple(each.value for each in literals)
-    for resolves in (resolve, resolve_table):
-        try:
-            found = resolves(name, types, data)
-        except DatabaseError:
-            continue
-        if found.key == key:
-            result = found.result if resolves is resolve else array_of(found.element.type)
-            return Call(key, tuple(literals), result)
+    with suppress(DatabaseError):
+        scalar = resolve(name, types, data)
+        if scalar.key == key:
+            return Call(key, tuple(literals), scalar.result)
+    with suppress(DatabaseError):
+        table = resolve_table(name, types, data)
+        if table.key == key:
+            return Call(key, tuple(literals), array_of(table.element.type))
     return None
