@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
+from foreshore.adapter.rights.watch import obstacle_of
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog
 from foreshore.adapter.sinks.inherited import PAUSED, is_paused
 from foreshore.adapter.sinks.previous import previous_of
@@ -41,6 +42,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Get, Scalar
 from foreshore.ids import GlobalId
+from foreshore.privileges import Need
 from foreshore.processes.launch import Launcher
 from foreshore.sinks.errors import TargetLost
 from foreshore.sinks.kafka import KafkaTarget
@@ -178,11 +180,21 @@ class SinkExports:
             hash = self._hash(item, spec, desc)
         except DatabaseError as error:
             obstacle = error.message
+        obstacle = self._lost_right(item, spec) or obstacle
         paused = is_paused(self._lineage, item.id, spec)
         export = Export(self._name(item.id, spec), spec, desc, given, hash)
         return SinkDescription(
             item.id, item.cluster, export, PAUSED if paused else obstacle, paused
         )
+
+    def _lost_right(self, item: Item, spec: SinkSpec) -> str | None:
+        """Return the right that a sink's owner lacks, if any."""
+        catalog = self._coordinator.catalog
+        planned = catalog.planned[item.id]
+        assert isinstance(planned.definition, Get), item.id
+        needs = planned.needs or (Need(planned.definition.id, "SELECT"),)
+        used = (*connections_of(spec.target), *secrets_of(spec.target))
+        return obstacle_of(catalog.state, catalog.planned, item, needs, used)
 
     def _hash(self, item: Item, spec: SinkSpec, desc: RelationDesc) -> Scalar | None:
         """Return PARTITION BY of a sink that has it."""

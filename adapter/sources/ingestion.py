@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.rights.watch import obstacle_of
 from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.sources.changes.schema_changes import SchemaChanges
 from foreshore.adapter.sources.inputs import SourceInputs
@@ -38,6 +39,7 @@ from foreshore.sources.spec import (
     is_place,
     is_pushed,
     known_outputs,
+    secrets_of,
 )
 from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.external.request import answer_to, answer_with_tables
@@ -235,6 +237,10 @@ class Ingestion:
             given = self._accesses(spec, [each.messages for each in outputs.values()])
         except DatabaseError as error:
             obstacle = error.message
+        used = dict.fromkeys((*connections_of(spec), *secrets_of(spec)))
+        for each in outputs.values():
+            used |= dict.fromkeys(connections_of_messages(each.messages))
+        obstacle = obstacle_of(coordinator.state, planned, item, (), used) or obstacle
         return SourceDescription(item.id, item.cluster, spec, outputs, progress, given, obstacle)
 
     async def _position(self, progress: GlobalId) -> dict[str, int]:

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from prometheus_client import Gauge
 
-from foreshore.adapter.rights.watch import Watch, may_take_rights
+from foreshore.adapter.rights.watch import Watch, may_change_rights
 from foreshore.catalog.state import State
 from foreshore.compute.changelog import Changelog, End
 from foreshore.compute.envelope import Form, Rendering
@@ -153,7 +153,7 @@ class Changelogs:
     def end_unauthorized(self, old: State, new: State) -> None:
         """End the subscriptions whose roles have lost a right that they need."""
         watched = [each for each in self._subscribers if each.watch is not None]
-        if not watched or not may_take_rights(old, new):
+        if not watched or not may_change_rights(old, new):
             return
         planned = self._coordinator.catalog.planned
         lost: dict[Watch, DatabaseError | None] = {}

@@ -12,7 +12,7 @@ from foreshore.adapter.read.bind import bind_peek, timestamp_of
 from foreshore.adapter.read.cluster_choice import answering_cluster
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected
 from foreshore.adapter.read.timestamp import choose, notify_of_waiting, younger_views
-from foreshore.adapter.rights.watch import Watch, policies_of
+from foreshore.adapter.rights.watch import Usage, Watch, policies_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.durable_statements import start_from_position
@@ -88,7 +88,10 @@ def _watch(context: StatementContext) -> Watch:
     state, role, needs = context.planner.state, context.role.id, context.prepared.needs
     cluster = state.cluster(context.cluster)
     return Watch(
-        role, needs, None if cluster is None else cluster.id, policies_of(state, role, needs)
+        role,
+        needs,
+        () if cluster is None else (Usage(cluster.id),),
+        policies_of(state, role, needs),
     )
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.ddl.tables.error_policy import error_policy, set_policy_times
 from foreshore.adapter.ddl.view_handoff import Beginning
+from foreshore.adapter.rights.watch import may_change_rights
 from foreshore.adapter.sinks.previous import refuse_awaited, set_cut_times
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.audit import AuditRows
@@ -69,6 +70,7 @@ class _Difference:
         self.changed = [*before, *after]
         self.created = [each for each in after if each.id not in old.objects]
         self.dropped = [each for each in before if each.id not in new.objects]
+        self.rights = may_change_rights(old, new)
         self.begun = _generations(after) - _generations(before)  # of sequences
         self.ended = _generations(before) - _generations(after)
         # Materialized views that continue over other collections.
@@ -310,8 +312,11 @@ class CatalogCommits:
                 if has_shard(each):
                     await coordinator.downgrade(each.id, each.since or time)
                 await coordinator.maintain(each, Beginning(each.since or time))
-        await coordinator.ingestion.follow(made.changed)
-        await coordinator.exports.follow(made.changed)
+        concerned = made.changed
+        if made.rights:  # a sink or a source runs as long as its owner has the rights
+            concerned = [*concerned, *coordinator.state.all(Item)]
+        await coordinator.ingestion.follow(concerned)
+        await coordinator.exports.follow(concerned)
         await coordinator.published.follow(made.changed)
         for item in made.moved:
             await coordinator.view_handoff.hand_over(item)
