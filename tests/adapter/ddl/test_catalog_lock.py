@@ -134,18 +134,74 @@ def test_wait_for_catalog_lock_ends_with_lock_timeout_and_cancel(
     run(runner, env, main)
 
 
-def test_deadlock_between_catalog_and_table_is_detected(
-    runner: asyncio.Runner, env: TestEnvironment
+# Statements of each kind that changes permanent objects.
+CHANGES = (
+    "CREATE VIEW l AS SELECT 1",
+    "COMMENT ON TABLE u IS 'x'",
+    "ALTER TABLE u OWNER TO foreshore",
+    "GRANT SELECT ON u TO PUBLIC",
+    "GRANT USAGE ON SCHEMA made TO PUBLIC",
+    "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC",
+    "CREATE ROLE created",
+    "ALTER ROLE known SET DateStyle = 'ISO'",
+    "ALTER ROLE known NOLOGIN",
+    "ALTER ROLE known RENAME TO renamed",
+    "DROP ROLE known",
+    "GRANT known TO other",
+    "REVOKE known FROM other",
+    "DROP OWNED BY known",
+    "REASSIGN OWNED BY known TO other",
+    "CREATE TOKEN k FOR known",
+    "DROP TOKEN IF EXISTS k FOR known",
+    "ALTER DATABASE foreshore SET DateStyle = 'ISO'",
+    "ALTER SYSTEM SET DateStyle = 'ISO'",
+    "CREATE NETWORK POLICY made (RULES ())",
+    "CREATE POLICY p ON u",
+    "GRANT CREATEROLE ON SYSTEM TO known",
+)
+
+
+async def with_roles(database: Database) -> None:
+    for role in ("known", "other"):
+        if "t" not in await database.query(
+            "s", f"SELECT true FROM pg_roles WHERE rolname = '{role}'"
+        ):
+            await database.ran("s", f"CREATE ROLE {role}")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_of_permanent_objects_waits_for_the_lock(
+    runner: asyncio.Runner, env: TestEnvironment, change: str
 ) -> None:
     async def main(database: Database) -> None:
+        await with_roles(database)
         await database.ran("s", "BEGIN", "CREATE VIEW k AS SELECT 1")
-        await database.ran("other", "BEGIN", "LOCK TABLE t")
-        waiting = await database.waits("s", "ALTER TABLE t ADD w int")
-        answer = await database.query("other", "CREATE VIEW l AS SELECT 1")
-        assert answer.startswith("ERROR 40P01")
-        await database.ran("other", "ROLLBACK")
-        assert "ERROR" not in await waiting
+        await database.ran("other", "BEGIN")
+        waiting = await database.waits("other", change)
         await database.ran("s", "COMMIT")
+        assert not (await waiting).startswith("ERROR"), await waiting
+        await database.query("other", "ROLLBACK")
+
+    run(runner, env, main)
+
+
+@pytest.mark.parametrize("first", ["s", "other"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_deadlock_between_catalog_and_table_is_detected(
+    runner: asyncio.Runner, env: TestEnvironment, change: str, first: str
+) -> None:
+    async def main(database: Database) -> None:
+        await with_roles(database)
+        await database.ran("s", "BEGIN", change)
+        await database.ran("other", "BEGIN", "LOCK TABLE t")
+        waits = {"s": "ALTER TABLE t ADD w int", "other": "CREATE VIEW v AS SELECT 1"}
+        second = "other" if first == "s" else "s"
+        waiting = await database.waits(first, waits[first])
+        answer = await database.query(second, waits[second])
+        assert answer.startswith("ERROR 40P01")
+        await database.ran(second, "ROLLBACK")
+        assert "ERROR" not in await waiting
+        await database.ran(first, "ROLLBACK")
 
     run(runner, env, main)
 

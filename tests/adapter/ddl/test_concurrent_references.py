@@ -336,13 +336,13 @@ async def test_nothing_is_named_that_was_dropped_at_once(
 async def test_commit_is_refused_of_statements_that_took_no_lock(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, case: Case, first: str
 ) -> None:
-    async def none(*_: object) -> bool:
-        return False
+    async def none(_: object) -> None:
+        pass
 
     pair = Pair(env, case)
     await pair.prepare()
     with monkeypatch.context() as patched:
-        patched.setattr(dispatch, "changes_permanent_objects", none)
+        patched.setattr(dispatch, "lock_catalog", none)
         await run_pair(pair, first, blocks=True)
     await pair.check()
 
