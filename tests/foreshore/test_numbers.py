@@ -9,9 +9,12 @@ from hypothesis import given
 from foreshore import numbers
 from foreshore.errors import DataError
 from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.functions.registry import resolve
+from foreshore.expr.ir import Call, Literal
 from foreshore.structured import stored, values_of
 from foreshore.text import parse_text
-from foreshore.types import NUMBER, record_of
+from foreshore.types import NUMBER, TEXT, record_of
 
 NOT_FINITE = ["NaN", "Infinity", "-Infinity"]
 texts = st.one_of(
@@ -61,3 +64,13 @@ def test_texts_keep_their_scale() -> None:
     given = ["1.50", "+1.50", "-0.00", "1e3", "1.5e-3", " 7 ", "NaN", "-inf", ".5", "5."]
     shown = ["1.50", "1.50", "0.00", "1000", "0.0015", "7", "NaN", "-Infinity", "0.5", "5"]
     assert [parse_text(text, NUMBER) for text in given] == shown
+
+
+@pytest.mark.parametrize("text", ["1" + "0" * 100_000, "-" + "9" * 2_000 + ".5"])
+def test_template_for_fewer_digits_than_a_number_has_is_filled_with_hashes(text: str) -> None:
+    template = "9" * 400
+    found = resolve("to_char", [NUMBER, TEXT], (text, template))
+    scalar = Call(found.key, (Literal(text, NUMBER), Literal(template, TEXT)), found.result)
+    values, errors = outcome(scalar, (), 1)
+    assert errors is None
+    assert set(values[0].as_py().strip(" -")) == {"#"}

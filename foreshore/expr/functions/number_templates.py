@@ -18,9 +18,9 @@ import numpy as np
 from foreshore.expr.functions.function import declare
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import fail, mapped
-from foreshore.numbers import shown
+from foreshore.numbers import MOST_DIGITS, MOST_SCALE, shown
 
-_EXACT = Context(prec=1000)
+_EXACT = Context(prec=MOST_DIGITS + MOST_SCALE)  # those of any number
 _WORDS = ("EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", *"09BCDGLSV")
 _TOKEN = re.compile(
     r'"((?:[^"\\]|\\.)*)"?|('
