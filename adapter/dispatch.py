@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from foreshore import blocking
+from foreshore import interruptible
 from foreshore.adapter import secrets
 from foreshore.adapter.ddl import clusters, create, drop, enums, functions, owners
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
@@ -265,7 +265,7 @@ async def _define(context: StatementContext, statement: Statement, plan: plans.P
     if change is not None and change.state is not before:
         check_maintained(before or change.base, change.state)
         with context.interrupts.running():
-            await blocking.run(None, context.planner.verify_sql_round_trip, before or change.base)
+            await interruptible.run(context.planner.verify_sql_round_trip, before or change.base)
     return outcome
 
 

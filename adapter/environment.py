@@ -12,7 +12,6 @@ import random
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
@@ -55,6 +54,7 @@ from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.protocol import CheckpointStatus
+from foreshore.deep_trees import DeepThreads
 from foreshore.errors import (
     Fenced,
     InvalidAuthorization,
@@ -148,7 +148,7 @@ class Environment:
             launcher=launcher,
             checkpoints=await blocking.run(None, _saved_dataflows, options, database),
         )
-        executor = ThreadPoolExecutor(THREADS, "query")
+        executor = DeepThreads(THREADS, "query")
         engine = await blocking.run(
             None, lambda: DuckDbEngine(directories=[str(storage.files.root)], threads=2)
         )

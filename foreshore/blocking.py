@@ -18,6 +18,8 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import uvloop
 
+from foreshore.deep_trees import DeepThreads
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -32,7 +34,7 @@ def background(name: str) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, name, initializer=_give_way)
 
 
-class Unwaited(ThreadPoolExecutor):
+class Unwaited(DeepThreads):
     """A loop's default executor that does not hold up the end of the loop.
 
     Whoever needs the result of work has awaited it by then. What is left is for nobody, such as the

@@ -244,7 +244,7 @@ class SessionPlanner:
         basis, variables = self.basis(), self._session.variables.version
         reader = self.reader(basis)
         declared: Sequence[SqlType | None] = prepared.declared
-        if prepared.basis is not None:
+        if prepared.plan is not None:
             declared = [reader.present_type(type) for type in prepared.parameters]
         types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
         needs = Needs()
@@ -266,7 +266,9 @@ class SessionPlanner:
             raise FeatureNotSupported(
                 "cached plan must not change result type", routine="RevalidateCachedQuery"
             )
-        prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
+        # Not valid until all of it is there: what follows may be interrupted.
+        prepared.basis, prepared.found_valid = None, (None, -1)
+        prepared.plan, prepared.peek, prepared.desc = plan, peek, desc
         prepared.variables, prepared.init_plans, prepared.parts = variables, init_plans, parts
         prepared.used = frozenset(reader.used)
         named = (Need(each, "USAGE") for each in sorted(reader.schemas_named))
@@ -287,6 +289,7 @@ class SessionPlanner:
         prepared.at_hand, prepared.found_valid = at_hand, (None, -1)
         prepared.found_allowed = (None, -1)
         prepared.planning_seconds = thread_time() - began
+        prepared.basis = basis
 
     @staticmethod
     def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:

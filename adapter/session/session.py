@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from foreshore import blocking, tracing
+from foreshore import interruptible, tracing
 from foreshore.adapter import dispatch
 from foreshore.adapter.client import (
     Completed,
@@ -300,7 +300,7 @@ class Session:
         if is_small:
             return work(*args, **kwargs)
         with self.interrupts.running():
-            return await blocking.run(None, collection_paused()(work), *args, **kwargs)
+            return await interruptible.run(collection_paused()(work), *args, **kwargs)
 
     async def parsed(self, sql: str) -> list[Syntax]:
         """Return the statements of a text.

@@ -10,6 +10,7 @@ the rows that they are given.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from foreshore.deep_trees import allow_depth
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Column,
@@ -30,7 +31,6 @@ from foreshore.expr.ir import (
     Union,
     Window,
 )
-from foreshore.expr.share import allow_depth
 from foreshore.expr.split import Split, Splitter, Test, is_not_null, may_fail, reads_local
 from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.ids import GlobalId

@@ -7,11 +7,11 @@ unless it calls a function in Python, which takes long and perhaps answers other
 A product without a condition is not shared.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
 
+from foreshore.deep_trees import allow_depth
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Constant,
@@ -27,14 +27,6 @@ from foreshore.expr.ir import (
 from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.python_functions.relations import asks_hosts
-
-DEEP = 20_000  # frames; plans are as deep as their text is long, and Python's default is 1000
-
-
-def allow_depth() -> None:
-    """Raise Python's recursion limit to the depth of plans."""
-    if sys.getrecursionlimit() < DEEP:
-        sys.setrecursionlimit(DEEP)
 
 
 def share(relation: Relation) -> Relation:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from foreshore.deep_trees import allow_depth
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     And,
@@ -46,7 +47,7 @@ from foreshore.expr.ir import (
     Window,
 )
 from foreshore.expr.scalars import frame_offsets
-from foreshore.expr.share import allow_depth, share
+from foreshore.expr.share import share
 from foreshore.expr.traversal import (
     inputs_of,
     operands_of,

@@ -24,10 +24,13 @@ from foreshore.expr.ir import (
     Union,
 )
 from foreshore.ids import GlobalId
+from foreshore.interruptible import ASKED, answer
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the direct inputs of `relation` (not those within its scalars)."""
+    if ASKED:
+        answer()
     match relation:
         case Join(inputs=inputs) | Union(inputs=inputs):
             return inputs
@@ -66,6 +69,8 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
 
 def operands_of(scalar: Scalar) -> tuple[Scalar, ...]:
     """Return the direct operands of `scalar` (nothing within a subquery's relation)."""
+    if ASKED:
+        answer()
     match scalar:
         case Call(args=args) | And(args=args) | Or(args=args):
             return args

@@ -47,6 +47,7 @@ from foreshore.sql.bind.expression import ExpressionBinder, undefined_function
 from foreshore.sql.bind.json_records import bind_records, returns_records
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_json import bind_arguments, takes_rows
+from foreshore.sql.bind.widths import check_arguments
 from foreshore.sql.planning import located
 from foreshore.types import (
     BOOL,
@@ -145,6 +146,7 @@ def _merge_action(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
 
 def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     """Return the scalar of a call."""
+    check_arguments(len(expr.args), expr.at)
     if expr.variadic:
         from foreshore.sql.bind.variadic import spread
 

@@ -23,6 +23,7 @@ from foreshore.errors import (
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import NO_LITERAL, resolve
 from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Parameter, Scalar
+from foreshore.interruptible import ASKED, answer
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates
 from foreshore.sql.bind.coerce import (
@@ -51,6 +52,7 @@ from foreshore.sql.bind.row_values import RowValue, are_built, compare_rows, row
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, as_records, refused_in
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
+from foreshore.sql.bind.widths import check_row
 from foreshore.sql.parse.collations import BYTEWISE, check_collatable, check_collation
 from foreshore.sql.planning import Planning, located
 from foreshore.text import parse_text
@@ -112,6 +114,8 @@ class ExpressionBinder:
 
     def bind_value(self, expr: ast.Expression) -> "Scalar | RowValue":
         """Return the value of `expr`, which may be a row."""
+        if ASKED:
+            answer()
         match expr:
             case ast.ColumnRef():
                 return bind_column(self, expr)
@@ -162,6 +166,7 @@ class ExpressionBinder:
                 return bind_sql_value(self, expr)
             case ast.Row(items=items, at=at):
                 pairs = [pair for item in items for pair in self._items_of_row(item)]
+                check_row(len(pairs), at)
                 return RowValue(tuple(s for s, _ in pairs), tuple(at for _, at in pairs), at)
             case ast.ArrayOf():
                 from foreshore.sql.bind.arrays import bind_array

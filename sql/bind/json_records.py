@@ -16,6 +16,7 @@ from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.records import column_at
 from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.bind.widths import check_column_definitions
 from foreshore.types import JSON, JSONB, ColumnType, SqlType, array_of, record_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def records_of(
     definitions: tuple[tuple[str, ast.TypeName], ...],
 ) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
     """Return the table function of a call in FROM, and its arguments."""
+    check_column_definitions(len(definitions), call.at)
     name = call.name[-1]
     if name in _TO and not definitions:
         raise SyntaxError_(

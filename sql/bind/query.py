@@ -49,6 +49,7 @@ from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import SelectBinder
 from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.stars import order_of_all
+from foreshore.sql.bind.widths import check_targets
 from foreshore.sql.bind.with_clause import common_tables, with_lets
 from foreshore.sql.planning import Planning
 from foreshore.types import INT8, NUMBER, ColumnType, Datum, SqlType, has_one_form
@@ -177,6 +178,7 @@ def bind_values(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted = None
 ) -> tuple[Relation, tuple[str, ...]]:
     """Return VALUES as a relation and its column names."""
+    check_targets(len(values.rows[0]))
     if values.more is not None and values.more.has_parameters:
         found = _rows_of_arguments(planning, values, values.more, parent, wanted)
         if found is not None:
@@ -192,6 +194,7 @@ def _values_in_order(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
 ) -> BoundQuery:
     """Return VALUES as a query whose rows keep their order."""
+    check_targets(len(values.rows[0]))
     if values.more is not None and values.more.has_parameters:
         found = _rows_of_arguments(planning, values, values.more, parent, wanted, numbered=True)
         if found is not None:

@@ -39,6 +39,7 @@ from foreshore.sql.bind.records import expanded
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.bind.sets import SetCalls, references
 from foreshore.sql.bind.stars import check_star, order_of_all
+from foreshore.sql.bind.widths import TARGETS, check_targets
 from foreshore.sql.bind.window_call import bind_named_windows
 from foreshore.sql.bind.windows import Windows, uses_windows
 from foreshore.sql.planning import Planning, located
@@ -72,6 +73,8 @@ class SelectBinder:
             bind_named_windows(binder, self.windows, select.windows)
         for target in select.targets:
             self._target(target)
+        if not planning.defined:
+            check_targets(len(self.targets))
         self.origins = self.scope.origins_of(self.targets)
         self.qualify: Scalar | None = None
         if select.qualify is not None:
@@ -175,6 +178,7 @@ class SelectBinder:
         ons: list[Scalar] = []
         if isinstance(self.select.distinct, tuple):
             ons = [self._distinct_on(expr) for expr in self.select.distinct]
+        self._check_width([*ons, *(key.expr for key in keys)])
         having, sorted_by, ons = self._group([key.expr for key in keys], ons)
         if having is not None:
             self.relation = filtered(self.relation, having)
@@ -190,6 +194,11 @@ class SelectBinder:
             sorted_by, ons = self._join_sets(sorted_by, ons)
             keys = self._sorted(_over(keys, sorted_by), ons, order_by)
         return self._finished(keys, order_by)
+
+    def _check_width(self, others: Sequence[Scalar]) -> None:
+        """Check the targets with what is sorted and grouped by beside them, as PostgreSQL does."""
+        if len(others) + len(self.targets) > TARGETS and not self.planning.defined:
+            check_targets(len(self.targets) + len({*others}.difference(self.targets)))
 
     def _known(self, scalar: Scalar, i: int, wanted: Wanted, at: int) -> Scalar:
         if wanted is not None and i < len(wanted):
@@ -231,6 +240,7 @@ class SelectBinder:
             return having, others, ons
         self.is_grouped = True
         unique = tuple(dict.fromkeys(key for keys in sets for key in keys))
+        self._check_width(unique)
         if len(sets) > 1:
             self._refuse_constants(unique)
         positions = tuple(tuple(map(unique.index, keys)) for keys in sets)
@@ -516,4 +526,5 @@ def project_targets(
             continue
         scalars.append(to_known(planning, binder.bind(target.expr), target.at))
         names.append(target.alias if target.alias is not None else column_name(target.expr))
+    check_targets(len(scalars))
     return project(relation, scalars), tuple(names), scope.origins_of(scalars)

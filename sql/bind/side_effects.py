@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from foreshore.deep_trees import allow_depth
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.evaluate import constant, is_constant
@@ -44,7 +45,6 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.lazily import conditions
 from foreshore.expr.scalars import scalars_of
-from foreshore.expr.share import allow_depth
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import (
     inputs_of,

@@ -26,6 +26,7 @@ TRUE (`single_row_check`) beside its rows.
 
 from typing import assert_never
 
+from foreshore.deep_trees import allow_depth
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
 from foreshore.expr.columns import column_type, columns_of
@@ -61,9 +62,10 @@ from foreshore.expr.ir import (
 from foreshore.expr.lowered import check_lowered
 from foreshore.expr.recursion import as_union
 from foreshore.expr.scalars import frame_offsets
-from foreshore.expr.share import allow_depth, share
+from foreshore.expr.share import share
 from foreshore.expr.split import Test, may_fail
 from foreshore.ids import GlobalId
+from foreshore.interruptible import ASKED, answer
 from foreshore.sql.lower.joins import JoinLowering
 from foreshore.sql.lower.outer_columns import (
     has_subquery,
@@ -160,6 +162,8 @@ class _PlanLowering(JoinLowering):
 
     def apply(self, relation: Relation, outer: Outer) -> Relation:
         """Return the rows of `outer` joined with the rows that `relation` has for each."""
+        if ASKED:
+            answer()
         if outer.width and not self.scopes.of_relation(relation):
             return Join((outer.relation, self.apply(relation, NOTHING_OUTSIDE)))
         match relation:

@@ -15,10 +15,11 @@ does (see `pushdown`). It may remove an error: of an unused definition, or of ro
 removes first. No rule reads data, and the result is deterministic.
 """
 
+from foreshore.deep_trees import allow_depth
 from foreshore.expr.columns import keeping_columns
 from foreshore.expr.ir import Call, Relation
 from foreshore.expr.lowered import check_lowered
-from foreshore.expr.share import allow_depth, share
+from foreshore.expr.share import share
 from foreshore.expr.split import Test, may_fail
 from foreshore.sql.optimize.distinct import drop_distinct
 from foreshore.sql.optimize.fold import fold

@@ -20,8 +20,10 @@ from itertools import pairwise
 from typing import ClassVar
 
 from sqlglot.dialects.postgres import Postgres
+from sqlglot.tokenizer_core import TokenizerCore
 from sqlglot.tokens import Token, TokenType
 
+from foreshore.interruptible import ASKED, answer
 from foreshore.sql.parse.grammar.query import Parser as Grammar
 from foreshore.sql.parse.string_constants import (
     decode_escapes,
@@ -30,6 +32,17 @@ from foreshore.sql.parse.string_constants import (
     has_continued,
     on_one_line,
 )
+
+
+class InterruptibleCore(TokenizerCore):
+    """The loop of sqlglot's tokenizer, which can be interrupted before each token."""
+
+    __slots__ = ()
+
+    def _add(self, token_type: TokenType, text: str | None = None) -> None:
+        if ASKED:
+            answer()
+        super()._add(token_type, text)
 
 
 class Foreshore(Postgres):
@@ -58,6 +71,11 @@ class Foreshore(Postgres):
         COMMANDS: ClassVar[set[TokenType]] = set()
         HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
         SINGLE_TOKENS = {**Postgres.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
+
+        def _init_core(self) -> TokenizerCore:
+            core = super()._init_core()
+            core.__class__ = InterruptibleCore
+            return core
 
     Parser = Grammar
 

@@ -16,6 +16,7 @@ from sqlglot.tokens import TokenType
 
 from foreshore.bits import parse_bits
 from foreshore.errors import InvalidTextRepresentation, SyntaxError_
+from foreshore.interruptible import ASKED, answer
 from foreshore.sql.parse import dialect
 
 # Kinds of token.
@@ -82,6 +83,8 @@ def tokenize(
         raise _unterminated(text) from None
     tokens: list[Token] = []
     for token in found:
+        if ASKED:
+            answer()
         kind = _KINDS.get(token.token_type)
         value, start, end = token.text, token.start, token.end + 1
         if tokens and start == tokens[-1].end and tokens[-1].kind == NUMBER:

@@ -19,6 +19,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import qualified_types
+from foreshore.sql.bind.widths import check_index_columns
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.column_names import without_qualifiers
@@ -85,6 +86,7 @@ def bound_constraints(
 
 
 def _positions(names: tuple[str, ...], definition: ast.ConstraintDefinition) -> tuple[int, ...]:
+    check_index_columns(len(definition.columns))
     positions: list[int] = []
     for column, at in definition.columns:
         if column not in names:

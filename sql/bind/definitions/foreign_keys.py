@@ -22,6 +22,7 @@ from foreshore.item_view import ItemView, Name
 from foreshore.number_text import INTEGERS
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.column import object_name
+from foreshore.sql.bind.widths import check_foreign_key
 from foreshore.sql.planning import Planning, located
 from foreshore.types import RelationDesc, SqlType
 
@@ -128,6 +129,7 @@ def _bound(
 
 
 def _columns(desc: RelationDesc, named: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    check_foreign_key(len(named))
     for column, _ in named:
         if column not in desc.names:
             raise UndefinedColumn(

@@ -24,6 +24,7 @@ from foreshore.sql.bind.user_functions import (
     syntax_of,
     value_of_body,
 )
+from foreshore.sql.bind.widths import check_parameters
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import AlterFunction, CreateFunction, DropFunction
 from foreshore.sql.planning import Planning, located
@@ -136,6 +137,7 @@ def _bare(type: SqlType) -> SqlType:
 def _check_parameters(
     statement: ast.CreateFunctionStatement, parameters: list[FunctionParameter]
 ) -> None:
+    check_parameters(len(statement.parameters))
     taken = [each.name for each in statement.parameters if each.given and each.name]
     results = [each.name for each in statement.parameters if each.out and each.name]
     results += [name for name, _ in statement.columns]

@@ -47,6 +47,7 @@ from foreshore.sql.bind.scope import Scope, Slot, Table, resolve_column
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.type_names import qualified_types
+from foreshore.sql.bind.widths import check_columns, check_index_columns
 from foreshore.sql.optimize.properties import default_key
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import (
@@ -129,6 +130,8 @@ def bind_create_view(
     names = statement.columns + bound.names[len(statement.columns) :]
     if statement.checks.assertion and len(set(names)) < len(names):
         names = tuple(f"column{i}" for i in range(1, len(names) + 1))
+    if not planning.defined:
+        check_columns(len(names))
     for i, column in enumerate(names):
         if column in names[:i]:
             raise DuplicateColumn(f'column "{column}" specified more than once')
@@ -253,6 +256,8 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
             raise WrongObjectType(
                 f'cannot create an index on system catalog "{item.name.item}"', sqlstate="42501"
             )
+    if not planning.defined:
+        check_index_columns(len(statement.keys))
     qualify(planning, statement.on, item)
     refuse_environment(temporal_filters(relation_of_item(planning, item)), "an index")
     require_cluster(planning, statement.cluster)

@@ -3,6 +3,7 @@
 from foreshore.errors import DuplicateColumn, FeatureNotSupported, InvalidObjectDefinition
 from foreshore.sql import ast
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
+from foreshore.sql.bind.widths import check_columns
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateStructured
 from foreshore.sql.planning import Planning, located
@@ -19,6 +20,8 @@ def bind_create_structured(
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name)
     planning.in_view = True  # without parameters
+    if not planning.defined:
+        check_columns(len(statement.columns))
     members: list[Member] = []
     for column, of in statement.columns:
         if statement.kind in CONTAINERS and of.item is not None and not planning.defined:

@@ -53,6 +53,7 @@ from foreshore.sql.bind.definitions.watermark import (
 )
 from foreshore.sql.bind.domain_values import column_checks
 from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.bind.widths import check_columns
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import (
     AlterSequence,
@@ -112,6 +113,8 @@ def _define(
     append_only: bool = False,
     watermark: ast.WatermarkDefinition | None = None,
 ) -> CreateTable:
+    if not planning.defined:
+        check_columns(len(definitions))
     planning.in_view = True  # without parameters
     required = _not_null_columns(name, definitions, constraints)
     defining = ColumnBinder(planning, name)

@@ -17,6 +17,7 @@ from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.side_effects import split_calls
 from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.bind.widths import check_columns
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateTableAs
 from foreshore.sql.planning import Planning, located
@@ -37,6 +38,8 @@ def bind_create_table_as(
     if len(statement.columns) > len(bound.names):
         raise SyntaxError_("too many column names were specified")
     names = statement.columns + bound.names[len(statement.columns) :]
+    if not planning.defined:
+        check_columns(len(names))
     for i, column in enumerate(names):
         if column in names[:i]:
             raise DuplicateColumn(f'column "{column}" specified more than once')

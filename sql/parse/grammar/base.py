@@ -4,14 +4,15 @@ Each node of a tree records the offset to which an error about it would point (`
 """
 
 import re
-import sys
 from typing import Any, NoReturn, cast
 
 from sqlglot import exp
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import Token, TokenType
 
+from foreshore.deep_trees import allow_depth
 from foreshore.errors import FeatureNotSupported, StatementTooComplex, SyntaxError_
+from foreshore.interruptible import ASKED, answer
 from foreshore.keywords import RESERVED
 
 # Precedence of operators, from loosest to tightest.
@@ -21,8 +22,7 @@ TERM, FACTOR, POWER, ZONE, COLLATE, SIGN, OPERAND = range(8, 15)
 # Exceeds what people and tools write, and is safe for recursion over the tree.
 MAX_DEPTH = 120
 MAX_CHAIN = 200
-# sqlglot makes about twenty calls per level. Python's calls do not use the C stack.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 6_000))
+allow_depth()  # sqlglot makes about twenty calls per level
 
 _OPERATOR = re.compile(r"[~!@#^&|`?+\-*/%<>=]+\Z")
 STRINGS = frozenset(
@@ -103,6 +103,11 @@ class BaseParser(PostgresParser):
         return self._index if self._curr else self._tokens_size
 
     # --- consuming tokens
+
+    def _advance(self, times: int = 1) -> None:
+        if ASKED:
+            answer()
+        super()._advance(times)
 
     def _level(self, level: int) -> exp.Expr | None:
         raise AssertionError("ExpressionParser has it")

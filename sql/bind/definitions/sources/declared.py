@@ -6,6 +6,7 @@ from foreshore.errors import DuplicateColumn, InvalidParameterValue
 from foreshore.sources.outputs import Column
 from foreshore.sql import ast
 from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.bind.widths import check_columns
 from foreshore.sql.planning import Planning, located
 from foreshore.types import written_type
 
@@ -14,6 +15,8 @@ def declared_columns(
     planning: Planning, declared: Sequence[ast.ColumnDefinition]
 ) -> tuple[Column, ...]:
     """Return declared columns; raises if one is named twice or has a default."""
+    if not planning.defined:
+        check_columns(len(declared))
     found: dict[str, Column] = {}
     for each in declared:
         with located(each.at):

@@ -1,0 +1,37 @@
+"""How deep a tree may be that is walked by recursion, and threads whose stacks hold that.
+
+Trees of syntax and plans are as deep as their text is nested, and views stand on one another. Each
+level takes a few frames of Python, which are counted, and where the recursion goes through C, as in
+`map(walk, inputs)`, some of the thread's stack, which nobody watches: a stack that is full ends the
+process. `tests/foreshore/test_deep_trees.py` shows that the stacks hold the frames.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FRAMES: Final = 20_000  # on one thread; Python's default is 1,000
+STACK_BYTES: Final = 96 << 20  # of address space: what is not used takes no memory
+
+
+def allow_depth() -> None:
+    """Raise Python's recursion limit to the depth of plans."""
+    if sys.getrecursionlimit() < FRAMES:
+        sys.setrecursionlimit(FRAMES)
+
+
+class DeepThreads(ThreadPoolExecutor):
+    """Threads on which trees of any allowed depth may be walked, compared and destroyed."""
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Have a thread do it; it is started here if there is none yet."""
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            threading.stack_size(before)

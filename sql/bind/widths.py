@@ -1,0 +1,62 @@
+"""PostgreSQL's bounds on the width of things. Each function raises its error beyond one of them."""
+
+from typing import Final
+
+from foreshore.errors import TooManyArguments, TooManyColumns
+
+TARGETS: Final = 1664  # of a query, with what it sorts and groups by
+COLUMNS: Final = 1600  # of a table, a view or a type
+KEYS: Final = 32  # columns of an index or a foreign key
+ARGUMENTS: Final = 100  # of a function
+
+
+def check_targets(count: int) -> None:
+    """Check the entries of a query's target list."""
+    if count > TARGETS:
+        raise TooManyColumns(f"target lists can have at most {TARGETS} entries")
+
+
+def check_columns(count: int) -> None:
+    """Check the columns of a new table, view or type."""
+    if count > COLUMNS:
+        raise TooManyColumns(f"tables can have at most {COLUMNS} columns")
+
+
+def check_column_definitions(count: int, at: int) -> None:
+    """Check the columns that a call in FROM is said to return."""
+    if count > COLUMNS:
+        raise TooManyColumns(
+            f"column definition lists can have at most {COLUMNS} entries", position=at + 1
+        )
+
+
+def check_row(count: int, at: int) -> None:
+    """Check the fields of a row that is written out."""
+    if count > TARGETS:
+        raise TooManyColumns(f"ROW expressions can have at most {TARGETS} entries", position=at + 1)
+
+
+def check_index_columns(count: int) -> None:
+    """Check the columns of an index, a primary key or a unique constraint."""
+    if count > KEYS:
+        raise TooManyColumns(f"cannot use more than {KEYS} columns in an index")
+
+
+def check_foreign_key(count: int) -> None:
+    """Check the columns of a foreign key."""
+    if count > KEYS:
+        raise TooManyColumns(f"cannot have more than {KEYS} keys in a foreign key")
+
+
+def check_arguments(count: int, at: int) -> None:
+    """Check the arguments of a call."""
+    if count > ARGUMENTS:
+        raise TooManyArguments(
+            f"cannot pass more than {ARGUMENTS} arguments to a function", position=at + 1
+        )
+
+
+def check_parameters(count: int) -> None:
+    """Check the parameters of a new function."""
+    if count > ARGUMENTS:
+        raise TooManyArguments(f"functions cannot have more than {ARGUMENTS} arguments")

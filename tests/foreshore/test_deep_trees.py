@@ -1,0 +1,81 @@
+"""The stacks of threads that walk deep trees hold as many frames as Python lets them have."""
+
+import subprocess
+import sys
+
+import pytest
+
+# Ways in which recursion goes through C, each with the stack that C needs; `f` calls itself.
+WAYS = {
+    "map": "def f(n): return tuple(map(f, (n - 1,)))",
+    "generator": "def f(n): return tuple(f(i) for i in (n - 1,))",
+    "sorted": "def f(n): return sorted((n - 1,), key=f)",
+    "partial": "from functools import partial\ndef f(n): return partial(f, n - 1)()",
+    "reduce": "from functools import reduce\ndef f(n): return reduce(lambda a, b: f(n - 1), (1, 2))",
+    "hash": """
+class E:
+    def __init__(self, n): self.n = n
+    def __hash__(self): return f(self.n - 1)
+def f(n): return len({E(n): 1})""",
+    "equality": """
+class E:
+    def __init__(self, n): self.n = n
+    def __hash__(self): return 1
+    def __eq__(self, other): return f(self.n - 1)
+def f(n): return E(n) in {E(n)}""",
+    "attribute": """
+class E:
+    def __init__(self, n): self.n = n
+    def __getattr__(self, name): return E(self.n - 1).more
+def f(n): return E(n).more""",
+    "init": """
+class E:
+    def __init__(self, n): E(n - 1)
+f = E""",
+    "substitution": "import re\ndef f(n): return re.sub('x', lambda m: f(n - 1), 'x')",
+    "cache": """
+from functools import lru_cache
+@lru_cache
+def f(n): return f(n - 1)""",
+}
+TREES = """
+import msgspec, pickle
+from foreshore.expr.ir import Call, Column
+from foreshore.types import INT4
+def deep():
+    tree = Column(0, INT4)
+    for _ in range(FRAMES):
+        tree = Call("neg_int4", (tree,), INT4)
+    return tree
+def tried(work):
+    try:
+        work()
+    except RecursionError:
+        pass
+def f(n):
+    tried(lambda: hash(deep()))
+    tried(lambda: deep() == deep())
+    tried(lambda: repr(deep()))
+    tried(lambda: msgspec.msgpack.encode(deep()))
+    tried(lambda: pickle.dumps(deep()))
+    raise RecursionError
+"""
+CHILD = """
+from foreshore.deep_trees import FRAMES, DeepThreads, allow_depth
+allow_depth()
+{way}
+def run():
+    try:
+        f(FRAMES * 2)
+    except RecursionError:
+        return "refused"
+print(DeepThreads(1, "deep").submit(run).result())
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("way", [*WAYS.values(), TREES], ids=[*WAYS, "trees"])
+def test_stack_holds_all_frames(way: str) -> None:
+    child = [sys.executable, "-c", CHILD.format(way=way)]
+    found = subprocess.run(child, capture_output=True, text=True, timeout=120, check=False)
+    assert (found.returncode, found.stdout) == (0, "refused\n"), found.stderr[-2000:]
