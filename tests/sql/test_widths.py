@@ -19,9 +19,7 @@ def listed(form: str, first: str = "") -> Callable[[int], str]:
     """Return what writes a list of so many entries, each as `form` has it, after `first`."""
 
     def write(count: int) -> str:
-        entries = ([first] if first else []) + [
-            form.format(i) for i in range(count - bool(first))
-        ]
+        entries = ([first] if first else []) + [form.format(i) for i in range(count - bool(first))]
         return ", ".join(entries)
 
     return write
