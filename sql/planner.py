@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace as with_fields
 
 from foreshore.errors import FeatureNotSupported, InvalidCursorDefinition
+from foreshore.expr.columns import keeping_columns
 from foreshore.policy import Securing
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import (
@@ -124,7 +125,8 @@ def plan_statement(
     ctes = queries_of_with(statement.ast)
     planning.changing = frozenset(id(each) for each in ctes if isinstance(each, ast.ChangingTable))
     try:
-        return with_changes(planning, ctes, _plan(planning, statement.ast))
+        with keeping_columns():
+            return with_changes(planning, ctes, _plan(planning, statement.ast))
     except RecursionError:
         raise too_deep() from None
 

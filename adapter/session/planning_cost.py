@@ -15,11 +15,17 @@ from foreshore.types import REG_NAMES
 
 LONG_TEXT = 512  # characters: some ten milliseconds of parsing and planning at worst
 
+MOST_QUERIES = 4  # SELECTs and joins, each of which takes a millisecond or more
+MOST_PARTS = 60  # items of lists, of which FROM's are joined
+
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_QUERY = frozenset(("select", "join", "values", "table", "exists", "in", "union", "except"))
 _DEFINING = frozenset(("create", "alter", "drop", "comment", "explain", "show", "subscribe"))
 _CATALOG = frozenset(each.name for each in BUILTINS.values())
 _REFERENCES = frozenset(REG_NAMES)
-_COSTLY = _DEFINING | _CATALOG | _REFERENCES | sql_function_names()
+# CUBE of 12 columns groups 4,096 times, ROWS FROM and LATERAL join for each row.
+_MULTIPLYING = frozenset(("cube", "rollup", "grouping", "lateral", "recursive", "merge", "rows"))
+_COSTLY = _MULTIPLYING | _DEFINING | _CATALOG | _REFERENCES | sql_function_names()
 
 
 class PlanningCost:
@@ -29,7 +35,10 @@ class PlanningCost:
         """Return whether `text` may be planned on the event loop."""
         if not is_short(text):
             return False
-        words = set(_WORD.findall(text.lower()))
+        found = _WORD.findall(text.lower())
+        if sum(map(_QUERY.__contains__, found)) > MOST_QUERIES or text.count(",") > MOST_PARTS:
+            return False
+        words = set(found)
         return words.isdisjoint(_COSTLY) and not any(map(state.has_view, words))
 
 

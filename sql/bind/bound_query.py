@@ -127,6 +127,7 @@ class AddedColumns:
 
     columns: Sequence[ColumnType]
     added: list[Scalar] = field(default_factory=list)
+    places: dict[Scalar, int] = field(default_factory=dict)  # of those added by `place`
 
     @property
     def width(self) -> int:
@@ -137,9 +138,11 @@ class AddedColumns:
         """Return the position of `scalar`, adding it if necessary."""
         if isinstance(scalar, Column):
             return scalar.index
-        if scalar not in self.added:
+        place = self.places.get(scalar)
+        if place is None:
+            place = self.places[scalar] = self.width
             self.added.append(scalar)
-        return len(self.columns) + self.added.index(scalar)
+        return place
 
     def relation(self, input: Relation) -> Relation:
         """Return `input` with the added columns."""

@@ -561,8 +561,9 @@ def side_by_side(
     if kind in ("inner", "left"):
         part.order = right.order.moved(width).within_rows(left.order, left.columns)
     scope = Scope()
-    for table in left.tables:
-        scope.add_table(_outer(table, left.columns) if kind in ("right", "full") else table)
+    scope.tables = list(left.tables)  # which have different names
+    if kind in ("right", "full"):
+        scope.tables = [_outer(table, left.columns) for table in left.tables]
     for table in right.tables:
         shown = _outer(table, right.columns) if kind in ("left", "full") else table
         scope.add_table(_moved(shown, width))

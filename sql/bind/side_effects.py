@@ -235,8 +235,9 @@ class RemainingCalls:
     def _find(self, relation: Relation, once: bool) -> None:
         """Collect the calls in `relation`, which is computed once or for each of several rows."""
         inputs = inputs_of(relation)
-        here = once and all(map(_is_one_row, inputs))
-        for scalar in scalars_of(relation):
+        scalars = tuple(scalars_of(relation))
+        here = bool(scalars) and once and all(map(_is_one_row, inputs))
+        for scalar in scalars:
             for each in walk_scalars(scalar):
                 match each:
                     case Call(function=function) if each.number and function not in _READING:

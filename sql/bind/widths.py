@@ -1,8 +1,9 @@
 """PostgreSQL's bounds on the width of things. Each function raises its error beyond one of them."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from foreshore.errors import TooManyArguments, TooManyColumns
+from foreshore.errors import DuplicateColumn, TooManyArguments, TooManyColumns
 
 TARGETS: Final = 1664  # of a query, with what it sorts and groups by
 COLUMNS: Final = 1600  # of a table, a view or a type
@@ -16,10 +17,18 @@ def check_targets(count: int) -> None:
         raise TooManyColumns(f"target lists can have at most {TARGETS} entries")
 
 
-def check_columns(count: int) -> None:
-    """Check the columns of a new table, view or type."""
-    if count > COLUMNS:
+def check_columns(names: Sequence[str], *, defined: bool) -> None:
+    """Check the columns of a new table, view or type.
+
+    One that was `defined` before there was a bound may be wider.
+    """
+    if len(names) > COLUMNS and not defined:
         raise TooManyColumns(f"tables can have at most {COLUMNS} columns")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DuplicateColumn(f'column "{name}" specified more than once')
+        seen.add(name)
 
 
 def check_column_definitions(count: int, at: int) -> None:

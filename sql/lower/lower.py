@@ -184,10 +184,14 @@ class _PlanLowering(JoinLowering):
                 return result
             case Map(input=input, scalars=scalars):
                 row = self.row(input, outer)
+                added: Map | None = None  # the last node, if no subquery has come upon it
                 for scalar in scalars:
                     lowered = self.scalar(row, scalar, ())
-                    appended = row.append(Map(row.relation, (lowered,)), column_type(lowered))
-                    row.columns.append(appended.index)
+                    if added is not None and row.relation is added:
+                        added = Map(added.input, (*added.scalars, lowered))
+                    else:
+                        added = Map(row.relation, (lowered,))
+                    row.columns.append(row.append(added, column_type(lowered)).index)
                 return self.close(row)
             case Filter(input=input, predicates=predicates):
                 row = self.row(input, outer)

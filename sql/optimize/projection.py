@@ -51,7 +51,9 @@ def narrow(relation: Relation, *, ties: bool = True) -> Relation:
     change.
     """
     width = len(columns_of(relation))
-    return _Narrowing(ties).narrow(relation, tuple(range(width)))
+    narrowing = _Narrowing(ties)
+    narrowed = narrowing.narrow(relation, tuple(range(width)))
+    return narrowing.with_narrow_locals(narrowed) if narrowing.locals else narrowed
 
 
 def _places(columns: Sequence[int]) -> dict[int, int]:
@@ -70,6 +72,9 @@ class _Narrowing:
     def __init__(self, ties: bool) -> None:
         self.ties = ties
         self.requested: dict[int, set[int]] = {}  # columns used of each local, by number
+        # Each local that a Let defines, narrowed, with the places of its columns; by number.
+        self.locals: dict[int, tuple[LocalGet, dict[int, int]]] = {}
+        self.changed: dict[int, tuple[Relation, Relation]] = {}  # by the identity of the first
 
     def narrow(self, relation: Relation, wanted: Columns) -> Relation:
         """Return the columns `wanted` of `relation`, in that order."""
@@ -85,7 +90,8 @@ class _Narrowing:
                 narrowed = self.narrow(value, requested)
                 types = columns_of(value)
                 local = LocalGet(number, tuple(types[i] for i in requested))
-                return Let(number, narrowed, _substitute_local(result, local, _places(requested)))
+                self.locals[number] = local, _places(requested)
+                return Let(number, narrowed, result)
             case Map(input=input, scalars=scalars):
                 return self.map(input, scalars, wanted)
             case Filter(input=input, predicates=predicates):
@@ -193,6 +199,23 @@ class _Narrowing:
         result = Map(narrowed, moved) if moved else narrowed
         return _project(result, [places[i] for i in wanted])
 
+    def with_narrow_locals(self, relation: Relation) -> Relation:
+        """Return `relation` with reads of locals adjusted to their narrowed columns."""
+        match relation:
+            case Project(input=LocalGet(number=number), outputs=outputs) if number in self.locals:
+                local, places = self.locals[number]
+                return _project(local, [places[i] for i in outputs])
+        inputs = inputs_of(relation)
+        if not inputs:
+            return relation
+        found = self.changed.get(id(relation))
+        if found is None:
+            changed = tuple(map(self.with_narrow_locals, inputs))
+            same = all(a is b for a, b in zip(inputs, changed, strict=True))
+            found = relation, relation if same else with_inputs(relation, changed)
+            self.changed[id(relation)] = found
+        return found[1]
+
     def join(self, join: Join, wanted: Columns) -> Relation:
         needed = _ascending(wanted, _used(scalars_of(join)))
         places = _places(needed)
@@ -214,18 +237,3 @@ def _project(input: Relation, outputs: Sequence[int]) -> Relation:
     if tuple(outputs) == tuple(range(len(columns_of(input)))):
         return input
     return Project(input, tuple(outputs))
-
-
-def _substitute_local(relation: Relation, local: LocalGet, places: dict[int, int]) -> Relation:
-    """Return `relation` with reads of a narrowed local adjusted to its new columns."""
-    match relation:
-        case Project(input=LocalGet(number=number), outputs=outputs) if number == local.number:
-            return _project(local, [places[i] for i in outputs])
-        case _:
-            inputs = inputs_of(relation)
-            if not inputs:
-                return relation
-            changed = tuple(_substitute_local(input, local, places) for input in inputs)
-            if all(a is b for a, b in zip(inputs, changed, strict=True)):
-                return relation
-            return with_inputs(relation, changed)

@@ -42,6 +42,7 @@ class ExpressionConverter(ABC):
             at = meta.get("start")
         if at is None:
             at = min((self.at(child) for child in node.iter_expressions()), default=0)
+            meta["at"] = at  # a node above asks again
         return int(at)
 
     def start(self, node: exp.Expr) -> int:

@@ -52,15 +52,19 @@ def bound_constraints(
                 )
             taken.add(each.name)
 
+    following: dict[tuple[str, str], int] = {}  # numbers, by what is before them in a name
+
     def named(each: ast.ConstraintDefinition, middle: str, label: str) -> str:
         if each.name is not None:
             return each.name
         is_index = each.kind != "check"
-        for number in range(len(taken) + 1_000_000):
+        first = following.get((middle, label), 0)
+        for number in range(first, len(taken) + 1_000_000):
             found = object_name(table.item, middle, f"{label}{number or ''}")
             name = Name(table.database, table.schema, found)
             if found not in taken and not (is_index and planning.catalog.is_taken(name)):
                 taken.add(found)
+                following[middle, label] = number + 1
                 return found
         raise AssertionError
 

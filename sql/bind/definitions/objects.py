@@ -12,7 +12,6 @@ from functools import partial
 import msgspec
 
 from foreshore.errors import (
-    DuplicateColumn,
     FeatureNotSupported,
     InvalidParameterValue,
     SyntaxError_,
@@ -130,11 +129,7 @@ def bind_create_view(
     names = statement.columns + bound.names[len(statement.columns) :]
     if statement.checks.assertion and len(set(names)) < len(names):
         names = tuple(f"column{i}" for i in range(1, len(names) + 1))
-    if not planning.defined:
-        check_columns(len(names))
-    for i, column in enumerate(names):
-        if column in names[:i]:
-            raise DuplicateColumn(f'column "{column}" specified more than once')
+    check_columns(names, defined=planning.defined)
     query = plain_query(checked(planning, statement, bound, names), names)
     notices: tuple[str, ...] = ()
     if any(planning.catalog.item(each).name.temporary for each in planning.depends_on):

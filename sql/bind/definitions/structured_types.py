@@ -1,6 +1,6 @@
 """Bind CREATE TYPE of records, lists and maps."""
 
-from foreshore.errors import DuplicateColumn, FeatureNotSupported, InvalidObjectDefinition
+from foreshore.errors import FeatureNotSupported, InvalidObjectDefinition
 from foreshore.sql import ast
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
 from foreshore.sql.bind.widths import check_columns
@@ -20,8 +20,7 @@ def bind_create_structured(
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name)
     planning.in_view = True  # without parameters
-    if not planning.defined:
-        check_columns(len(statement.columns))
+    check_columns([name for name, _ in statement.columns], defined=planning.defined)
     members: list[Member] = []
     for column, of in statement.columns:
         if statement.kind in CONTAINERS and of.item is not None and not planning.defined:
@@ -40,8 +39,6 @@ def bind_create_structured(
             raise InvalidObjectDefinition(
                 f'column "{column}" has pseudo-type {type}', position=of.at + 1
             )
-        if any(column == member.name for member in members):
-            raise DuplicateColumn(f'column "{column}" specified more than once')
         members.append(Member(column, type))
     if statement.key is not None and type_of_name(statement.key, planning).name != "text":
         raise FeatureNotSupported("the keys of a map are texts", position=statement.key.at + 1)

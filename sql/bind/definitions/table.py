@@ -113,21 +113,16 @@ def _define(
     append_only: bool = False,
     watermark: ast.WatermarkDefinition | None = None,
 ) -> CreateTable:
-    if not planning.defined:
-        check_columns(len(definitions))
+    check_columns([each.name for each in definitions], defined=planning.defined)
     planning.in_view = True  # without parameters
     required = _not_null_columns(name, definitions, constraints)
     defining = ColumnBinder(planning, name)
-    seen: set[str] = set()
     columns: list[ColumnType] = []
     defaults: list[Scalar] = []
     parts: list[str] = []
     implied: list[Constraint] = []
     stored: list[int] = []
     for column in definitions:
-        if column.name in seen:
-            raise DuplicateColumn(f'column "{column.name}" specified more than once')
-        seen.add(column.name)
         type = defining.type_of(column)
         if (type.element or type).name in _NOT_STORED and not is_composite(type):
             raise InvalidParameterValue(

@@ -5,7 +5,7 @@ The table is defined by the text of a CREATE TABLE, like any other.
 
 from dataclasses import replace
 
-from foreshore.errors import DuplicateColumn, SyntaxError_
+from foreshore.errors import SyntaxError_
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Column, Relation, Scalar
 from foreshore.sql import ast
@@ -38,11 +38,7 @@ def bind_create_table_as(
     if len(statement.columns) > len(bound.names):
         raise SyntaxError_("too many column names were specified")
     names = statement.columns + bound.names[len(statement.columns) :]
-    if not planning.defined:
-        check_columns(len(names))
-    for i, column in enumerate(names):
-        if column in names[:i]:
-            raise DuplicateColumn(f'column "{column}" specified more than once')
+    check_columns(names, defined=planning.defined)
     relation = plain_relation(bound)
     columns = ", ".join(
         f"{quote_identifier(column)} {written_type(each.type)}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from foreshore.errors import DuplicateColumn, InvalidParameterValue
+from foreshore.errors import InvalidParameterValue
 from foreshore.sources.outputs import Column
 from foreshore.sql import ast
 from foreshore.sql.bind.type_names import type_of_name
@@ -15,13 +15,10 @@ def declared_columns(
     planning: Planning, declared: Sequence[ast.ColumnDefinition]
 ) -> tuple[Column, ...]:
     """Return declared columns; raises if one is named twice or has a default."""
-    if not planning.defined:
-        check_columns(len(declared))
+    check_columns([each.name for each in declared], defined=planning.defined)
     found: dict[str, Column] = {}
     for each in declared:
         with located(each.at):
-            if each.name in found:
-                raise DuplicateColumn(f'column "{each.name}" specified more than once')
             if each.default is not None:
                 raise InvalidParameterValue("a column of a source has no default")
             type = written_type(type_of_name(each.type, planning))
