@@ -62,9 +62,11 @@ from foreshore.errors import (
     QueryCanceled,
 )
 from foreshore.ids import GlobalId, is_user, number_of
+from foreshore.memory import RETURNS
 from foreshore.processes.child_environment import NETWORK
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
+from foreshore.query_memory import QUERY_MEMORY
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.rewrite.full_names import dotted
@@ -84,6 +86,7 @@ logger = logging.getLogger(__name__)
 ORACLE_KEY = "oracle"
 INGEST_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.ingest.main")
 EXPORT_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.export.main")
+LEAST_ENGINE_BYTES = 256 << 20  # of an engine, which then writes to disk what is more
 THREADS = 4
 
 
@@ -150,7 +153,13 @@ class Environment:
         )
         executor = DeepThreads(THREADS, "query")
         engine = await blocking.run(
-            None, lambda: DuckDbEngine(directories=[str(storage.files.root)], threads=2)
+            None,
+            lambda: DuckDbEngine(
+                directories=[str(storage.files.root)],
+                memory_limit=f"{max(QUERY_MEMORY.limit, LEAST_ENGINE_BYTES)}B",
+                threads=2,
+                scratch=str(storage.scratch / "queries"),
+            ),
         )
         coordinator = Coordinator(
             clock=clock,
@@ -428,6 +437,7 @@ class Environment:
     def forget(self, session: Session) -> None:
         """Forget a session that has ended; its temporary objects are dropped soon after."""
         self.sessions.pop(session.pid, None)
+        RETURNS.note_end()
         if session.variables["log_disconnections"] == "on":
             logger.info("session ended", extra=_about(session))
         self.coordinator.advisory.release_transaction(session.pid)

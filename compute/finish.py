@@ -131,6 +131,12 @@ def finished_parts(
     return sized([finish(_first_in_order(parts, finishing, memory), finishing)])
 
 
+def streamed_parts(parts: Iterable[pa.Table], finishing: Finishing) -> Iterator[pa.RecordBatch]:
+    """Yield the finished rows of a result of any size without order, part by part: at least one."""
+    assert not finishing.order_by, finishing
+    return _finished_as_they_come(parts, finishing, None, None)
+
+
 def engine_order(finishing: Finishing) -> tuple[OrderKey, ...]:
     """Return the order of all rows if an engine may order them, which needs less memory, or ()."""
     keys = finishing.order_by
@@ -183,7 +189,10 @@ def _first_in_order(
 
 
 def _finished_as_they_come(
-    parts: Iterable[pa.Table], finishing: Finishing, memory: int | None
+    parts: Iterable[pa.Table],
+    finishing: Finishing,
+    memory: int | None,
+    max_bytes: int | None = MAX_RESULT_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     size = 0
     skip, limit = finishing.offset, finishing.limit
@@ -191,8 +200,9 @@ def _finished_as_they_come(
         rest = Finishing((), limit, skip, finishing.project)
         rows = expanded(part, rest, memory)
         finished = finish(rows, rest)
-        size += finished.nbytes
-        check_size(size, MAX_RESULT_BYTES)
+        if max_bytes is not None:
+            size += finished.nbytes
+            check_size(size, max_bytes)
         yield finished
         skip = max(skip - rows.num_rows, 0)
         if limit is not None:

@@ -1,30 +1,60 @@
 """Results: the rows of a query on their way to a client, in memory only while they are few.
 
 Rows are added in batches until the result is complete, then taken once, in order; or they are read
-part by part, in any order, and stay. What exceeds
-`KEPT_BYTES` goes to a scratch file, so a client that does not read costs disk space but no memory.
-The file has no name: its space is freed when it is closed or its process ends.
+part by part, in any order, and stay. What exceeds `KEPT_BYTES`, or what queries of all sessions may
+hold (`foreshore/query_memory.py`), goes to a scratch file, so a client that does not read costs
+disk space but no memory. The file has no name: its space is freed when it is closed or its process
+ends.
 
 One thread at a time adds or takes; `close` may be called at any time from any thread.
 """
 
 import os
+import resource
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from threading import Lock
+from threading import Lock, RLock
 from typing import BinaryIO
 
 import pyarrow as pa
 
+from foreshore.errors import OutOfMemory
+from foreshore.query_memory import QUERY_MEMORY, Reservation
+
 PART_BYTES = 1 << 20  # of a batch written, sent or read at once, unless rows are very wide
 KEPT_BYTES = 2 << 20
+SMALL = 4 << 10  # bytes of a batch that are not counted
 BATCH_ROWS = 8_192  # sent to a client at once
 LARGE_RESULT = 16 << 20  # above this, allocators are asked to return memory
 
 _CLOSER = ThreadPoolExecutor(1, "close-results")
+
+
+class _Files:
+    """The scratch files that are open: a part of the files that the process may open."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 4096)
+        self._count = 0
+
+    def open(self) -> None:
+        """Count a file more; raises OutOfMemory if there are too many."""
+        with self._lock:
+            if self._count >= self._most:
+                raise OutOfMemory(f"{self._count} results that do not fit in memory are on disk.")
+            self._count += 1
+
+    def close(self) -> None:
+        """Count a file less."""
+        with self._lock:
+            self._count -= 1
+
+
+_FILES = _Files()
 
 
 class Result:
@@ -35,6 +65,7 @@ class Result:
         self.num_rows = 0
         self._kept: deque[pa.RecordBatch] = deque()
         self._kept_bytes = 0
+        self._reserved = Reservation()  # for them
         self._file: BinaryIO | None = None
         # Offsets and sizes of batches, and their rows.
         self._spilled: deque[tuple[int, int, int]] = deque()
@@ -49,21 +80,40 @@ class Result:
         result = cls(rows.schema)
         result._kept.append(rows)
         result.num_rows = rows.num_rows
+        result._kept_bytes = size = rows.nbytes
+        if size > SMALL:
+            result._reserved.try_reserve(size)
         return result
 
-    def has_room(self, rows: pa.RecordBatch) -> bool:
-        """Whether rows added now stay in memory."""
-        return not self._spilled and self._kept_bytes + rows.nbytes <= KEPT_BYTES
+    def _takes(self, rows: pa.RecordBatch) -> bool:
+        """Whether rows added now stay in memory, which is reserved for them then."""
+        size = rows.nbytes
+        if self._spilled or self._kept_bytes + size > KEPT_BYTES:
+            return False
+        if size > SMALL and not self._reserved.try_reserve(size):
+            return False
+        self._kept_bytes += size
+        return True
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows, in memory or at the end of the file; no effect on a closed result."""
+        if not self.add_in_memory(rows):
+            self.spill(rows)
+
+    def spill(self, rows: pa.RecordBatch) -> None:
+        """Add rows at the end of the file."""
         self.num_rows += rows.num_rows
-        if self.has_room(rows):
-            self._kept.append(rows)
-            self._kept_bytes += rows.nbytes
-            return
         for part in _cut(rows):
             self._write(part)
+        QUERY_MEMORY.count_spilled(rows.nbytes)
+
+    def add_in_memory(self, rows: pa.RecordBatch) -> bool:
+        """Add rows if they can stay in memory; return whether they do."""
+        if not self._takes(rows):
+            return False
+        self._kept.append(rows)
+        self.num_rows += rows.num_rows
+        return True
 
     @property
     def spilled_bytes(self) -> int:
@@ -83,7 +133,10 @@ class Result:
     def take(self) -> pa.RecordBatch | None:
         """Return the next batch; None if there are no more or the result is closed."""
         if self._kept:
-            return self._kept.popleft()
+            rows = self._kept.popleft()
+            if not self._kept:
+                self._reserved.close()
+            return rows
         if not self._spilled or (file := self._begin()) is None:
             return None
         try:
@@ -156,6 +209,7 @@ class Result:
             if self._closed:
                 return None
             if self._file is None:
+                _FILES.open()
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - see `_release`
             self._busy = True
             return self._file
@@ -168,8 +222,10 @@ class Result:
 
     def _release(self) -> None:
         self._kept.clear()
+        self._reserved.close()
         self._spilled.clear()
         if self._file is not None:
+            _FILES.close()
             if self._end > LARGE_RESULT:  # freeing its space takes long
                 _CLOSER.submit(self._file.close)
             else:

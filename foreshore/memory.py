@@ -4,6 +4,7 @@ Arrow's pool and the C library keep freed memory for reuse. Without this, the pr
 large as its largest query made it.
 """
 
+import asyncio
 import ctypes
 import os
 import resource
@@ -16,10 +17,15 @@ from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
 
+from foreshore import blocking
+from foreshore.query_memory import QUERY_MEMORY, limit_all_room
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 MUCH = 16 << 20
+GROWN = 32 << 20
+INTERVAL_SECONDS = 1
 OWN = 32 << 20  # for threads, and what a process takes for itself
 
 
@@ -27,6 +33,16 @@ def give_back() -> None:
     """Return unused memory to the operating system; takes some milliseconds on a thread."""
     pa.default_memory_pool().release_unused()
     _trim()()
+
+
+def hold_queries_to(limit: int) -> None:
+    """Let queries in this process, which maintains no views, hold `limit` bytes.
+
+    Arrow allocates what any thread can give back then; mimalloc's memory only its own can.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    QUERY_MEMORY.configure(limit)
+    limit_all_room()
 
 
 def giving_back(work: Callable[P, R]) -> Callable[P, R]:
@@ -51,6 +67,38 @@ def resident_bytes() -> int:
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Returns:
+    """When to give memory back: many small results leave as much behind as a large one."""
+
+    def __init__(self) -> None:
+        self._least = self._tried = resident_bytes()
+        self._ended = False
+
+    def note_end(self) -> None:
+        """Note that a session has ended, and with it all that it held."""
+        self._ended = True
+
+    def is_due(self, size: int) -> bool:
+        """Whether a process of `size` bytes should give memory back now.
+
+        It should if it has grown by much, and has not tried since it grew or a session ended.
+        """
+        self._least = min(self._least, size)
+        return size > self._least + GROWN and (self._ended or size > self._tried + GROWN)
+
+    async def run(self) -> None:
+        """Give memory back on a thread whenever that is due, until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS)
+            if self.is_due(resident_bytes()):
+                self._ended = False
+                await blocking.run(None, give_back)
+                self._tried = resident_bytes()
+
+
+RETURNS = Returns()  # of this process
 
 
 def physical_bytes() -> int:

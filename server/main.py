@@ -46,6 +46,7 @@ from foreshore.compute.spark.java import find_java, java_version
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.extras import INSTALL_DEMO, is_demo_installed, require_spark
 from foreshore.loop_watchdog import Watchdog
+from foreshore.memory import RETURNS, hold_queries_to
 from foreshore.processes import file_modes
 from foreshore.processes.child_environment import (
     AWS,
@@ -144,6 +145,8 @@ async def serve(options: ServeOptions) -> None:
         if ports is not None and ports[1]:
             await http.listen(ports[1])
         await blocking.run(None, remove_abandoned)
+        hold_queries_to(options.query_memory << 20)
+        closing.callback(loop.create_task(RETURNS.run()).cancel)
         lock = await _server_lock(options)
         closing.push_async_callback(lock.close)
         await lock.acquire(stop, take_over=options.take_over)
@@ -353,6 +356,7 @@ async def _environment(
         engine_options={
             **options.spark_properties,
             "master": options.spark_master,
+            "query_memory": str(options.query_memory << 20),
             "checkpoint_interval_ms": str(1000 * options.checkpoint_interval),
             "checkpoint_least_bytes": str(int(options.checkpoint_size * (1 << 20))),
             **({} if options.blob is None else {"blob": options.blob}),

@@ -9,6 +9,7 @@ import click
 
 from foreshore.logs import FORMATS
 from foreshore.python_functions.limits import DEFAULT_KEPT, DEFAULT_MEGABYTES, DEFAULT_SECONDS
+from foreshore.query_memory import DEFAULT_BYTES
 from foreshore.server.config_file import config_option
 from foreshore.server.tls import TlsFiles
 
@@ -47,6 +48,7 @@ class ServeOptions:
     secrets_key_file: Path | None
     max_connections: int
     superuser_reserved_connections: int
+    query_memory: int
     metrics_views: int
     trace_endpoint: str | None
     log_format: str
@@ -256,6 +258,13 @@ _OPTIONS = (
         type=click.IntRange(0),
         default=3,
         help="Of these, kept free for superusers.",
+    ),
+    option(
+        "query-memory",
+        type=click.IntRange(16),
+        default=DEFAULT_BYTES >> 20,
+        metavar="MB",
+        help="What queries of all sessions may hold in the server, and likewise in each replica.",
     ),
     option(
         "log-format",

@@ -53,6 +53,10 @@ DECLARED = (
     Declared(
         "foreshore_statement_latency_seconds", "histogram", "Statements that ended.", ("kind",)
     ),
+    Declared("foreshore_query_memory_bytes", "gauge", "Held by queries in the server."),
+    Declared("foreshore_query_memory_limit_bytes", "gauge", "What queries may hold there."),
+    Declared("foreshore_query_memory_refused_total", "counter", "Requests of queries that failed."),
+    Declared("foreshore_query_spilled_bytes_total", "counter", "Results written to disk."),
     Declared("foreshore_sessions", "gauge", "Sessions, by what they do.", ("state",)),
     Declared("foreshore_max_sessions", "gauge", "The limit on sessions."),
     Declared("foreshore_replica_up", "gauge", "1 if a replica is connected and ready.", _REPLICA),

@@ -27,6 +27,7 @@ from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.protocol import DataflowStatus
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
+from foreshore.query_memory import QUERY_MEMORY
 from foreshore.sinks.spec import kind_of as sink_type
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.update import EMPTY
@@ -287,7 +288,11 @@ class EnvironmentMetrics:
 
 
 def _machine(samples: Samples, data_dir: Path) -> None:
-    """Add the size of the disk and of the memory. Blocks."""
+    """Add the size of the disk and of the memory, and what queries hold of it. Blocks."""
+    samples.put("foreshore_query_memory_bytes", QUERY_MEMORY.used)
+    samples.put("foreshore_query_memory_limit_bytes", QUERY_MEMORY.limit)
+    samples.put("foreshore_query_memory_refused_total", QUERY_MEMORY.refused)
+    samples.put("foreshore_query_spilled_bytes_total", QUERY_MEMORY.spilled_bytes)
     usage = shutil.disk_usage(data_dir)
     samples.put("foreshore_disk_bytes", usage.total)
     samples.put("foreshore_disk_free_bytes", usage.free)

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from foreshore.adapter.session.side_effects import call_nextval, calls_in
 from foreshore.compute.local.given_arrays import reads_arrays
 from foreshore.compute.local.linear import can_evaluate_locally
+from foreshore.compute.local.streamed import can_stream
 from foreshore.expr.cost import is_heavy, is_large
 from foreshore.expr.ir import Column, Get, OrderKey, Relation, Scalar, single_input
 from foreshore.expr.keys import Key, KeyRange
@@ -189,7 +190,7 @@ class PeekPlan:
         if has_long_values and isinstance(self.path, Constant) and is_heavy(relation):
             return InProcess(relation)
         if isinstance(self.path, InProcess) and not self.is_large and self.reads_nothing:
-            return Constant(relation) if can_evaluate_locally(relation) else InProcess(relation)
+            return Constant(relation) if is_for_kernels(relation) else InProcess(relation)
         return (
             self.path if relation is self.path.relation else replace(self.path, relation=relation)
         )
@@ -201,6 +202,11 @@ class IndexOn:
 
     id: GlobalId
     key: tuple[Scalar, ...]
+
+
+def is_for_kernels(relation: Relation) -> bool:
+    """Whether kernels compute a relation that reads nothing, at once or in parts."""
+    return can_evaluate_locally(relation) or can_stream(relation)
 
 
 GIVEN_ROWS = TableKeys(given=True)
@@ -220,7 +226,7 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
     sources = read - {each.id for each in query.changes} - {each.id for each in query.init_plans}
     calls = list(chain.from_iterable(map(calls_in, relations)))
     path: AccessPath
-    if not read and not query.recursions and can_evaluate_locally(query.relation):
+    if not read and not query.recursions and is_for_kernels(query.relation):
         path = Constant(query.relation)
     elif query.recursions or not (sources or query.changes) or any(map(is_builtin, sources)):
         path = InProcess(query.relation)

@@ -15,6 +15,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
 from foreshore.compute.keys.bound_keys import is_large
 from foreshore.compute.local.given_arrays import has_long_arrays, over_long_arrays
+from foreshore.compute.local.streamed import is_series
 from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block
 from foreshore.expr.columns import type_of
@@ -88,10 +89,11 @@ async def with_arrays_given(
     context: StatementContext, block: Block, given: Given
 ) -> tuple[Block, Given]:
     """Return a bound block with its long arrays among what is given."""
-    if block.recursions or not has_long_arrays(block.relation):
+    relation = block.relation
+    if block.recursions or not has_long_arrays(relation) or is_series(relation):
         return block, given
     executor = context.coordinator.executor
-    relation, rows = await blocking.run(executor, over_long_arrays, block.relation)
+    relation, rows = await blocking.run(executor, over_long_arrays, relation)
     return replace(block, relation=relation), {**given, **rows}
 
 

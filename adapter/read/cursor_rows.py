@@ -49,6 +49,11 @@ class CursorRows:
         batches = [batch async for batch in self.between(*found)]
         return pa.concat_batches(batches) if batches else None
 
+    async def park(self) -> None:
+        """Park what is left of the source; other rows are in memory as far as there is some."""
+        if self._source is not None:
+            await self._source.park()
+
     def close(self) -> None:
         """Release memory and file."""
         for each in (self._source, self._rows):
@@ -116,9 +121,7 @@ class CursorRows:
                 return
             if self._rows is None:
                 self._rows = Result(batch.schema)
-            if self._rows.has_room(batch):
-                self._rows.add(batch)
-            else:
+            if not self._rows.add_in_memory(batch):
                 await blocking.run(None, self._rows.add, batch)
             self._note_parts()
 

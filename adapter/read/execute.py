@@ -1,5 +1,6 @@
 """Execute: the rows of a bound plan as of its time, by its access path."""
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import assert_never
 
@@ -24,15 +25,15 @@ from foreshore.adapter.read.cluster_choice import (
 from foreshore.adapter.read.in_process import result_in_process, rows_in_process
 from foreshore.adapter.read.keys.index_lookups import look_up_indexes
 from foreshore.adapter.read.keys.key_lookup import is_local, look_up, rows_over
-from foreshore.adapter.read.result import all_rows, finished
+from foreshore.adapter.read.result import BatchSource, RowSource, all_rows, finished
 from foreshore.adapter.read.small import small_over, small_result
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.controller.query_progress import progress_told
-from foreshore.compute.engine import check_memory, output_schema, rows_schema
-from foreshore.compute.finish import finish, finished_parts
+from foreshore.compute.engine import Cancellation, check_memory, output_schema, rows_schema
+from foreshore.compute.finish import finish, finished_parts, streamed_parts
 from foreshore.compute.keys.bound_keys import literal_keys
 from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.local.linear import (
@@ -41,10 +42,19 @@ from foreshore.compute.local.linear import (
     is_light_relation,
     literal_rows,
 )
+from foreshore.compute.local.stream import StreamSource
+from foreshore.compute.local.streamed import (
+    MOST_BYTES,
+    Pace,
+    can_stream,
+    comes_in_order,
+    streamed,
+)
 from foreshore.compute.protocol import BulkChoice
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import LARGE_RESULT, Result, collected, empty_batch
 from foreshore.errors import InvalidParameterValue, UndefinedObject
+from foreshore.expr.ir import Finishing
 from foreshore.extras import require_spark
 from foreshore.memory import give_back
 from foreshore.result_limits import memory_limit
@@ -84,6 +94,38 @@ async def execute(context: StatementContext, bound: BoundPeek) -> Result | None:
     called = await results_by_row(context, rows, query.row_outputs, bindings)
     shown = [*range(len(query.desc.columns)), called.num_columns - 1]
     return await finished(called.select(shown), None)
+
+
+async def open_source(context: StatementContext, bound: BoundPeek) -> RowSource | None:
+    """Return the finished rows, as `execute` does, computed as they are taken where that can be."""
+    if not _can_be_streamed(bound):
+        result = await execute(context, bound)
+        return None if result is None else BatchSource(result)
+    context.ran("Constant, in this process")
+    executor, memory = context.coordinator.executor, memory_limit(context.variables)
+    source = await StreamSource(partial(_stream, bound), executor, memory).begun()
+    only = source.only_batch
+    return source if only is None else BatchSource(Result.of(only))
+
+
+def _can_be_streamed(bound: BoundPeek) -> bool:
+    """Whether the rows may be many, and each can be computed without the others."""
+    query, relation = bound.plan.query, bound.block.relation
+    return (
+        isinstance(bound.path, Constant)
+        and comes_in_order(relation, bound.finishing.order_by)
+        and not query.row_outputs
+        and not bound.has_long_values
+        and not (is_light_relation(relation) and not _is_large(bound))
+        and can_stream(relation)
+    )
+
+
+def _stream(bound: BoundPeek, pace: Pace, cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
+    """Return the finished rows of a relation that can be streamed."""
+    given = counted_each(bound.given)
+    parts = streamed(bound.block.relation, given, pace, cancellation.check)
+    return streamed_parts(parts, replace(bound.finishing, order_by=()))
 
 
 async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result | None:
@@ -222,14 +264,22 @@ async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Res
     if is_light or memory_limit(context.variables) is not None:
         return await finished(await _constant(context, bound), finishing)
     given = counted_each(bound.given)
+    can_be_parted = not bound.has_long_values and can_stream(relation)
 
-    def compute() -> Result:
-        result = collected(finished_parts([evaluate_linear(relation, given)], finishing))
+    def compute(finishing: Finishing) -> Result:
+        parts: Iterable[pa.Table]
+        if can_be_parted:
+            parts = streamed(relation, given, Pace(MOST_BYTES))
+            if comes_in_order(relation, finishing.order_by):
+                finishing = replace(finishing, order_by=())
+        else:
+            parts = [evaluate_linear(relation, given)]
+        result = collected(finished_parts(parts, finishing))
         if result.spilled_bytes > LARGE_RESULT:
             give_back()
         return result
 
-    return await blocking.run(context.coordinator.executor, compute)
+    return await blocking.run(context.coordinator.executor, compute, finishing)
 
 
 def _is_large(bound: BoundPeek) -> bool:

@@ -23,9 +23,9 @@ from foreshore.adapter.read.bind import (
     call_side_effects,
 )
 from foreshore.adapter.read.cluster_choice import collections_read, index_of
-from foreshore.adapter.read.execute import changes, execute, execute_unfinished
+from foreshore.adapter.read.execute import changes, execute, execute_unfinished, open_source
 from foreshore.adapter.read.keys.key_lookup import can_look_up
-from foreshore.adapter.read.result import all_rows
+from foreshore.adapter.read.result import RowSource, all_rows
 from foreshore.adapter.read.timestamp import (
     fixed_time,
     read_timestamp,
@@ -51,6 +51,13 @@ async def read_result(
 ) -> Result:
     """Return the finished rows of a statement's query; `given` are collections only it knows."""
     return await _read(context, as_of, given, execute)
+
+
+async def read_source(
+    context: StatementContext, as_of: AsOf | None = None, given: Given = NOTHING_GIVEN
+) -> RowSource:
+    """Return the finished rows as `read_result` does, perhaps computed as they are taken."""
+    return await _read(context, as_of, given, open_source)
 
 
 async def read_rows(

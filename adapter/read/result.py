@@ -16,8 +16,9 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
 from foreshore.adapter.session.activity import Interrupts
 from foreshore.compute.finish import batch_of_rows, expanded, finish, finished_parts
-from foreshore.compute.result import BATCH_ROWS, KEPT_BYTES, Result, collected
+from foreshore.compute.result import BATCH_ROWS, KEPT_BYTES, SMALL, Result, collected
 from foreshore.expr.ir import Finishing
+from foreshore.query_memory import Reservation
 from foreshore.result_limits import NO_LIMITS, ResultLimits
 from foreshore.rows import count
 from foreshore.table_rows import Row
@@ -60,6 +61,10 @@ class RowSource(Protocol):
         """Return the next rows, at most `limit`; None when there are no more."""
         ...
 
+    async def park(self) -> None:
+        """Hold little until `next` is called again, which may be never."""
+        ...
+
     def close(self) -> None:
         """Release the source's resources."""
         ...
@@ -72,9 +77,11 @@ class BatchSource:
     has_ready = True
 
     def __init__(self, rows: pa.RecordBatch | Result) -> None:
+        self._parked = Reservation()  # for the rows of a batch that are left
         in_memory = isinstance(rows, pa.RecordBatch)
         self._rows: pa.RecordBatch | None = rows if in_memory else None
         self._result: Result | None = None if in_memory else rows
+        self._later: list[Result] = []  # what comes after that, the last one first
 
     async def next(self, limit: int) -> pa.RecordBatch | None:
         """Return the next rows."""
@@ -85,10 +92,29 @@ class BatchSource:
             at_hand = result.is_at_hand()
             self._rows = result.take() if at_hand else await blocking.run(None, result.take)
             if self._rows is None:
-                return None
+                if not self._later:
+                    return None
+                result.close()
+                self._result = self._later.pop()
         rows, limit = self._rows, min(limit, BATCH_ROWS)
         self._rows = rows.slice(limit) if limit < rows.num_rows else None
+        if self._rows is None:
+            self._parked.close()
         return rows if self._rows is None else rows.slice(0, limit)
+
+    async def park(self) -> None:
+        """Reserve memory for what is left of a batch, or write it to disk."""
+        left, after = self._rows, self._result
+        if left is None or self._parked.held:
+            return
+        size = left.get_total_buffer_size()
+        if size <= SMALL or self._parked.try_reserve(size):
+            return
+        spilled = Result(left.schema)
+        await blocking.run(None, spilled.spill, left)
+        self._rows, self._result = None, spilled
+        if after is not None:
+            self._later.append(after)
 
     def check(self, limits: ResultLimits) -> None:
         """Raise ResultTooLarge if all rows, of which none was taken, are more than `limits`."""
@@ -101,7 +127,7 @@ class BatchSource:
     def left(self) -> Result | None:
         """Return all rows that are left as a result, which the source forgets; None: some went."""
         rows, result = self._rows, self._result
-        if rows is not None and result is not None:
+        if (rows is not None and result is not None) or self._later:
             return None
         self._rows = self._result = None
         return Result.of(rows) if rows is not None else result
@@ -109,8 +135,10 @@ class BatchSource:
     def close(self) -> None:
         """Release memory and file."""
         self._rows = None
-        if self._result is not None:
-            self._result.close()
+        self._parked.close()
+        for each in (self._result, *self._later):
+            if each is not None:
+                each.close()
 
 
 class TupleSource:
@@ -146,6 +174,9 @@ class TupleSource:
             size = batch_of_rows(self._rows, self._columns).nbytes
             if (error := limits.check(size, len(self._rows))) is not None:
                 raise error
+
+    async def park(self) -> None:
+        """Keep the rows, which are few."""
 
     def close(self) -> None:
         """Let go of the rows."""
@@ -221,6 +252,8 @@ def taken(
                 if error is not None:
                     raise error
             yield batch
+        else:
+            await source.park()
         done(count)
 
     def few() -> Sequence[Row] | None:

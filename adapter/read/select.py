@@ -10,7 +10,7 @@ from foreshore.adapter.read.keys.at_hand import are_simple
 from foreshore.adapter.read.keys.index_point import rows_of_index, whole_index
 from foreshore.adapter.read.keys.point import row_by_key
 from foreshore.adapter.read.keys.row_locks import lock_and_read
-from foreshore.adapter.read.pipeline import prepared_peek, read_result
+from foreshore.adapter.read.pipeline import prepared_peek, read_result, read_source
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected, TupleSource, all_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.engine import rows_schema
@@ -49,10 +49,15 @@ def _source(rows: Sequence[Row], columns: Sequence[ColumnType], *, exact: bool) 
 
 async def selected(context: StatementContext, plan: Select, verb: str) -> Selected:
     """Return the finished rows of a SELECT, with `verb` in its tag."""
-    result = await _result(context, plan)
+    source: RowSource
+    if plan.locking is not None:
+        source = BatchSource(await _result(context, plan))
+    else:
+        given = await rows_of_init_plans(context)
+        source = await read_source(context, plan.as_of, given)
     # After waiting for a time in the future the columns may be others than those of `plan`.
     desc = plan.desc if plan.locking is not None else prepared_peek(context).query.desc
-    return Selected(desc, BatchSource(result), verb)
+    return Selected(desc, source, verb)
 
 
 async def _result(context: StatementContext, plan: Select) -> Result:

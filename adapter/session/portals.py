@@ -302,9 +302,7 @@ def _no_rows(desc: RelationDesc) -> Result:
 
 async def _add(rows: Result, batch: pa.RecordBatch) -> None:
     batch = batch.rename_columns(rows.schema.names)
-    if rows.has_room(batch):
-        rows.add(batch)
-    else:
+    if not rows.add_in_memory(batch):
         await blocking.run(None, rows.add, batch)
 
 

@@ -114,6 +114,9 @@ class Subscriber:
         self._ready.appendleft(first.slice(limit))
         return first.slice(0, limit)
 
+    async def park(self) -> None:
+        """Go on: what is ready is shared with others, and bounded."""
+
     def close(self) -> None:
         """End the subscription."""
         self._become(Ended())

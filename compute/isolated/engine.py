@@ -30,6 +30,7 @@ from foreshore.ids import GlobalId
 from foreshore.memory import physical_bytes
 from foreshore.processes.child_environment import child_environment
 from foreshore.processes.scratch import Scratch
+from foreshore.query_memory import QUERY_MEMORY
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.isolated.worker")
 MOST_IDLE = 1
@@ -187,7 +188,7 @@ class _Worker:
         Raises Unavailable if the process ends.
         """
         question = _Pieces()
-        limits = (max_bytes, tuple(order), self.memory, self.most)
+        limits = (max_bytes, tuple(order), self.memory, self.most, QUERY_MEMORY.limit // 2)
         asked = (relation, dict(inputs), as_of, *limits)
         pickle.Pickler(question, protocol=5).dump(asked)
         kind, answer = self._ask(QUESTION, *question.pieces)

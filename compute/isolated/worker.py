@@ -27,6 +27,7 @@ from foreshore.compute.isolated.engine import (
 from foreshore.compute.local.linear import evaluate_linear, is_linear, multiplies_rows
 from foreshore.errors import DatabaseError, InternalError, OutOfMemory, StatementTooComplex
 from foreshore.memory import at_most_more, give_back
+from foreshore.query_memory import QUERY_MEMORY, limit_all_room
 
 MEMORY_LIMIT = "512MB"  # what needs more is spilled where DuckDB can
 
@@ -43,6 +44,7 @@ def main() -> None:
     )
     requests: SimpleQueue[tuple[bytes, bytearray]] = SimpleQueue()
     Thread(target=_listen, args=(requests,), daemon=True).start()
+    limit_all_room()
     parts: Iterator[pa.Table] = iter(())
     while True:
         kind, question = requests.get()
@@ -69,7 +71,8 @@ def _listen(requests: "SimpleQueue[tuple[bytes, bytearray]]") -> None:
 
 def _parts(engine: DuckDbEngine, question: bytearray) -> Iterator[pa.Table]:
     """Yield the rows that a question asks for, in parts."""
-    relation, inputs, as_of, max_bytes, order, memory, most = pickle.loads(question)
+    relation, inputs, as_of, max_bytes, order, memory, most, share = pickle.loads(question)
+    QUERY_MEMORY.configure(2 * (share if memory is None else min(share, memory)))
     with ExitStack() as limits:
         if memory is not None:
             engine = limits.enter_context(engine.limited(memory))

@@ -103,10 +103,10 @@ def evaluate_linear(relation: Relation, collections: Collections | None = None) 
     locals = {key: rows for key, rows in given.items() if isinstance(key, int)}
     found = apply(relation, lambda get: given[get.id], locals, checked_values)
     rows = table_of(found.columns, found.along[0])
-    return _consolidated(rows, columns_of(relation)) if _has_deletions(relation) else rows
+    return _consolidated(rows, columns_of(relation)) if has_deletions(relation) else rows
 
 
-def _has_deletions(relation: Relation) -> bool:
+def has_deletions(relation: Relation) -> bool:
     """Whether a constant in `relation` has rows of negative multiplicity."""
     constants = (node for node in walk_relations(relation) if isinstance(node, Constant))
     return any(diff < 0 for constant in constants for _, diff in constant.rows)

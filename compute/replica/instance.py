@@ -18,6 +18,7 @@ from foreshore.compute.isolated.apart import LimitedApart
 from foreshore.compute.protocol import CreateInstance
 from foreshore.compute.replica.linear import LinearFirst
 from foreshore.errors import InvalidParameterValue
+from foreshore.query_memory import QUERY_MEMORY
 from foreshore.storage.blob import Blob, open_blob
 from foreshore.storage.local_files import LocalFiles
 
@@ -84,11 +85,18 @@ def _bulk_engines(local: Engine, options: Mapping[str, str]) -> "BulkEngines":
 
 def duckdb_engine(options: Mapping[str, str]) -> Engine:
     """Return DuckDB, which may read files below `directories`."""
+    limit_queries(options)
     return LimitedApart(LinearFirst(_duckdb(options)), _directories(options))
 
 
 def _directories(options: Mapping[str, str]) -> list[str]:
     return [each for each in options.get("directories", "").split(os.pathsep) if each]
+
+
+def limit_queries(options: Mapping[str, str]) -> None:
+    """Set what queries may hold in this process."""
+    if (memory := options.get("query_memory")) is not None:
+        QUERY_MEMORY.configure(int(memory))
 
 
 def _duckdb(options: Mapping[str, str]) -> Engine:

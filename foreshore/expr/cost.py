@@ -201,6 +201,13 @@ def _series(values: Values, sizes: Sizes) -> int:
     return SMALL * (1 + max(0, (stop - start) // (step or 1)))
 
 
+def _filled(values: Values, sizes: Sizes) -> int:
+    dimensions = values[1]
+    if not isinstance(dimensions, list | tuple):
+        return MOST
+    return sizes[0] * min(prod(_number(each) for each in dimensions if each is not None), MOST)
+
+
 def _indented(values: Values, sizes: Sizes) -> int:
     return sizes[0] * (2 + 4 * _depth(values[0]))
 
@@ -214,6 +221,7 @@ _GROWTH: dict[str, Callable[[Values, Sizes], int]] = {
     "array_to_string": _joined,
     "concat_ws": lambda values, sizes: sum(sizes[1:]) + sizes[0] * len(sizes),
     "format": _formatted,
+    "array_fill": _filled,
     "generate_series": _series,
     "jsonb_pretty": _indented,
     "encode": lambda values, sizes: 4 * sizes[0] + SMALL,
@@ -347,6 +355,25 @@ def has_long_step(relation: Relation) -> bool:
     return long_datum and any(cost.calls > 0 for cost in costs)
 
 
+def takes_long_for_a_row(relation: Relation) -> bool:
+    """Whether a single call for one row may take long, if integers of series come in pieces."""
+    nodes = list(walk_relations(relation))
+    costs = (
+        cost_of(each)
+        for node in nodes
+        for each in _computed(node)
+        if not (isinstance(node, FlatMap) and is_series_of_integers(each))
+    )
+    return any(cost.dearest > LIGHT for cost in costs) or any(
+        isinstance(node, Constant) and _has_long_datum(node) for node in nodes
+    )
+
+
+def is_series_of_integers(array: Scalar) -> bool:
+    """Whether `array` has the integers between two bounds."""
+    return isinstance(array, Call) and array.function.startswith("generate_series(int")
+
+
 def _computed(node: Relation) -> Iterable[Scalar]:
     """Return the scalars that a node computes."""
     if isinstance(node, FlatMap):
@@ -374,11 +401,14 @@ def _is_cast_of_integers(call: Call) -> bool:
 def has_growing_call(relation: Relation) -> bool:
     """Whether `relation` makes values that may be much longer than those that it reads."""
     for node in walk_relations(relation):
-        scalars = node.arrays if isinstance(node, FlatMap) else scalars_of(node)
-        for part in chain.from_iterable(map(walk_scalars, scalars)):
-            if isinstance(part, Call) and may_grow(part.function):
-                return True
+        if any(map(grows, node.arrays if isinstance(node, FlatMap) else scalars_of(node))):
+            return True
     return False
+
+
+def grows(scalar: Scalar) -> bool:
+    """Whether `scalar` makes values that may be much longer than those that it reads."""
+    return any(isinstance(part, Call) and may_grow(part.function) for part in walk_scalars(scalar))
 
 
 def _is_range(relation: Relation) -> bool:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.arrow_alone import use_arrow_alone
+from foreshore.expr.functions.lengths import require_room_for
 from foreshore.types import (
     MAX_PLANNED_SCALE,
     NUMERIC,
@@ -320,7 +321,11 @@ def numeric_of_text(text: str) -> SqlType:
 def apply(
     function: ScalarFunction, signature: Signature, arrays: Sequence[pa.Array]
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Run the kernel; return results and errors, both with strictness applied."""
+    """Run the kernel; return results and errors, both with strictness applied.
+
+    Raises OutOfMemory if the results would be longer than what the query may hold.
+    """
+    require_room_for(function.name, arrays)
     outcome = function.kernel(signature, *arrays)
     values, errors = outcome if isinstance(outcome, tuple) else (outcome, None)
     if errors is not None and errors.null_count == len(errors):

@@ -18,11 +18,10 @@ from foreshore.expr.functions.function import (
     Signature,
     declare,
 )
+from foreshore.expr.functions.lengths import MAX_BYTES
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.text import format_text
 from foreshore.types import SqlType
-
-MAX_BYTES = 1_073_741_819  # of a value
 
 
 def simple_map(upper: bool) -> Callable[[str], str]:
@@ -227,6 +226,7 @@ def format_(pattern: str, *args: str | None) -> str:
         else:
             text = quote_ident(arg)
         size = int(width or 0)
+        _check_size(size)
         return text.ljust(size) if "-" in flags else text.rjust(size)
 
     return re.sub(r"%%|%(\d+\$)?(-*)(\d*)(.?)", value, pattern, flags=re.DOTALL)

@@ -28,13 +28,15 @@ async def test_query_beyond_the_memory_of_its_role_fails(own_env: TestEnvironmen
         f"SELECT length(string_agg(a.x || b.x, ',')) {pairs}",
         f"SELECT a.i, b.x {pairs} ORDER BY b.x, a.i",  # rows that are collected
         "SELECT length(repeat('x', 100000000))",  # a constant
-        TEXTS.format(40_000),
+        f"{TEXTS.format(40_000)} ORDER BY x",
         "WITH RECURSIVE r(n, x) AS (SELECT 1, 'x' UNION ALL SELECT n + 1, x || x FROM r"
         " WHERE n < 27) SELECT max(length(x)) FROM r",
     ):
         answer = await env.query("small", sql)
         assert answer.startswith("ERROR 53200: out of memory"), (sql, answer[:300])
         assert "2000" in await env.query("admin", "SELECT count(*) FROM t")
+    streamed = await env.query("small", TEXTS.format(40_000))
+    assert streamed.endswith("SELECT 40000")
     assert "2000" in await env.query("small", "SELECT count(DISTINCT x) FROM t")
     assert "\n1\n" in "\n" + await env.query("small", "SELECT count(*) FROM t WHERE i = 7")
     assert "ERROR 42501" in await env.query("small", "SET max_query_memory = 0")

@@ -1,0 +1,146 @@
+"""Rows that are computed while the client takes them, so that one batch is in memory.
+
+The next batch is computed when the last one has been taken, on a thread. A client that does not
+read its rows, or that has suspended its portal, stops the evaluation. Batches begin small, so that
+a few rows are soon there, and grow as far as the memory of queries allows.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Self
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.compute.engine import Cancellation
+from foreshore.compute.local.streamed import LEAST_BYTES, MOST_BYTES, Pace
+from foreshore.compute.result import BATCH_ROWS, LARGE_RESULT, SMALL, Result
+from foreshore.memory import give_back
+from foreshore.query_memory import QUERY_MEMORY, Reservation
+
+Parts = Callable[[Pace, Cancellation], Iterator[pa.RecordBatch]]
+GROWTH = 4  # of the size of a batch, from one to the next
+
+
+class StreamSource:
+    """The batches that `parts` returns, computed one by one on threads of `executor`.
+
+    A query may hold `memory` bytes at most; None: its share of what queries of all sessions may.
+    """
+
+    streaming = False
+    has_ready = False
+
+    def __init__(self, parts: Parts, executor: Executor, memory: int | None = None) -> None:
+        self._executor = executor
+        self._memory = memory
+        self._cancellation = Cancellation()
+        self._pace = Pace(most=self._room())
+        self._reserved = Reservation(most=memory)
+        self._parts: Iterator[pa.RecordBatch] | None = parts(self._pace, self._cancellation)
+        self._rows: list[pa.RecordBatch] = []  # computed, and not taken
+        self._spilled: Result | None = None  # rows that come before all others
+        self._size = 0  # of all batches so far
+
+    async def begun(self) -> Self:
+        """Compute the first batches; return the source. Raises what the evaluation raises."""
+        await self._compute(self._begin)
+        return self
+
+    @property
+    def only_batch(self) -> pa.RecordBatch | None:
+        """All rows, if they are few and nothing is left to compute."""
+        return self._rows[0] if self._parts is None and len(self._rows) == 1 else None
+
+    async def next(self, limit: int) -> pa.RecordBatch | None:
+        """Return the next rows, computed now if need be."""
+        while not self._rows:
+            if self._spilled is not None:
+                await self._compute(self._read_back)
+                continue
+            if self._parts is None:
+                return None
+            self._adapt()
+            await self._compute(self._step)
+        rows, limit = self._rows[0], min(limit, BATCH_ROWS)
+        if limit < rows.num_rows:
+            self._rows[0] = rows.slice(limit)
+            return rows.slice(0, limit)
+        del self._rows[0]
+        return rows
+
+    async def park(self) -> None:
+        """Reserve memory for what is left of the batches, or write it to disk."""
+        size = sum(each.get_total_buffer_size() for each in self._rows)
+        if size <= SMALL or size <= self._reserved.held or self._spilled is not None:
+            return
+        if self._reserved.try_reserve(size - self._reserved.held):
+            return
+        spilled = Result(self._rows[0].schema)
+        await blocking.run(None, _spill, spilled, self._rows)
+        self._rows, self._spilled = [], spilled
+        self._reserved.close()
+
+    def close(self) -> None:
+        """Stop the evaluation, and forget the rows."""
+        self._cancellation.cancel()
+        self._parts = None
+        self._rows.clear()
+        if self._spilled is not None:
+            self._spilled.close()
+        self._reserved.close()
+        if self._size > LARGE_RESULT:
+            self._size = 0
+            self._executor.submit(give_back)
+
+    def _room(self) -> int:
+        share = QUERY_MEMORY.share
+        return share if self._memory is None else min(share, self._memory)
+
+    def _adapt(self) -> None:
+        """Choose the size of the next batch."""
+        self._reserved.close()
+        size = min(self._pace.size * GROWTH, MOST_BYTES)
+        while size > LEAST_BYTES and not self._reserved.try_reserve(2 * size):
+            size //= GROWTH
+        self._pace.size = max(size, LEAST_BYTES)
+        self._pace.most = self._room()
+
+    async def _compute(self, step: Callable[[], None]) -> None:
+        try:
+            await blocking.run(self._executor, step)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Compute two batches, to know whether there is more than one."""
+        self._step()
+        self._step()
+
+    def _read_back(self) -> None:
+        assert self._spilled is not None
+        rows = self._spilled.take()
+        if rows is None:
+            self._spilled.close()
+            self._spilled = None
+        else:
+            self._rows.append(rows)
+
+    def _step(self) -> None:
+        parts = self._parts
+        rows = None if parts is None else next(parts, None)
+        if rows is None:
+            self._parts = None
+            return
+        size = rows.nbytes
+        self._size += size
+        if size > LARGE_RESULT:  # rows that cannot be cut
+            self._reserved.reserve(max(size - self._reserved.held, 0))
+        self._cancellation.check()
+        self._rows.append(rows)
+
+
+def _spill(result: Result, batches: list[pa.RecordBatch]) -> None:
+    for each in batches:
+        result.spill(each)

@@ -1,0 +1,97 @@
+"""Functions that make long values: the length is known, and refused, before it is made."""
+
+import pyarrow as pa
+import pytest
+
+from foreshore.errors import OutOfMemory
+from foreshore.expr import cost
+from foreshore.expr.functions.function import BY_KEY
+from foreshore.expr.functions.lengths import LENGTHS, UNKNOWN, require_room_for
+from foreshore.query_memory import require_room, room
+
+MB = 1 << 20
+LONG = "x" * 100_000
+
+
+def text(*values: str | None) -> pa.Array:
+    return pa.array(values, pa.string())
+
+
+def ints(*values: int | None) -> pa.Array:
+    return pa.array(values, pa.int32())
+
+
+def lists(*values: object) -> pa.Array:
+    return pa.array([list(values)])
+
+
+# Arguments for which a function makes about 100 MB, and for which it makes little.
+CALLS = {
+    "repeat": ((text("x"), ints(100 * MB)), (text("x"), ints(10))),
+    "lpad": ((text("x"), ints(100 * MB)), (text("x"), ints(-5))),
+    "rpad": ((text("x"), ints(50 * MB), text("öä")), (text("x"), ints(9), text(""))),
+    "replace": ((text(LONG), text("x"), text("y" * 1000)), (text(LONG), text("y"), text(LONG))),
+    "||": ((text(LONG * 500), text(LONG * 500)), (text("a"), text("b"))),
+    "concat": ((text(LONG * 1000),), (text("a"), ints(1))),
+    "concat_ws": ((text(LONG * 400), text("a"), text("b")), (text(","), text("a"))),
+    "array_to_string": ((lists(*"a" * 1000), text(LONG)), (lists("a", None), text(","))),
+    "format": ((text("%100000000s"), text("x")), (text("%s and %1$10s"), text("x"))),
+    "array_fill": ((ints(1), pa.array([[100 * MB]])), (ints(1), pa.array([[2, 3]]))),
+    "array_cat": ((pa.array([[LONG] * 1000]), pa.array([["a"]])), (lists(1), lists(2))),
+    "generate_series": ((ints(1), ints(100 * MB)), (ints(5), ints(1))),
+    "jsonb_pretty": ((text("[" * 5_000 + "]" * 5_000),), (text('{"a": [1, 2]}'),)),
+    "encode": ((pa.array([b"x" * 30 * MB]), text("hex")), (pa.array([b"x"]), text("hex"))),
+    "quote_literal": ((text(LONG * 600),), (text("a"),)),
+    "string_to_array": ((text(LONG * 10), text("x")), (text(LONG), text("no"))),
+    "string_to_table": ((text(LONG * 10), text("")), (text("a,b"), text(","))),
+}
+
+
+def test_every_function_that_may_grow_has_a_length() -> None:
+    growing = {each.name for each in BY_KEY.values() if cost.may_grow(each.key)}
+    assert growing <= LENGTHS.keys() | UNKNOWN
+    assert CALLS.keys() == LENGTHS.keys()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_long_result_is_refused_before_it_is_made(name: str) -> None:
+    long, short = CALLS[name]
+    require_room_for(name, long)  # without a limit
+    with room(20 * MB):
+        require_room_for(name, short)
+        with pytest.raises(OutOfMemory, match="out of memory") as refused:
+            require_room_for(name, long)
+    assert refused.value.sqlstate == "53200"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_many_results_are_refused_together(name: str) -> None:
+    long, _ = CALLS[name]
+    with room(1):
+        once = LENGTHS[name](long)
+    twice = [pa.concat_arrays([each, each]) for each in long]
+    with room(once + once // 2):
+        require_room(once)
+        with pytest.raises(OutOfMemory):
+            require_room_for(name, twice)
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays"),
+    [
+        ("repeat", (text("x"), ints(2_000_000_000))),
+        ("lpad", (text("x"), ints(2_000_000_000))),
+        ("format", (text("%2000000000s"), text("x"))),
+    ],
+)
+def test_a_value_beyond_1_gb_is_an_error_of_its_row(name: str, arrays: tuple[pa.Array]) -> None:
+    with room(MB):
+        require_room_for(name, arrays)
+
+
+def test_format_refuses_a_width_beyond_1_gb() -> None:
+    from foreshore.expr.functions.rows import Failure
+    from foreshore.expr.functions.text import format_
+
+    with pytest.raises(Failure, match="requested length too large"):
+        format_("%2000000000s", "x")
