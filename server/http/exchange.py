@@ -35,7 +35,7 @@ class TooLarge(ProtocolViolation):
 
 
 class UnsupportedType(ProtocolViolation):
-    """The request is not of type application/json."""
+    """The request is not of type application/json, or it is compressed."""
 
 
 _STATUS: Mapping[type[DatabaseError], int] = {TooLarge: 413, UnsupportedType: 415}
@@ -96,13 +96,15 @@ class Exchange:
         self.interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
 
     async def body(self) -> bytes:
-        """Return the body; raises ProtocolViolation if it is not JSON or too long."""
+        """Return the body; raises ProtocolViolation if it is not JSON, compressed or too long."""
         kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise UnsupportedType(
                 "the request must have the type application/json",
                 hint="Send the header Content-Type: application/json.",
             )
+        if self.request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise UnsupportedType("a request's body must not be compressed")
         body = bytearray()
         try:
             async for part in self.request.stream():

@@ -1,6 +1,7 @@
 """Clients without a session that send nothing, little or slowly keep nobody out, and end."""
 
 import asyncio
+import gzip
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -179,6 +180,38 @@ def test_address_with_fewer_connections_keeps_them(monkeypatch: pytest.MonkeyPat
             writer.write(b"\r\n")
             assert b"200 OK" in await reader.readuntil(b"alive")
         writer.close()
+
+    with_server(go)
+
+
+TOO_LARGE = {
+    "a path": "GET /" + "a" * 70_000 + " HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a header": "GET /livez HTTP/1.1\r\nHost: a\r\nb: " + "c" * 70_000 + "\r\n\r\n",
+    "many headers": "GET /livez HTTP/1.1\r\nHost: a\r\n" + "b: c\r\n" * 20_000 + "\r\n",
+    "a chunk's name": HEAD + "Transfer-Encoding: chunked\r\n\r\n1;" + "a" * 70_000 + "\r\n",
+    "trailers": HEAD + "Transfer-Encoding: chunked\r\n\r\n0\r\n" + "a: b\r\n" * 20_000 + "\r\n",
+}
+
+
+@pytest.mark.parametrize("text", TOO_LARGE.values(), ids=list(TOO_LARGE))
+def test_request_with_too_much_beside_its_body_is_refused(text: str) -> None:
+    async def go(http: Http) -> None:
+        async with asyncio.timeout(30):
+            reader, writer = await open_(http, text)
+            answer = await ended(reader)
+        assert b" 200 " not in answer
+        await lives_(http)
+        writer.close()
+
+    with_server(go)
+
+
+def test_compressed_body_is_refused() -> None:
+    async def go(http: Http) -> None:
+        headers = {"content-encoding": "gzip", "content-type": "application/json"}
+        bomb = gzip.compress(b" " * 1_000_000)
+        answer = await http.client.post("/api/sql", content=bomb, headers=headers)
+        assert answer.status_code == 415
 
     with_server(go)
 
