@@ -20,7 +20,8 @@ SERIES = 200  # units per digit of a result of exp, ln and log
 POWER = 2000  # of a base to a fraction
 # Casts to these read numbers in texts and documents.
 _CONTAINERS = frozenset(("json", "jsonb", "anyarray", "list", "map", "record", "shaped"))
-_EXPONENT = re.compile(r"[0-9.][eE]([+-]?[0-9]{1,9})")
+# A whole word, as hexadecimal digests have digits around an e, too.
+_EXPONENT = re.compile(r"(?<![\w.])[0-9.]+[eE]([+-]?[0-9]{1,9})(?!\w)")
 _NUMBER = "number"
 _TRANSCENDENTAL = frozenset(("exp", "ln", "log"))
 

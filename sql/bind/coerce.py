@@ -28,6 +28,7 @@ from foreshore.expr.functions.registry import (
     without_modifiers,
 )
 from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar
+from foreshore.expr.number_cost import digits_written
 from foreshore.number_text import INTEGERS
 from foreshore.shaped import has_shape
 from foreshore.sql.planning import Planning, located
@@ -50,6 +51,8 @@ from foreshore.types import (
 )
 
 _BIGINT_DIGITS = 19
+# Digits that `1e100000` and its kind write out in a literal; with more it is cast at execution.
+MOST_DIGITS_READ = 10_000
 _MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
 _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
 
@@ -192,6 +195,10 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
         return reg_constant(planning, text, target, at)
     if context != "assignment" and target.element is not None and has_shape(text):
         target = shaped_array(target.element)
+    if _has_numbers(target) and digits_written((text,)) > MOST_DIGITS_READ:
+        resolved = resolve_cast(TEXT, target, "explicit")
+        if resolved is not None:
+            return Call(resolved.key, (Literal(text, TEXT),), resolved.result)
     if context == "explicit":
         if target in (NUMERIC, NUMBER):
             with located(at):
@@ -212,6 +219,11 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
         with located(at):
             planning.zone.read(text, without_modifiers(target))
         raise  # of what is longer than declared PostgreSQL says no position
+
+
+def _has_numbers(type: SqlType) -> bool:
+    """Whether values of a type are numbers of any length, or have such."""
+    return type.name.startswith("num") or (type.element is not None and _has_numbers(type.element))
 
 
 def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:

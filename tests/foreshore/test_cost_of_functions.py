@@ -15,6 +15,7 @@ from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.function import BY_KEY
 from foreshore.expr.functions.registry import NO_LITERAL, resolve, resolve_table
 from foreshore.expr.ir import Call, Literal, Scalar
+from foreshore.expr.number_cost import digits_written
 from foreshore.types import INT4, INT8, INTERVAL, JSONB, NUMBER, TEXT, TIMESTAMP, SqlType
 from tests.foreshore.hostile_calls import calls, casts
 from tests.loop_guard import is_slow
@@ -119,3 +120,9 @@ def _ended(scalar: Scalar) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_digest_is_no_long_number() -> None:
+    digest = '{"sha": "7fb9e123456c9e99999a", "n": 1.5e3, "of": "9e123456ab"}'
+    assert digits_written((digest,)) == 3
+    assert digits_written(("{1e130000,-2.5E-16000}",)) == 146_000
