@@ -28,12 +28,12 @@ from foreshore.adapter.sinks.reading import (
     sound_through,
 )
 from foreshore.adapter.sinks.signal import Signal
-from foreshore.adapter.sources.access import accesses
+from foreshore.adapter.sources.access import accesses, owned_by
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import Position
 from foreshore.catalog.groups import using
-from foreshore.catalog.item import Connection, Item, Object, Secret
+from foreshore.catalog.item import Connection, Item, Object, Role, Secret
 from foreshore.catalog.subscription_positions import Move, Previous
 from foreshore.errors import (
     DatabaseError,
@@ -167,6 +167,9 @@ class SinkExports:
             case Connection() | Secret():
                 for user in state.grouped(using(each)):
                     yield from self._concerned(user)
+            case Role():
+                for owned in owned_by(state, each):
+                    yield from self._concerned(owned)
             case _:
                 return
 

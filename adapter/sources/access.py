@@ -1,7 +1,7 @@
 """Connections with the values of their secrets, for who reaches external systems."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from foreshore.catalog.item import Connection, Role
@@ -56,6 +56,11 @@ def access_by(
     role = state.get(owner)
     assert isinstance(role, Role), role
     return Access(spec.kind, options, tunnel, role.superuser)
+
+
+def owned_by(state: State, role: Role) -> Iterator[Connection]:
+    """Yield the connections that a role owns: whether it is a superuser decides what they need."""
+    return (each for each in state.all(Connection) if each.owner == role.id)
 
 
 def _connection(state: State, id: str) -> Connection:

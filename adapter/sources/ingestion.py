@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.rights.watch import obstacle_of
-from foreshore.adapter.sources.access import accesses
+from foreshore.adapter.sources.access import accesses, owned_by
 from foreshore.adapter.sources.changes.schema_changes import SchemaChanges
 from foreshore.adapter.sources.inputs import SourceInputs
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of, using
-from foreshore.catalog.item import Connection, Item, Object, Secret
+from foreshore.catalog.item import Connection, Item, Object, Role, Secret
 from foreshore.errors import (
     CheckViolation,
     DatabaseError,
@@ -213,6 +213,9 @@ class Ingestion:
             case Connection() | Secret():
                 for user in state.grouped(using(each)):
                     yield from self._concerned(user)
+            case Role():
+                for owned in owned_by(state, each):
+                    yield from self._concerned(owned)
             case _:
                 return
 

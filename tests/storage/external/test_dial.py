@@ -49,6 +49,7 @@ def recording(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tupl
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(f"{self.command} {self.path} {self.headers}")
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
             answer(self)
 
         do_POST = do_HEAD = do_PUT = do_GET
@@ -57,7 +58,7 @@ def recording(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tupl
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield server.server_port, seen
@@ -136,7 +137,8 @@ def ssh_tunnel(port: int) -> None:
     asyncio.run(validate(Access("ssh tunnel", {}, tunnel)))
 
 
-DIALLERS = [webhook, registry, glue, aws, iceberg, postgres, ssh_tunnel]
+SLOW = pytest.param(iceberg, marks=pytest.mark.full)  # it tries again
+DIALLERS = [webhook, registry, glue, aws, SLOW, postgres, ssh_tunnel]
 
 
 @pytest.mark.parametrize("connect", DIALLERS, ids=lambda each: each.__name__)
@@ -251,7 +253,7 @@ def test_the_proxy_is_for_those_who_know_its_token() -> None:
         assert seen == []
 
 
-@pytest.mark.parametrize("status", [200, 301, 400, 401, 403, 404, 409, 412, 501])
+@pytest.mark.parametrize("status", [200, 301, 400, 401, 403, 404, 409, 412])
 def test_an_error_of_a_store_has_no_answer_of_a_host(status: int) -> None:
     """Whoever names a host must not read there what only this machine can see."""
     pytest.importorskip("obstore")
