@@ -7,12 +7,13 @@ visible before the commit. Files that go out are visible all at once (`storage/l
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,14 +27,15 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.access import accesses
 from foreshore.adapter.write.copy import GivenRows
 from foreshore.adapter.write.target import target_of
+from foreshore.compute.engine import Cancellation
 from foreshore.errors import DatabaseError, UndefinedFile
-from foreshore.result_limits import is_unlimited, result_limits
+from foreshore.result_limits import is_unlimited, memory_limit, result_limits
 from foreshore.sql.plan import CopyFromFiles, CopyToFiles, FileOptions
 from foreshore.storage.external.aws import bucket_of
 from foreshore.storage.lake.columns import WrongValue, from_file
 from foreshore.storage.lake.detect import format_in
 from foreshore.storage.lake.places import Location
-from foreshore.storage.lake.reading import CsvForm, FileRows, rows_of
+from foreshore.storage.lake.reading import Apart, CsvForm, FileRows, rows_of
 from foreshore.storage.lake.tables import TABLES
 from foreshore.storage.lake.writing import Export, Writer
 from foreshore.types import RelationDesc
@@ -70,7 +72,9 @@ async def copy_from_files(
     rows = GivenRows(given, context.coordinator.storage.scratch)
     progress = Progress("COPY FROM", session.database, plan.table)
     with copies.shown(context.pid, progress):
-        batches = _converted(location, files, options, given, table)
+        cancellation, stack = Cancellation(), ExitStack()
+        apart = _Apart(context, cancellation, stack)
+        batches = _converted(location, files, options, given, table, apart)
         try:
             while (found := await blocking.run(threads, next, batches, None)) is not None:
                 context.interrupts.check()
@@ -81,8 +85,31 @@ async def copy_from_files(
                     await rows.add(found.rows)
         finally:
             await blocking.run(threads, batches.close)  # type: ignore[attr-defined]
+            await blocking.run(threads, stack.close)
         await rows.stage(context, plan.table, plan.defaults, places.tell, plan.where)
     return Completed(f"COPY {rows.count}")
+
+
+class _Apart:
+    """Reads files in a process whose memory has a limit, which starts with the first of them."""
+
+    def __init__(
+        self, context: StatementContext, cancellation: Cancellation, stack: ExitStack
+    ) -> None:
+        self._isolated = context.coordinator.isolated
+        self._memory = memory_limit(context.variables)
+        self._cancellation, self._stack = cancellation, stack
+        self._evaluations: Any = None
+
+    def __call__(
+        self, read: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+    ) -> Iterator[pa.RecordBatch]:
+        if self._evaluations is None:
+            self._evaluations = self._stack.enter_context(
+                self._isolated.evaluations(self._cancellation, self._memory)
+            )
+        found: Iterator[pa.RecordBatch] = self._evaluations.batches(read, *arguments)
+        return found
 
 
 async def _found(context: StatementContext, options: FileOptions, *, is_pattern: bool) -> Location:
@@ -97,13 +124,20 @@ async def _found(context: StatementContext, options: FileOptions, *, is_pattern:
 
 
 def _converted(
-    location: Location, files: list[str], options: FileOptions, given: RelationDesc, table: str
+    location: Location,
+    files: list[str],
+    options: FileOptions,
+    given: RelationDesc,
+    table: str,
+    apart: Apart,
 ) -> Iterator[FileRows]:
     """Yield rows as the table has them. Tells file and row of a value that cannot be one."""
     assert options.format != "found"  # it is known by now
     form = csv_form(options)
     types = [column.type for column in given.columns]
-    for each in rows_of(location, files, options.format, form, given.names, types, options.version):
+    for each in rows_of(
+        *(location, files, options.format, form, given.names, types, options.version), apart=apart
+    ):
         if not each.rows.num_rows:
             yield each
             continue

@@ -14,10 +14,10 @@ import pickle
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -37,7 +37,7 @@ MOST_IDLE = 1
 SHARE = 8  # of the machine's memory, which each of so many evaluations may take
 LEAST_BYTES = 1 << 30
 LENGTH = struct.Struct(">Q")
-QUESTION, NEXT, FORGET = b"Q", b"N", b"F"  # kinds of requests
+QUESTION, CALL, NEXT, FORGET = b"Q", b"C", b"N", b"F"  # kinds of requests
 PART, DONE, FAILED = b"P", b"D", b"E"  # kinds of answers
 
 
@@ -187,11 +187,23 @@ class _Worker:
 
         Raises Unavailable if the process ends.
         """
-        question = _Pieces()
         limits = (max_bytes, tuple(order), self.memory, self.most, QUERY_MEMORY.limit // 2)
-        asked = (relation, dict(inputs), as_of, *limits)
+        yield from self._answers(QUESTION, (relation, dict(inputs), as_of, *limits))
+
+    def batches(
+        self, function: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what a function of a module yields, each batch made when it is asked for.
+
+        Raises its DatabaseErrors, and Unavailable if the process ends.
+        """
+        for part in self._answers(CALL, (function, arguments, self.memory or self.most)):
+            yield from part.to_batches()
+
+    def _answers(self, kind: bytes, asked: object) -> Iterator[pa.Table]:
+        question = _Pieces()
         pickle.Pickler(question, protocol=5).dump(asked)
-        kind, answer = self._ask(QUESTION, *question.pieces)
+        kind, answer = self._ask(kind, *question.pieces)
         while kind == PART:
             with pa.ipc.open_stream(pa.py_buffer(answer)) as reader:
                 part = reader.read_all()

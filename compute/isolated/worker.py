@@ -15,6 +15,7 @@ import pyarrow as pa
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Cancellation
 from foreshore.compute.isolated.engine import (
+    CALL,
     DONE,
     FAILED,
     FORGET,
@@ -50,6 +51,8 @@ def main() -> None:
         kind, question = requests.get()
         if kind == QUESTION:
             parts = _parts(engine, question)
+        elif kind == CALL:
+            parts = _called(question)
         elif kind == FORGET:
             parts = iter(())
         kind, answer = _next_answer(parts)
@@ -82,6 +85,14 @@ def _parts(engine: DuckDbEngine, question: bytearray) -> Iterator[pa.Table]:
                 yield from evaluations.parts(relation, inputs, as_of, max_bytes, order)
         else:  # without an engine, which is given constants as SQL
             yield evaluate_linear(relation)
+
+
+def _called(question: bytearray) -> Iterator[pa.Table]:
+    """Yield what a function yields that takes at most so much memory."""
+    function, arguments, memory = pickle.loads(question)
+    with at_most_more(memory):
+        for batch in function(*arguments):
+            yield pa.Table.from_batches([batch])
 
 
 def _next_answer(parts: Iterator[pa.Table]) -> "tuple[bytes, bytes | pa.Buffer]":

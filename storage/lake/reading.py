@@ -6,11 +6,11 @@ A wrong line is an error that tells the file and the row, unless the caller take
 import csv as text_csv
 import io
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -46,6 +46,16 @@ class CsvForm:
     match_header: bool = False
 
 
+class Apart(Protocol):
+    """Evaluates a function of a module, perhaps in another process."""
+
+    def __call__(
+        self, read: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what `read(*arguments)` yields; raises OutOfMemory beyond the limit."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FileRows:
     """Rows of a file; `first` is the number of the first one, from 1."""
@@ -65,10 +75,12 @@ def rows_of(
     types: Sequence[SqlType],
     version: int | None = None,
     bad: BadLines | None = None,
+    apart: "Apart | None" = None,
 ) -> Iterator[FileRows]:
     """Yield the rows of files with columns `names` for values of `types`, in the files' order.
 
-    `bad` gets the lines that are no rows; without it the first is an error.
+    `bad` gets the lines that are no rows; without it the first is an error. Files of which a few
+    bytes may be many rows are read by `apart`, in a process that has a limit, if it is given.
 
     Raises UndefinedFile for a missing file, BadCopyFileFormat for one that is not readable.
     """
@@ -76,7 +88,7 @@ def rows_of(
     if table is not None:
         if location.root is None:
             raise FeatureNotSupported(f"{format.capitalize()} tables in buckets")
-        yield from _table(table, location, names, version)
+        yield from _table(table, location, names, version, apart or _here)
         return
     with ExitStack() as stack:
         scratch = Path()  # of local files nothing is fetched
@@ -88,7 +100,7 @@ def rows_of(
             if path is None:
                 raise UndefinedFile(f'could not open file "{key}": it does not exist')
             first = 1
-            for rows in _read(path, key, format, form, names, types, bad):
+            for rows in _read(path, key, format, form, names, types, bad, apart or _here):
                 yield FileRows(key, first, rows)
                 first += rows.num_rows
             yield FileRows(key, first, pa.RecordBatch.from_pylist([]), path.stat().st_size)
@@ -104,11 +116,12 @@ def _read(
     names: Sequence[str],
     types: Sequence[SqlType],
     bad: BadLines | None,
+    apart: Apart,
 ) -> Iterator[pa.RecordBatch]:
     try:
         match format:
             case "parquet":
-                yield from _parquet(path, key, names)
+                yield from apart(parquet_rows, path, key, names)
             case "csv":
                 yield from _csv(path, key, form, names, bad)
             case "json":
@@ -117,21 +130,40 @@ def _read(
                 else:
                     yield from good_json_rows(path, names, types, bad)
     except (pa.ArrowInvalid, duckdb.Error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's; those of compressed files have no number
-        said = str(error).partition("\n")[0]
-        raise BadCopyFileFormat(f'file "{key}": {said}'.replace(str(path), key)) from None
+        raise _failure(error, path, key) from None
+
+
+def _here(
+    read: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+) -> Iterator[pa.RecordBatch]:
+    return read(*arguments)
+
+
+def _failure(error: Exception, path: Path, key: str) -> Exception:
+    """Return the error for a file that is not readable; the disk's own errors stay as they are."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error  # those of compressed files have no number
+    said = str(error).partition("\n")[0]
+    return BadCopyFileFormat(f'file "{key}": {said}'.replace(str(path), key))
 
 
 def _table(
-    table: TableFormat, location: Location, names: Sequence[str], version: int | None
+    table: TableFormat, location: Location, names: Sequence[str], version: int | None, apart: Apart
 ) -> Iterator[FileRows]:
     """Yield the rows of a version of a Delta or Iceberg table."""
     location.check_links()
     first = 1
-    for batch in table.rows_of(location.path, version, names):
+    for batch in apart(table.rows_of, location.path, version, names):
         yield FileRows(location.key, first, batch)
         first += batch.num_rows
+
+
+def parquet_rows(path: Path, key: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a Parquet file, which is called `key` in errors."""
+    try:
+        yield from _parquet(path, key, names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _failure(error, path, key) from None
 
 
 def _parquet(path: Path, key: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -109,3 +110,24 @@ def test_bomb_stalls_its_source_alone(tmp_path: Path) -> None:
         watcher.join()
         server.stop()
     assert most[0] < 1 << 30
+
+
+@pytest.mark.full
+def test_bomb_fails_its_copy_alone(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    bomb(files / "b.parquet")
+    pq.write_table(pa.table({"v": ["a", "b", None]}), files / "a.parquet")
+    server = Server(tmp_path / "data", ("--copy-dir", str(files))).start()
+    assert server.process is not None
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE t (v text)")
+        connection.execute("SET max_query_memory = '200MB'")
+        copy = f"COPY t FROM 'file://{files}/%s.parquet' (FORMAT parquet)"
+        with pytest.raises(psycopg.Error) as raised:
+            connection.execute((copy % "b").encode())
+        assert raised.value.sqlstate == "53200"
+        connection.execute((copy % "a").encode())
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (3,)
+    assert resident(server.process.pid) < 1 << 30
+    assert server.stop() == 0
