@@ -70,11 +70,7 @@ def stacked(arrays: Sequence[Shaped]) -> Shaped:
             sqlstate="2202E",
         )
     if first.dimensions == MAX_DIMENSIONS:
-        raise DataError(
-            f"number of array dimensions ({MAX_DIMENSIONS + 1}) exceeds the maximum allowed "
-            f"({MAX_DIMENSIONS})",
-            sqlstate="54000",
-        )
+        raise _too_many_dimensions()
     items = tuple(item for each in arrays for item in each.items)
     return Shaped(items, (len(arrays), *first.lengths), (1, *first.lowest))
 
@@ -171,6 +167,14 @@ def _malformed(text: str, detail: str) -> InvalidTextRepresentation:
     return InvalidTextRepresentation(f'malformed array literal: "{text}"', detail=detail)
 
 
+def _too_many_dimensions() -> DataError:
+    return DataError(
+        f"number of array dimensions ({MAX_DIMENSIONS + 1}) exceeds the maximum allowed "
+        f"({MAX_DIMENSIONS})",
+        sqlstate="54000",
+    )
+
+
 def parse_shaped(text: str, read: Callable[[str], Datum]) -> Shaped:
     """Return the array of a text; `read` returns an element's datum."""
     lowest: list[int] = []
@@ -183,6 +187,8 @@ def parse_shaped(text: str, read: Callable[[str], Datum]) -> Shaped:
         if not -_HALF <= low <= high < _HALF - 1:
             message = "upper bound cannot be less than lower bound"
             raise DataError(message, sqlstate="2202E")
+        if len(lowest) == MAX_DIMENSIONS:
+            raise _too_many_dimensions()
         lowest.append(low)
         highest.append(high)
         at = bound.end()
@@ -202,8 +208,10 @@ def parse_shaped(text: str, read: Callable[[str], Datum]) -> Shaped:
     return Shaped(data, tuple(lengths), tuple(lowest or (1,) * len(lengths)))
 
 
-def _braces(text: str, at: int) -> tuple[list[str | None], list[int], int]:
+def _braces(text: str, at: int, dimension: int = 1) -> tuple[list[str | None], list[int], int]:
     """Return the texts and lengths of what is in the braces at `at`, and the place after them."""
+    if dimension > MAX_DIMENSIONS:
+        raise _too_many_dimensions()
     at = _past_blanks(text, at)
     if text[at : at + 1] != "{":
         raise _malformed(text, 'Array value must start with "{" or dimension information.')
@@ -215,7 +223,7 @@ def _braces(text: str, at: int) -> tuple[list[str | None], list[int], int]:
     count = 0
     while True:
         if text[at : at + 1] == "{":
-            row, lengths, at = _braces(text, at)
+            row, lengths, at = _braces(text, at, dimension + 1)
         else:
             item, at = _element(text, at)
             row, lengths = [item], []

@@ -58,6 +58,17 @@ _XML = frozenset(
 )
 
 
+def _link(node: exp.Expr) -> None:
+    """Check how many casts, fields and subscripts follow one another up to `node`."""
+    below = node.args.get("this")
+    if isinstance(node, exp.Column) or not isinstance(below, exp.Expr):
+        return
+    length = below.meta.get("chain", 0) + 1
+    if length > MAX_CHAIN:
+        raise too_deep()
+    node.meta["chain"] = length
+
+
 class OperatorParser(TypeParser):
     """Parse operators, from loosest to tightest."""
 
@@ -461,9 +472,10 @@ class ExpressionParser(OperatorParser):
         return located(Container(this=token.text.lower(), query=query), token)
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        """Parse subscripts and slices as written."""
+        """Parse subscripts and slices as written, after an operand or what follows one."""
         if this is None:
             return None
+        _link(this)
         while self._curr and self._curr.token_type == TokenType.L_BRACKET:
             token = self._curr
             self._advance()
@@ -476,6 +488,7 @@ class ExpressionParser(OperatorParser):
             if not self._match(TokenType.R_BRACKET):
                 self.fail(self._curr)
             this = located(exp.Bracket(this=this, lower=lower, upper=upper, sliced=sliced), token)
+            _link(this)
         return this
 
     def _sql_value(self) -> exp.Expr | None:
