@@ -7,13 +7,19 @@ client is sent each change of a variable that the protocol reports.
 import re
 from collections.abc import Iterator, Mapping
 
-from foreshore.errors import CantChangeRuntimeParam, InvalidParameterValue, UndefinedObject
+from foreshore.errors import (
+    CantChangeRuntimeParam,
+    InvalidParameterValue,
+    Unavailable,
+    UndefinedObject,
+)
 from foreshore.postgres_settings import postgres_settings
 from foreshore.settings import VARIABLES, join_names, split_names
 
 OF_ROLES = frozenset(("role", "session_authorization", "is_superuser"))
 _ALIASES = {"time zone": "timezone", "transaction isolation level": "transaction_isolation"}
 _OF_TRANSACTION = ("transaction_isolation", "transaction_read_only", "transaction_deferrable")
+MOST_CUSTOM = 1000  # settings of applications
 _CUSTOM = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+\Z")
 
 
@@ -76,6 +82,8 @@ class Variables(dict[str, str]):
         known = VARIABLES.get(key)
         if known is None and not _CUSTOM.match(name):
             raise _unknown(name)
+        if known is None and values is not None and key not in self:
+            self._check_number()
         if values is None:
             value = self._default(key)
             if known is not None and known.fixed:
@@ -87,6 +95,15 @@ class Variables(dict[str, str]):
                 why = (setting and setting.refusal) or "cannot be changed"
                 raise CantChangeRuntimeParam(f'parameter "{known.name}" {why}')
         self.assign(key, value, local=local)
+
+    def _check_number(self) -> None:
+        """Raise Unavailable 53200 if there are as many settings of applications as may be."""
+        if sum(key not in VARIABLES for key in self) >= MOST_CUSTOM:
+            raise Unavailable(
+                "out of shared memory",
+                detail=f"A session may have {MOST_CUSTOM} settings of applications.",
+                sqlstate="53200",
+            )
 
     def assign(self, key: str, value: str, *, local: bool = False) -> None:
         """Set a variable to a checked value, as part of the transaction."""

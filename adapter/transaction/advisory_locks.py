@@ -6,7 +6,8 @@ session releases it or ends, a transaction lock until the transaction ends or re
 savepoint.
 
 A session that holds a lock already goes before those who wait for it. A deadlock that involves
-rows or tables too is not found: `lock_timeout` ends it.
+rows or tables too is not found: `lock_timeout` ends it. A session may hold MOST_HELD, counted as
+often as its transaction has taken them.
 """
 
 import asyncio
@@ -17,9 +18,11 @@ from typing import Literal as OneOf
 from typing import NamedTuple
 
 from foreshore.adapter.session.context import StatementContext
+from foreshore.errors import Unavailable
 from foreshore.lock_queue import LockQueue
 from foreshore.types import Datum
 
+MOST_HELD = 10_000
 Mode = OneOf["exclusive", "shared"]
 Scope = OneOf["session", "transaction"]
 
@@ -80,6 +83,16 @@ class AdvisoryLocks(LockQueue[_Request]):
             self._give(request.owner, request.key, request.had)
 
     # --- giving back
+
+    def check_number(self, pid: int) -> None:
+        """Raise Unavailable 53200 if a session holds as many locks as it may."""
+        number = len(self.held.get(pid, ())) + len(self.by_transactions.get(pid, ()))
+        if number >= MOST_HELD:
+            raise Unavailable(
+                "out of shared memory",
+                detail=f"A session may hold {MOST_HELD} advisory locks.",
+                sqlstate="53200",
+            )
 
     def give_back(self, pid: int, key: Key, mode: Mode) -> bool:
         """Release a session lock once; return whether the session held it."""
@@ -183,6 +196,8 @@ async def value(
     locks, pid = context.coordinator.advisory, context.pid
     key, had = _asked(context.database, function, args)
     mode = had.mode
+    if "unlock" not in function:
+        locks.check_number(pid)
     if "unlock" in function:
         given = locks.give_back(pid, key, mode)
         if not given:

@@ -7,6 +7,8 @@ import asyncio
 
 import pytest
 
+from foreshore import session_variables
+from foreshore.adapter.transaction import advisory_locks
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import TestEnvironment, until
 
@@ -161,3 +163,26 @@ async def test_statement_with_setval_is_not_retried(env: TestEnvironment) -> Non
     assert (await task).startswith("ERROR 40001")
     assert await one(env, "b", "nextval('s')") == "102"
     await free(env)
+
+
+@pytest.mark.parametrize("function", ["pg_advisory_lock", "pg_advisory_xact_lock_shared"])
+async def test_number_of_locks_is_bounded(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    monkeypatch.setattr(advisory_locks, "MOST_HELD", 20)
+    answer = await env.query("a", f"SELECT {function}(g) FROM generate_series(1, 100) g")
+    assert answer.startswith("ERROR 53200: out of shared memory")
+    await env.ran("b", "SELECT pg_advisory_lock(1000)")
+    await free(env)
+    await env.ran("a", f"SELECT {function}(1)")
+    await free(env)
+
+
+async def test_number_of_settings_of_applications_is_bounded(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_variables, "MOST_CUSTOM", 20)
+    query = "SELECT set_config('app.v' || g, 'x', false) FROM generate_series(1, 100) g"
+    answer = await env.query("settings", query)
+    assert answer.startswith("ERROR 53200: out of shared memory")
+    await env.ran("settings", "SET app.other = 'x'", "SET app.other = 'y'", "SET search_path = x")
