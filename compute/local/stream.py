@@ -61,7 +61,7 @@ class StreamSource:
             if self._parts is None:
                 return None
             self._adapt()
-            await self._compute(self._step)
+            await self._compute(self._advance)
         rows, limit = self._rows[0], min(limit, BATCH_ROWS)
         if limit < rows.num_rows:
             self._rows[0] = rows.slice(limit)
@@ -117,6 +117,13 @@ class StreamSource:
         """Compute two batches, to know whether there is more than one."""
         self._step()
         self._step()
+
+    def _advance(self) -> None:
+        """Compute a batch; after a short one, which is perhaps the last, the next one, too."""
+        before = self._size
+        self._step()
+        if self._size - before < self._pace.size // 2:
+            self._step()
 
     def _read_back(self) -> None:
         assert self._spilled is not None

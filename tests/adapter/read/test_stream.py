@@ -1,0 +1,81 @@
+"""StreamSource: batches are computed when they are taken, and what is left costs little."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.engine import Cancellation
+from foreshore.compute.local import stream
+from foreshore.compute.local.stream import StreamSource
+from foreshore.compute.local.streamed import Pace
+from foreshore.query_memory import QUERY_MEMORY, QueryMemory, Reservation
+
+
+class Counted:
+    """Batches of as many bytes as the pace says, and how many were made."""
+
+    def __init__(self, number: int) -> None:
+        self.made = 0
+        self.number = number
+
+    def parts(self, pace: Pace, cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
+        for number in range(self.number):
+            cancellation.check()
+            self.made += 1
+            values = pa.array([number] * (pace.size // 8), pa.int64())
+            yield pa.RecordBatch.from_arrays([values], names=["c0"])
+
+
+async def values_of(source: StreamSource, limit: int = 1 << 20) -> list[int]:
+    found: list[int] = []
+    while (rows := await source.next(limit)) is not None:
+        found += rows.column(0).to_pylist()
+    return found
+
+
+async def test_no_more_than_a_batch_is_computed_ahead() -> None:
+    counted = Counted(50)
+    with ThreadPoolExecutor(1) as executor:
+        source = await StreamSource(counted.parts, executor).begun()
+        assert counted.made == 2
+        last = -1
+        while (rows := await source.next(1000)) is not None:
+            last = rows.column(0)[0].as_py()
+            assert counted.made <= last + 2
+        assert last == 49
+        source.close()
+
+
+async def test_rows_of_parked_streams_are_the_same_from_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget = QueryMemory(1)
+    made: Callable[..., Reservation] = lambda **given: Reservation(budget, **given)  # noqa: E731
+    with ThreadPoolExecutor(1) as executor:
+        whole = await values_of(await StreamSource(Counted(5).parts, executor).begun())
+        monkeypatch.setattr(stream, "Reservation", made)
+        source = await StreamSource(Counted(5).parts, executor).begun()
+        found: list[int] = []
+        while (rows := await source.next(7)) is not None:
+            found += rows.column(0).to_pylist()
+            await source.park()
+            if len(found) > 70:
+                found += await values_of(source)
+        assert found == sorted(found)
+        assert set(found) == set(whole)
+        source.close()
+    assert budget.used == 0
+
+
+async def test_a_closed_stream_holds_nothing() -> None:
+    used = QUERY_MEMORY.used
+    with ThreadPoolExecutor(1) as executor:
+        source = await StreamSource(Counted(50).parts, executor).begun()
+        for _ in range(10):
+            await source.next(8192)
+        await source.park()
+        source.close()
+        assert await source.next(1) is None
+    assert QUERY_MEMORY.used <= used
