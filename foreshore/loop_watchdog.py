@@ -340,6 +340,7 @@ def _stacks(count: int) -> dict[int, list[str]]:
         head, *lines = section.splitlines() or [""]
         match = re.search(r"[Tt]hread (0x[0-9a-f]+) ", head)
         if match is not None:
-            frames = (_FRAME.match(line) for line in lines[:count])
-            found[int(match[1], 16)] = [f"{Path(f[1]).name}:{f[2]}" for f in frames if f]
+            matches = (_FRAME.match(line) for line in lines if "<frozen importlib" not in line)
+            frames = [f"{Path(each[1]).name}:{each[2]}" for each in matches if each]
+            found[int(match[1], 16)] = frames[:count]
     return found

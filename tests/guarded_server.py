@@ -8,7 +8,6 @@ from pathlib import Path
 import uvloop
 
 from foreshore import loop_watchdog
-from foreshore.adapter import environment
 from foreshore.server import main
 
 sys.path.append(str(Path(__file__).parent.parent))
@@ -35,5 +34,6 @@ new_event_loop = uvloop.new_event_loop
 if __name__ == "__main__":
     uvloop.new_event_loop = counting_loop  # type: ignore[assignment]
     loop_watchdog.REPORTS.append(report)
-    environment.INGEST_COMMAND = (sys.executable, "-P", "-u", str(GUARDED_INGEST))
+    assert "INGEST_COMMAND" in vars(main)
+    vars(main)["INGEST_COMMAND"] = (sys.executable, "-P", str(GUARDED_INGEST))
     main.main()

@@ -70,6 +70,9 @@ def run(address: str, worker: Callable[[], Serving], commands: Any, name: str) -
     forget_identity()
     secret = os.environ.pop(SECRET_VARIABLE)
     scratch = Path(os.environ[SCRATCH_VARIABLE])
+    pa.array(
+        []
+    )  # imports pandas where it is installed, which the first source would do on the loop
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(address, worker, commands, secret, scratch))
 

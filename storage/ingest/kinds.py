@@ -6,6 +6,7 @@ Each is imported when the first source of its kind comes, as client libraries ar
 from importlib import import_module
 from typing import Any
 
+from foreshore import blocking
 from foreshore.connection_spec import TUNNEL, ConnectionKind
 from foreshore.errors import FeatureNotSupported
 from foreshore.sources.files import FilesSource
@@ -54,7 +55,8 @@ async def validate(access: Access) -> tuple[tuple[str, str | None], ...]:
         return ()
     if access.kind == "files" or access.kind not in _VALIDATIONS:
         raise FeatureNotSupported(f"connections to {access.kind.upper()} cannot be validated")
-    lacks = await _imported(_VALIDATIONS[access.kind]).validate(access) or ()
+    module = await blocking.run(None, _imported, _VALIDATIONS[access.kind])
+    lacks = await module.validate(access) or ()
     return tuple((each.message, each.hint) for each in lacks)
 
 

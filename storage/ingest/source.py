@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.processes.transport import Tables
@@ -210,8 +211,8 @@ class Source:
         self._send(SourceState(self._id, "starting"))
         if self._connector is None:
             start = self._start
-            connector = self._kind(start.spec).connector(start.spec, start.outputs, start.accesses)
-            self._connector = connector
+            kind = await blocking.run(None, self._kind, start.spec)  # may import much
+            self._connector = kind.connector(start.spec, start.outputs, start.accesses)
         self._begin_batch()
         is_running = False
         async for batch in self._connector.run(self):

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from foreshore import blocking
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello
 from foreshore.processes.transport import Tables
@@ -82,14 +83,16 @@ class Worker:
     async def _answer_to(self, request: Request) -> Answer | WithTables:
         match request:
             case ReadRows(spec=spec, output=output, accesses=accesses, most=most):
-                kind = self._kind(spec)
+                kind = await blocking.run(None, self._kind, spec)
                 assert isinstance(kind, Readable), kind
                 found = await kind.rows(spec, output, accesses, most)
                 return WithTables(RowsRead(), () if found is None else (found,))
             case Discover(spec=spec, accesses=accesses):
-                return await self._kind(spec).discover(spec, accesses)
+                kind = await blocking.run(None, self._kind, spec)
+                return await kind.discover(spec, accesses)
             case Dispose(spec=spec, position=position, accesses=accesses):
-                await self._kind(spec).dispose(spec, position, accesses)
+                kind = await blocking.run(None, self._kind, spec)
+                await kind.dispose(spec, position, accesses)
             case Validate(access=access):
                 return Validated(await validate(access))
         return Done()
