@@ -140,6 +140,8 @@ def has_child_environment(call: ast.Call, tree: ast.Module) -> bool:
         match node:
             case ast.Call(func=ast.Name(id="child_environment")):
                 return True
+            case ast.Dict(keys=[]):  # nothing at all
+                return True
             case ast.Name(id=name):
                 values = [
                     each.value
