@@ -97,7 +97,7 @@ def type_named(name: str) -> SqlType:
 
 
 @lru_cache(1024)
-def cast_of(value: str, name: str) -> Scalar | None:
+def cast_of(value: str, name: str) -> Call | Literal | None:
     """Return the cast of a literal to a type, unevaluated; None if there is no such cast."""
     if name == "text":
         return Literal(value, TEXT)
