@@ -380,6 +380,9 @@ class Session(Protocol):
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Statement:
         """Prepare a statement; `""` replaces the unnamed one. Types given as 0 are inferred."""
 
+    def outlives_client(self) -> bool:
+        """Whether what runs goes on to its end, as in PostgreSQL, now that the client has gone."""
+
     def told(self) -> None:
         """Note that the client knows the columns of its prepared statements, as `sync` does.
 

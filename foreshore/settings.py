@@ -52,8 +52,33 @@ class Variable:
     is_own: bool = True  # has an effect; each session has its value
 
 
+# What one session may keep, by the setting that says how many.
+KEPT = {
+    "max_listens": ("10000", "channels to listen on"),
+    "max_portals": ("1000", "portals and cursors"),
+    "max_prepared_statements": ("5000", "prepared statements with a name"),
+    "max_savepoints": ("10000", "savepoints"),
+    "max_temporary_objects": ("1000", "temporary objects"),
+}
 NO_EFFECT = "Has no effect; it tunes PostgreSQL."
 _ALL = (
+    *(
+        Variable(
+            name,
+            integer(0, 2**31 - 1),
+            default,
+            f"Sets how many {what} a session may have; 0 is no limit.",
+            superuser=True,
+        )
+        for name, (default, what) in KEPT.items()
+    ),
+    Variable(
+        "max_prepared_size",
+        byte_size,
+        "64MB",
+        "Sets how long the texts of a session's prepared statements may be; 0 is no limit.",
+        superuser=True,
+    ),
     Variable("application_name", ascii_name, "", "Sets the application name.", report=True),
     Variable(
         "audit_retention",
@@ -93,7 +118,7 @@ _ALL = (
         "client_connection_check_interval",
         duration,
         "0",
-        "Has no effect: a client that goes away is noticed at once.",
+        "Sets after what time the statement of a client that has gone is ended; 0 lets it run.",
     ),
     Variable("cluster", text, "quickstart", "Sets the cluster that answers queries.", report=True),
     Variable(

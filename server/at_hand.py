@@ -36,15 +36,15 @@ from foreshore.server.statement_at_hand import (
     parse_of,
     query_of,
 )
+from foreshore.server.turns import SLICE_S
 from foreshore.server.wire import Wire
 from foreshore.table_rows import Row
 from foreshore.types import Datum, RelationDesc
 
 logger = logging.getLogger(__name__)
 
-# Of answers before other connections have their turn: a few milliseconds.
-MOST = 64  # statements
-MOST_BYTES = 1 << 17  # beside the last answer
+MOST = 64  # statements before one Sync
+MOST_BYTES = 1 << 17  # of answers before other connections have their turn, beside the last
 MOST_SHAPES = 256
 
 Encoder = Callable[[RelationDesc, Sequence[int]], RowEncoder]
@@ -92,6 +92,8 @@ class AnswersAtHand:
     ) -> None:
         self._changes = changes
         self._reads = 0  # statements of the present `answer` that were reads
+        # A place of the input, to which a Sync was looked for in vain: the task handles it.
+        self._left_until = 0
         self.paused = False  # the last `answer` ended so that others have their turn
         self._wire = wire
         self._session = session
@@ -107,9 +109,10 @@ class AnswersAtHand:
         wire, reader, changes = self._wire, self._wire.reader, self._changes
         answered, self._reads, self.paused = 0, 0, False
         begin, began = wire.gathered, perf_counter()
+        until = began + SLICE_S
         try:
             while not changes.in_flight and wire.is_open and (ahead := reader.ahead()) is not None:
-                if answered >= MOST or wire.gathered - begin >= MOST_BYTES:
+                if (answered and perf_counter() > until) or wire.gathered - begin >= MOST_BYTES:
                     self.paused = True
                     break
                 count = self._transaction(*ahead)
@@ -137,6 +140,8 @@ class AnswersAtHand:
             return self._query(data, at)
         if code != _BIND and code != _PARSE:
             return 0
+        if self._wire.reader.position < self._left_until:
+            return 0
         if at_hand.can_begin():
             unnamed, count = at_hand.unnamed(), 0
             try:
@@ -151,10 +156,12 @@ class AnswersAtHand:
     def _pipeline(self, data: bytes, at: int) -> int:
         """Answer the messages from `at` up to a Sync, as `_transaction` does."""
         size, count, encoded = len(data), 0, 0
+        begin = self._wire.reader.position - at
         out: list[message.Bytes] = []
         while not data.startswith(SYNC, at):
+            self._left_until = begin + at  # unless all is answered
             end = end_of(data, at)
-            if not end or encoded >= MOST_BYTES or count == MOST:
+            if not end or encoded >= MOST_BYTES or count == MOST or len(out) >= 2 * MOST:
                 return 0
             code = data[at]
             if code == _PARSE:

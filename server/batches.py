@@ -32,6 +32,7 @@ class Batches:
         self._wire = wire
         self._session = session
         self._singly = 0  # how many of the next Bind messages are handled one by one
+        self._most = MOST  # executions that are decoded at once: twice as many as have run
 
     def forget(self) -> None:
         """Begin anew: what follows is after a Sync."""
@@ -56,6 +57,7 @@ class Batches:
             self._singly = len(many)
         else:
             tags, self._singly = await self._session.execute_together(statement, many)
+            self._most = min(MOST, 2 * max(len(tags), FEWEST_TOGETHER))
             if tags:
                 self._answer(tags, described)
                 self._wire.reader.skip_to(ends[len(tags) - 1])
@@ -77,7 +79,7 @@ class Batches:
         statement: Statement | None = None
         name, size, zone = "", len(data), self._session.time_zone
         last = min(size, at + MOST_BYTES)
-        while len(many) < MOST and at + 5 < last and data[at] == _BIND:
+        while len(many) < self._most and at + 5 < last and data[at] == _BIND:
             end = at + 1 + _INT32.unpack_from(data, at + 1)[0]
             if not at + 5 < end <= last:
                 break

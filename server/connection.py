@@ -51,7 +51,6 @@ WIDE = 1 << 18  # bytes of rows: some milliseconds of encoding
 LONG_ARGUMENTS = 1 << 17  # bytes of a Bind message: some ten milliseconds of decoding
 NOTICES_PER_TURN = 1000
 NOTIFICATIONS_PER_TURN = 256
-STATEMENTS_PER_TURN = 8  # of one client, before other tasks run
 
 
 class Conversation:
@@ -62,7 +61,6 @@ class Conversation:
         self._session = session
         self._skipping = False  # after an error in the extended protocol, until Sync
         self._encoders: dict[tuple[int, tuple[int, ...]], tuple[RelationDesc, RowEncoder]] = {}
-        self._executed = 0
         self._describe_later: Portal | None = None  # described by the Execute that comes next
         # Whether it waits for a request, so that notifications may be sent, or the session ended.
         self._idle = False
@@ -72,6 +70,7 @@ class Conversation:
         session.when_notified(self._send_notifications)
         wire.reopened = self._send_notifications
         wire.interruptible = session.interruptible
+        wire.runs_on = self._runs_on
         self._changes = ChangesAtHand(wire, session, self._encoder, self._ready)
         self._answers = AnswersAtHand(wire, session, self._encoder, answers, self._changes)
         self._batches = Batches(wire, session)
@@ -133,7 +132,7 @@ class Conversation:
             if self._changes.in_flight and not wire.is_connected:  # the client waits for nothing
                 await self._changes.landed()
             if is_left and answers.paused:
-                await asyncio.sleep(0)
+                await wire.turn.next()
                 is_left = answers.answer()
                 continue
             try:
@@ -143,13 +142,26 @@ class Conversation:
                 return await wire.next()
             if ran:
                 self._idle = False
-                await asyncio.sleep(0)
+                await wire.share()
                 is_left = answers.answer()
                 continue
             if is_left and (received := await wire.arrived()) is not None:
                 return received
             await wire.more(answers.answer)
             is_left = True
+
+    def _runs_on(self) -> bool:
+        """Whether what runs goes on when the client has gone: until it ends, or has to send.
+
+        What follows changes would never end.
+        """
+        return not self._streaming and self._session.outlives_client()
+
+    def _stream(self) -> None:
+        """Note that a statement streams its rows; raises Disconnected if the client has gone."""
+        self._streaming = True
+        if not self._wire.is_connected:
+            raise Disconnected
 
     @property
     def may_end(self) -> bool:
@@ -160,9 +172,12 @@ class Conversation:
 
     async def _query(self, sql: str) -> None:
         try:
-            executions = self._session.simple(sql)
+            executions, is_first = self._session.simple(sql), True
             try:
                 async for execution in executions:
+                    if not is_first:
+                        await self._wire.share()
+                    is_first = False
                     await self._send_result(execution, simple=True)
             finally:
                 if (close := getattr(executions, "aclose", None)) is not None:
@@ -297,7 +312,8 @@ class Conversation:
             case EmptyQuery():
                 self._wire.put(message.EMPTY_QUERY)
             case CopyOut():
-                self._streaming = execution.streaming
+                if execution.streaming:
+                    self._stream()
                 style = self._session.output_style(names=copying.shows_names(execution))
                 await self._complete(await copying.copy_out(self._wire, execution, style))
             case CopyIn():
@@ -306,9 +322,6 @@ class Conversation:
                 await self._complete(tag)
             case _:
                 assert_never(execution)
-        self._executed += 1
-        if self._executed % STATEMENTS_PER_TURN == 0:
-            await asyncio.sleep(0)
 
     async def _rows(self, rows: Rows, encoder: RowEncoder) -> int:
         wire = self._wire
@@ -321,7 +334,7 @@ class Conversation:
             return len(few)
         count = 0
         if rows.streaming:
-            self._streaming = True
+            self._stream()
             wire.flush()
         async for batch in rows.batches:
             size = batch.num_rows
@@ -345,6 +358,8 @@ class Conversation:
         self, rows: Rows, encoder: RowEncoder, encoding: ClientEncoding
     ) -> int:
         """Send rows to a client whose encoding is not UTF8, converted on a thread."""
+        if rows.streaming:
+            self._stream()
         style, count = self._session.output_style(names=encoder.shows_names), 0
         wire, (types, formats) = self._wire, encoder.columns
 
@@ -357,7 +372,6 @@ class Conversation:
                 wire.put_rows(piece)
                 await wire.relieve()
             if rows.streaming:
-                self._streaming = True
                 wire.flush()
         return count
 
@@ -403,7 +417,7 @@ class Conversation:
         for number, notice in enumerate(self._session.notices(), 1):
             self._put_notice(notice)
             if number % NOTICES_PER_TURN == 0:
-                await asyncio.sleep(0)
+                await self._wire.share()
         self._wire.put(message.command_complete(tag))
         self._adopt_encoding()
 

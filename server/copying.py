@@ -27,7 +27,6 @@ from foreshore.server.encodings import ENCODINGS
 from foreshore.server.wire import Wire
 from foreshore.types import REG_NAMES
 
-MESSAGES_PER_TURN = 1000  # CopyData handled in one turn of the event loop
 PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # of one COPY, parsed concurrently
 
 
@@ -139,12 +138,8 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
         intake, format = _intake_of(wire, copy, zone)
         wire.put(message.copy_response(b"G", format, len(copy.desc.columns)))
         wire.flush()
-        number = 0
         while True:
             received = await wire.next()
-            number += 1
-            if number % MESSAGES_PER_TURN == 0:
-                await asyncio.sleep(0)
             match received:
                 case message.CopyData(data):
                     await intake.take(data)

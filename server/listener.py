@@ -33,6 +33,7 @@ from foreshore.server.answers import Answers
 from foreshore.server.connection import Conversation, client_error
 from foreshore.server.lease import Lease
 from foreshore.server.ports import listen
+from foreshore.server.protocol import MOST
 from foreshore.server.tls import ALPN, Tls
 from foreshore.server.wire import Disconnected, Wire
 
@@ -54,6 +55,7 @@ class Listener:
     login_timeout: float = 60.0
     tls: Tls | None = None
     reserved: int = 3  # of the connections, for superusers
+    max_message: int = MOST  # bytes of one message
     _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # to end it
     _conversations: dict[asyncio.Task[None], Conversation] = field(default_factory=dict)
     _waiting: dict[asyncio.Task[None], Wire] = field(default_factory=dict)  # have no session yet
@@ -229,7 +231,7 @@ class Listener:
             )
         )
         wire.put(message.AUTHENTICATION_OK)
-        wire.reader.open()
+        wire.reader.open(self.max_message)
         for name, value in session.changed_parameters().items():
             wire.put(message.parameter_status(name, value))
         wire.put(message.backend_key_data(session.pid, session.secret))

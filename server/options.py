@@ -11,6 +11,7 @@ from foreshore.logs import FORMATS
 from foreshore.python_functions.limits import DEFAULT_KEPT, DEFAULT_MEGABYTES, DEFAULT_SECONDS
 from foreshore.query_memory import DEFAULT_BYTES
 from foreshore.server.config_file import config_option
+from foreshore.server.protocol import MOST
 from foreshore.server.tls import TlsFiles
 
 FC = TypeVar("FC", bound=Callable[..., Any])
@@ -49,6 +50,7 @@ class ServeOptions:
     max_connections: int
     superuser_reserved_connections: int
     query_memory: int
+    max_message_size: int
     metrics_views: int
     trace_endpoint: str | None
     log_format: str
@@ -265,6 +267,13 @@ _OPTIONS = (
         default=DEFAULT_BYTES >> 20,
         metavar="MB",
         help="What queries of all sessions may hold in the server, and likewise in each replica.",
+    ),
+    option(
+        "max-message-size",
+        type=click.IntRange(1, 1023),
+        default=MOST >> 20,
+        metavar="MB",
+        help="Most megabytes of one message of a client.",
     ),
     option(
         "log-format",

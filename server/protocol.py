@@ -26,12 +26,16 @@ from foreshore.server.message import (
 )
 
 STARTUP_LIMIT = 10_000
-LIMIT_BEFORE_LOGIN = 65_536
+LIMIT_BEFORE_LOGIN = 65_535
+SMALL = 10_000  # the most bytes of messages that have no text, as in PostgreSQL
 IN_PARTS = 65_536  # larger CopyData is returned in parts
 LONG = 1 << 20  # a longer frame that has not arrived in full is gathered
 LIMIT = 0x3FFFFFFF  # PostgreSQL's bound on one allocation
+MOST = 256 << 20  # bytes of one message, unless an option says otherwise
 
 _INT32 = Struct("!i")
+# Sync, Flush, Terminate, Close, Describe, Execute, CopyDone, CopyFail.
+_SMALL = frozenset(b"SHXCDEcf")
 
 
 class MessageReader:
@@ -42,13 +46,15 @@ class MessageReader:
         self._at = 0
         self._more: deque[bytes] = deque()  # bytes that arrived after `_data`
         self._more_size = 0
-        self._limit = LIMIT_BEFORE_LOGIN
+        self._fed = 0  # bytes that have arrived so far
+        self._limit = self._most = LIMIT_BEFORE_LOGIN
         self.recode: Recode | None = None  # of a client whose encoding is not UTF8
         self._left = 0  # bytes yet to come of a CopyData in parts or of a long frame
         self._long: LongMessage | None = None  # the long frame that is being gathered
 
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""
+        self._fed += len(data)
         if self._at == len(self._data) and not self._more:
             self._data = data
             self._at = 0
@@ -61,6 +67,11 @@ class MessageReader:
         """How many bytes have arrived and not been returned in a message."""
         return len(self._data) - self._at + self._more_size
 
+    @property
+    def position(self) -> int:
+        """Where in all the input the next message begins."""
+        return self._fed - self.buffered
+
     def take(self) -> bytes:
         """Return the bytes that have arrived and not been returned, which are no messages."""
         data = b"".join((self._data[self._at :], *self._more))
@@ -69,9 +80,12 @@ class MessageReader:
         self._more_size = 0
         return data
 
-    def open(self) -> None:
-        """Accept messages of full size from now on: the client is authenticated."""
-        self._limit = LIMIT
+    def open(self, most: int = MOST) -> None:
+        """Accept messages of up to `most` bytes from now on: the client is authenticated.
+
+        CopyData may have as many as in PostgreSQL, as it is returned in parts.
+        """
+        self._limit, self._most = LIMIT, most
 
     def opening(self) -> Opening | None:
         """Return the first message once it has arrived in full."""
@@ -99,7 +113,7 @@ class MessageReader:
                 return None
             at, data = self._at, self._data
         length: int = _INT32.unpack_from(data, at + 1)[0]
-        if not 4 <= length <= self._limit:
+        if not 4 <= length <= SMALL and not self._may_be_long(data[at], length):
             raise FramingError("invalid message length")
         end = at + 1 + length
         if len(data) < end:
@@ -116,6 +130,12 @@ class MessageReader:
             end = at + 1 + length
         self._at = end
         return parse_message(data[at], data[at + 5 : end], self.recode)
+
+    def _may_be_long(self, code: int, length: int) -> bool:
+        """Whether a message of this type may have a length beyond SMALL."""
+        if length < 4 or length > self._limit or code in _SMALL:
+            return False
+        return length <= self._most or code == COPY_DATA
 
     def _part(self) -> CopyData | None:
         """Return what has arrived of a large CopyData."""

@@ -1,7 +1,9 @@
 """The wire: the bytes of one connection, in and out, both bounded.
 
 A task uses the wire. If the client disconnects while the task waits for input, the task gets
-`Disconnected`. If the task is busy, which may last long, it is cancelled.
+`Disconnected`. If the task is busy, `runs_on` decides: it goes on with what has arrived, in its
+turns like every other (turns.py), until it has used all input or gathered much output, which nobody
+will read; or it is cancelled.
 
 All answers to clients go through `flush`, and only under a lease (lease.py). If the lease has run
 out, they are held back until it is renewed.
@@ -20,6 +22,7 @@ from foreshore.server.lease import Lease
 from foreshore.server.message import PIECE, Bytes, LongMessage, Message, parse_long
 from foreshore.server.protocol import MessageReader
 from foreshore.server.tls import HANDSHAKE_LIMIT, Credentials, TlsLayer
+from foreshore.server.turns import Turn
 
 READ_AHEAD = 4 * 1024 * 1024  # reading pauses beyond so many bytes of messages not yet handled
 SEND_AT = 64 * 1024  # so many gathered bytes are sent before the answer is complete
@@ -52,7 +55,10 @@ class Wire(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None  # done when the client has read enough
         self._held_back: asyncio.Future[None] | None = None  # done when the lease is renewed
         self._reading = True
+        # Whether the busy task goes on when its client has gone.
+        self.runs_on: Callable[[], bool] = lambda: False
         self._disconnected = False
+        self._is_lost = False  # nothing can be sent any more
         self._done = False  # the task must not be cancelled any more
 
     # --- called by the loop ---------------------------------------------------------------
@@ -66,6 +72,7 @@ class Wire(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.host = address[0] if address else ""
         self.peer = f"{self.host}:{address[1]}" if address else ""
+        self.turn = Turn()
         self._task = self._run(self)
 
     @protocol_callback
@@ -93,12 +100,13 @@ class Wire(asyncio.Protocol):
             waiter.set_result(None)
 
     def eof_received(self) -> bool:
-        """Treat the end of input as a disconnect: the client will not read the answers."""
+        """Treat the end of input as a disconnect; answers are sent as long as they can be."""
         self._disconnect()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End the task, also if it waits to send."""
+        """End the task if it waits to receive or to send."""
+        self._is_lost = True
         self._disconnect()
         if self._drained is not None and not self._drained.done():
             self._drained.set_exception(Disconnected())
@@ -120,7 +128,7 @@ class Wire(asyncio.Protocol):
         if self._waiter is not None:
             if not self._waiter.done():
                 self._waiter.set_result(None)
-        elif not self._done:
+        elif not self._done and not self.runs_on():
             self._done = True
             self._task.cancel()
 
@@ -179,6 +187,7 @@ class Wire(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = self._answer = None
+        self.turn.begin()
         if self._disconnected and not self.reader.buffered:
             raise Disconnected
 
@@ -192,11 +201,22 @@ class Wire(asyncio.Protocol):
         return received
 
     async def arrived(self) -> Message | None:
-        """Return the next message if it has arrived, else None."""
+        """Return the next message if it has arrived, else None; others have their turn before."""
+        await self.share()
         received = self.reader.next()
         if isinstance(received, LongMessage):
             return await blocking.run(None, parse_long, received, self.reader.recode)
         return received
+
+    async def share(self) -> None:
+        """Let other connections have their turn if this one has had its slice.
+
+        Waits also while the client reads too slowly. Raises Disconnected.
+        """
+        if self._out_size >= SEND_AT or self._drained is not None or self._held_back is not None:
+            await self.relieve()
+        if self.turn.is_over:
+            await self.turn.next()
 
     async def upcoming(self) -> int:
         """Return the type of the next message once its first byte is there; raises Disconnected.
@@ -255,8 +275,13 @@ class Wire(asyncio.Protocol):
             await asyncio.shield(self._held_back)
 
     async def relieve(self) -> None:
-        """Send the added bytes if there are many, and wait while the client reads too slowly."""
+        """Send the added bytes if there are many, and wait while the client reads too slowly.
+
+        Raises Disconnected if there are many and nobody is there to read them.
+        """
         if self._out_size >= SEND_AT:
+            if self._is_lost:
+                raise Disconnected
             self.flush()
         if self._held_back is None and self._drained is None:
             return

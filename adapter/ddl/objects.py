@@ -20,6 +20,7 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.item_view import Name
+from foreshore.session_limits import check_room
 from foreshore.sql.plan import CreateTable, Drop, ObjectKind
 
 P = ParamSpec("P")
@@ -96,6 +97,8 @@ def is_taken_in(
 def schema_of(context: StatementContext, name: Name) -> Schema:
     """Return the schema of a new item; a session's temporary schema is created if necessary."""
     if name.temporary and name.schema is not None:
+        has = len(context.planner.state.temporary_items(context.temporary_schema))
+        check_room(context.variables, "max_temporary_objects", has, "temporary objects")
         change = context.catalog_change()
         database = change.state.database(name.database or context.database)
         if database is None:

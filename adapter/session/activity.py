@@ -26,6 +26,7 @@ from foreshore.errors import (
     InsufficientPrivilege,
     NumericValueOutOfRange,
     QueryCanceled,
+    Unavailable,
 )
 from foreshore.latencies import STATEMENTS, kind_of
 from foreshore.redaction import redacted, redacted_message
@@ -44,6 +45,15 @@ logger = logging.getLogger(__name__)
 STATES = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
 
 
+class ConnectionLost(Unavailable):
+    """The client has gone, and client_connection_check_interval has passed."""
+
+    sqlstate = "08006"
+
+    def __init__(self) -> None:
+        super().__init__("connection to client lost")
+
+
 class Interrupts:
     """The interrupts of one session."""
 
@@ -54,6 +64,7 @@ class Interrupts:
         self._after_shelter: list[Callable[[], None]] = []
         self._is_done = False  # the statement has committed
         self.active = False  # whether a statement is running, perhaps between two batches
+        self.follows = False  # whether it waits for changes, which may never come
 
     def request(self, reason: DatabaseError) -> None:
         """End the running statement with `reason`."""
@@ -65,7 +76,7 @@ class Interrupts:
     def begin(self) -> None:
         """Note that a statement begins."""
         self.active = True
-        self._is_done = False
+        self._is_done = self.follows = False
         self._reason = None
 
     def end(self) -> None:
@@ -296,6 +307,18 @@ class Activity:
             self._root = root
             self._end_span(None)
         self._idle_since = self._loop.time()
+
+    def outlives_client(self, terminate: Callable[[DatabaseError], None]) -> bool:
+        """Whether what runs goes on to its end now that the client has gone, as in PostgreSQL.
+
+        `terminate` is called later if client_connection_check_interval is set.
+        """
+        if self._interrupts.follows:
+            return False
+        interval = milliseconds(self._variables["client_connection_check_interval"])
+        if interval:
+            self._loop.call_later(interval / 1000, terminate, ConnectionLost())
+        return True
 
     def expired(self, now: float, *, in_block: bool) -> DatabaseError | None:
         """Return the error of a session that has been idle for too long at `now`."""

@@ -31,6 +31,8 @@ from foreshore.errors import (
 )
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
+from foreshore.session_limits import check_room
+from foreshore.session_variables import Variables
 from foreshore.sql.plan import (
     CloseCursor,
     CursorTable,
@@ -88,8 +90,9 @@ class BoundPortal:
 class Portals(dict[str, BoundPortal]):
     """The portals and cursors of a session, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, variables: Variables) -> None:
         super().__init__()
+        self._variables = variables
         self.streams: list[RowSource] = []  # of COPY; they end with the transaction
 
     def named(self, name: str) -> BoundPortal:
@@ -106,7 +109,14 @@ class Portals(dict[str, BoundPortal]):
             if portal.name:
                 raise DuplicateCursor(f'cursor "{portal.name}" already exists')
             old.close()
+        elif portal.name:
+            self.check_room()
         self[portal.name] = portal
+
+    def check_room(self) -> None:
+        """Raise SessionLimitExceeded if the session may have no more portals and cursors."""
+        has = len(self) - ("" in self)
+        check_room(self._variables, "max_portals", has, "portals and cursors")
 
     def current(self, name: str, table: GlobalId, called: str, column: int) -> Datum:
         """Return a key column of the row of a table on which a cursor is.
@@ -171,6 +181,7 @@ async def declare(session: "Session", context: StatementContext, plan: Declare) 
         raise NoActiveSqlTransaction("DECLARE CURSOR can only be used in transaction blocks")
     if plan.name in session.portals:
         raise DuplicateCursor(f'cursor "{plan.name}" already exists')
+    session.portals.check_room()
     if isinstance(plan.query, Select):
         result = await selected(context, plan.query, "FETCH")
     elif plan.hold:
@@ -211,6 +222,7 @@ async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> O
         raise ObjectNotInPrerequisiteState(f'portal "{plan.name}" cannot be run')
     try:
         result = portal.result or await _begin(context, portal)
+        context.interrupts.follows = result.source.streaming
         rows, count = await _fetched(plan, portal, result)
     except BaseException:
         portal.failed = True

@@ -22,7 +22,9 @@ from foreshore.errors import (
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import Call, Literal, Scalar
+from foreshore.session_limits import SessionLimitExceeded, check_room
 from foreshore.settings import split_names
+from foreshore.sizes import bytes_of
 from foreshore.sql.plan import Deallocate, Execute, Fetch, Prepare
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.text import parse_text
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.session import Session
 
+LONG_TEXT = 4096  # characters of a statement
 MANY_ARGS = 200  # of EXECUTE, which take milliseconds to evaluate
 
 
@@ -81,9 +84,25 @@ class Statements(dict[str, Prepared]):
     def keep(self, prepared: Prepared, sql: str, *, from_sql: bool = False) -> None:
         """Keep a statement by its name, with the text that prepared it."""
         if prepared.name:
+            self._check_room(sql)
             now = self._session.coordinator.clock.now() * 1000
             prepared.origin = Origin(sql, now, from_sql)
         self[prepared.name] = prepared
+
+    def _check_room(self, sql: str) -> None:
+        """Raise SessionLimitExceeded if the session may not keep another statement, or so long."""
+        variables = self._session.variables
+        has = len(self) - ("" in self)
+        check_room(variables, "max_prepared_statements", has, "prepared statements")
+        if len(sql) < LONG_TEXT:  # so many of these may not be much together
+            return
+        kept = sum(len(each.origin.text) for each in self.values() if each.origin is not None)
+        most = bytes_of(variables["max_prepared_size"])
+        if most and kept + len(sql) > most:
+            raise SessionLimitExceeded(
+                "the prepared statements of this session are too long",
+                detail=f'The setting "max_prepared_size" allows {most} bytes.',
+            )
 
     def named(self, name: str) -> Prepared:
         """Return a statement; raises InvalidSqlStatementName."""

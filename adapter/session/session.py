@@ -123,7 +123,7 @@ class Session:
         self.roles = SessionRoles(
             role, variables, lambda: self.planner.state, lambda: self.coordinator.state
         )
-        self.portals = Portals()
+        self.portals = Portals(variables)
         self.transactions = Transactions(
             pid,
             self.temporary_schema,
@@ -234,6 +234,10 @@ class Session:
     def terminate(self, reason: DatabaseError) -> None:
         """End the session at once with `reason`; a commit on its way to the disk is let through."""
         self.interrupts.outside_of_shelter(partial(self._end, reason))
+
+    def outlives_client(self) -> bool:
+        """Whether what runs goes on now that the client has gone."""
+        return self.activity.outlives_client(self.terminate)
 
     def expire(self, now: float) -> None:
         """End the session if it, or its transaction, has been idle or running for too long."""

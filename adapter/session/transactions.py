@@ -20,6 +20,7 @@ from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Tr
 from foreshore.adapter.transaction.write import Write
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
 from foreshore.notifications import Inbox
+from foreshore.session_limits import check_room
 from foreshore.session_variables import Mark, Variables
 from foreshore.sql import plan as plans
 
@@ -283,6 +284,7 @@ class Transactions:
 
     def set_savepoint(self, name: str) -> None:
         """Set a savepoint in the running transaction."""
+        check_room(self._variables, "max_savepoints", len(self._savepoints), "savepoints")
         transaction, coordinator = self.begin(), self._coordinator
         savepoint = Savepoint(
             name,

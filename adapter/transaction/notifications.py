@@ -7,6 +7,7 @@ from foreshore import notifications
 from foreshore.adapter.client import Completed
 from foreshore.adapter.session.context import StatementContext
 from foreshore.notifications import Channel
+from foreshore.session_limits import check_room
 from foreshore.sql.plan import Listen, Notify
 from foreshore.types import Datum
 
@@ -17,8 +18,20 @@ if TYPE_CHECKING:
 def listen(session: "Session", context: StatementContext, plan: Listen) -> Completed:
     """Run LISTEN or UNLISTEN."""
     channel = None if plan.channel is None else Channel(session.database, plan.channel)
-    session.transactions.begin().add_signal(notifications.Listen(plan.kind, channel))
+    transaction = session.transactions.begin()
+    if channel is not None and plan.kind == "listen":
+        check_room(session.variables, "max_listens", _listens(session), "channels")
+    transaction.add_signal(notifications.Listen(plan.kind, channel))
     return Completed(plan.kind.upper())
+
+
+def _listens(session: "Session") -> int:
+    """Return on how many channels a session listens, or will when its transaction commits."""
+    staged = session.transactions.begin().staged.signals
+    has, most = len(session.inbox.channels), int(session.variables["max_listens"])
+    if has + len(staged) < most:
+        return has + len(staged)
+    return has + sum(isinstance(each, notifications.Listen) for each in staged)
 
 
 def notify(session: "Session", context: StatementContext, plan: Notify) -> Completed:

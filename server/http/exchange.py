@@ -21,6 +21,7 @@ from foreshore.server.http.ending import Disconnected, Ending
 from foreshore.server.http.messages import as_json, error_fields, status_of
 from foreshore.server.http.sessions import Sessions, not_ready
 from foreshore.server.metrics import HTTP_REQUESTS
+from foreshore.server.turns import Turn
 
 MOST_BODY = 16 << 20
 STALL_S = 60
@@ -52,7 +53,7 @@ async def answered(
     """Answer one request by `handle`, and its error by `refuse`, or as an error in JSON.
 
     Pages of origins that are not allowed are refused, and OPTIONS is answered here. There are no
-    `sessions` until the data is opened.
+    `sessions` until the data is opened. Each request waits for its turn among all connections.
     """
     if sessions is None:
         await _send_not_ready(send)
@@ -60,6 +61,7 @@ async def answered(
     exchange = Exchange(sessions, scope, receive, send)
     with logged_request(exchange.id):
         try:
+            await exchange.turn.next()
             sessions.origins.check(exchange.request)
             if scope["method"] == "OPTIONS":
                 await exchange.answer(b"{}")
@@ -89,6 +91,7 @@ class Exchange:
         self.request = Request(scope, receive)
         self.id = _request_id(self.request)
         self.ending = Ending()
+        self.turn = Turn()
         self._sessions = sessions
         self._send = send
         self.has_started = False
@@ -123,7 +126,12 @@ class Exchange:
         """Send a part of the body, the last one unless there is `more`; waits for a slow reader."""
         await self._sessions.leased()
         await self._put({"type": "http.response.body", "body": data, "more_body": more})
-        await asyncio.sleep(0)  # a client that reads quickly must not hold up others
+        await self.share()
+
+    async def share(self) -> None:
+        """Let others have their turn if this request has had its slice."""
+        if self.turn.is_over:
+            await self.turn.next()
 
     async def comment(self, data: bytes) -> None:
         """Send bytes that mean nothing, from another task than that of the statement."""

@@ -9,7 +9,6 @@ while it is made, so a large result needs little memory. With a header Accept on
 Arrow, Parquet or CSV (`download.py`).
 """
 
-import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
@@ -31,7 +30,6 @@ from foreshore.server.http.sessions import Opened, Sessions, claimed, database_o
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 
-STATEMENTS_PER_TURN = 8  # before other tasks run
 SEND_AT = 64 << 10  # so many gathered bytes are sent before the answer is complete
 
 
@@ -84,7 +82,6 @@ class _Answer:
         self._is_begun = False
         self._is_first = True
         self._in_rows = False
-        self._executed = 0
         exchange.interruptible = opened.session.interruptible
 
     async def run(self, request: SqlRequest) -> None:
@@ -118,9 +115,7 @@ class _Answer:
                 await self._object({"ok": "", "notices": self._notices()})
             case _:
                 raise AssertionError(execution)
-        self._executed += 1
-        if self._executed % STATEMENTS_PER_TURN == 0:
-            await asyncio.sleep(0)
+        await self._exchange.share()
 
     async def _rows(self, rows: Rows) -> None:
         if rows.streaming:

@@ -40,11 +40,11 @@ from foreshore.server.http.sessions import (
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
 from foreshore.server.http.waiting import Waiting, WaitingHere
+from foreshore.server.turns import Turn
 
 NOTIFICATIONS_PER_TURN = 256
 LOGIN_S = 10  # until the first message
 WAITING = 64  # requests that wait for the running one
-ROWS_PER_TURN = 256  # sent before other tasks run
 ROWS_PER_BATCH = 500  # in a message, for clients that ask for batches
 REFUSED = 1008  # the code with which a socket is closed after an error
 
@@ -107,13 +107,16 @@ class _Conversation:
         self._taken = 0  # messages that were taken and whose answers are not complete
         self._is_running = False  # a request's statements
         self._cancels_next = False  # a cancel request came before its request ran
-        self._sent = 0
+        self._turn = Turn()
         self._batches = False
 
     async def read(self) -> None:
         """Take the client's messages as they come, until it is gone."""
+        turn = Turn()
         while True:
             received = await self._socket.receive()
+            if turn.is_over:
+                await turn.next()
             if received["type"] == "websocket.disconnect":
                 self._ending.end(Disconnected())
                 return
@@ -143,6 +146,8 @@ class _Conversation:
             self._is_notified = False
             await self._notifications()
         self._waiting.remove(len(data))
+        if self._turn.is_over:
+            await self._turn.next()
         return data
 
     def forget(self) -> None:
@@ -294,9 +299,8 @@ class _Conversation:
     async def _send_text(self, text: str) -> None:
         """Send a message under the lease; raises Disconnected if the client does not read."""
         await self._sessions.leased()
-        self._sent += 1
-        if self._sent % ROWS_PER_TURN == 0:
-            await asyncio.sleep(0)
+        if self._turn.is_over:
+            await self._turn.next()
         try:
             async with asyncio.timeout(STALL_S):
                 if self._opened is None:

@@ -246,6 +246,7 @@ class FakeSession:
         self.parameters = dict(PARAMETERS)
         self.pending_notices: list[Notice] = []
         self.cancelled = asyncio.Event()
+        self.follows = False
         self.closed = False
         self.failures = 0
         self._statements: dict[str, FakeStatement] = {}
@@ -366,6 +367,9 @@ class FakeSession:
 
     def told(self) -> None:
         pass
+
+    def outlives_client(self) -> bool:
+        return not self.follows
 
     def portal(self, name: str) -> FakePortal:
         with self._call():

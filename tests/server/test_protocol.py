@@ -177,6 +177,21 @@ def test_large_message_before_login_is_refused() -> None:
     assert reader.next() is None
 
 
+@pytest.mark.parametrize("code", list("QPBFSHXCDEcfd"))
+def test_length_of_message_is_bounded_by_its_type(code: str) -> None:
+    most = 1 << 20
+    bound = {"d": 0x3FFFFFFF}.get(code, 10_000 if code in "SHXCDEcf" else most)
+    for length in (bound, bound + 1):
+        reader = MessageReader()
+        reader.open(most)
+        reader.feed(code.encode() + struct.pack("!i", length))
+        if length > bound:
+            with pytest.raises(FramingError, match="invalid message length"):
+                reader.next()
+        else:
+            assert reader.next() is None
+
+
 @pytest.mark.parametrize("length", [-5, 0, 7, 10_001, 2**31 - 1])
 def test_startup_packet_with_wrong_length_is_refused(length: int) -> None:
     reader = MessageReader()

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 
 AT_ONCE = 8
+FLOOD = 1 << 18  # bytes
 PATIENCE_S = 0.05  # for answers that may not come
 STATEMENTS = (
     "SELECT 1",
@@ -110,6 +111,12 @@ def message(chance: random.Random) -> bytes:
             return framed(chance, chance.randbytes(1), chance.randbytes(chance.randint(0, 20)))
 
 
+def flood(chance: random.Random) -> bytes:
+    """Return many messages of one type, or of a pair of types, in turn."""
+    some = b"".join(message(chance) for _ in range(chance.randint(1, 2)))
+    return some * min(chance.choice((100, 1000, 10_000)), FLOOD // max(len(some), 1))
+
+
 def framed(chance: random.Random, code: bytes, body: bytes) -> bytes:
     """Return a message with its length, now and then broken."""
     if chance.random() < 0.03 and body:
@@ -158,6 +165,8 @@ async def attack(port: int, seed: int) -> None:
     """Make one connection and do with it what the seed says."""
     chance = random.Random(seed)
     sent = opening(chance) + b"".join(message(chance) for _ in range(chance.randint(0, 12)))
+    if chance.random() < 0.05:
+        sent += flood(chance)
     if chance.random() < 0.3:
         sent = sent[: chance.randint(0, len(sent))]
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
