@@ -86,7 +86,7 @@ logger = logging.getLogger(__name__)
 ORACLE_KEY = "oracle"
 INGEST_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.ingest.main")
 EXPORT_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.export.main")
-LEAST_ENGINE_BYTES = 256 << 20  # of an engine, which then writes to disk what is more
+LEAST_ENGINE_BYTES = 512 << 20  # of an engine, which then writes to disk what is more
 THREADS = 4
 
 
