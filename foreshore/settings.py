@@ -291,6 +291,20 @@ _ALL = (
         superuser=True,
     ),
     Variable(
+        "max_transaction_time",
+        duration,
+        "0",
+        "Sets how long a transaction may take, whatever the session sets; 0 is no limit.",
+        superuser=True,
+    ),
+    Variable(
+        "max_catalog_lock_time",
+        duration,
+        "15min",
+        "Sets how long a transaction may take if others wait for its lock of the catalog.",
+        superuser=True,
+    ),
+    Variable(
         "max_identifier_length",
         integer(63, 63),
         "63",

@@ -73,7 +73,6 @@ from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.result_limits import result_limits
 from foreshore.session_variables import Variables
-from foreshore.setting_kinds import milliseconds
 from foreshore.sql.parse.dialects import parse_in
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import CopyFrom
@@ -241,13 +240,9 @@ class Session:
 
     def expire(self, now: float) -> None:
         """End the session if it, or its transaction, has been idle or running for too long."""
-        running = self.transactions.running
-        limit = milliseconds(self.variables["transaction_timeout"])
-        if running is not None and limit:
-            lasts_ms = self.coordinator.clock.now() - running.started // 1000
-            if lasts_ms >= limit:
-                self.terminate(TransactionTimeout())
-                return
+        if self.transactions.is_overdue:
+            self.terminate(TransactionTimeout())
+            return
         if not self.transactions.is_implicit:
             reason = self.activity.expired(now, in_block=self.transactions.in_block)
             if reason is not None:

@@ -16,12 +16,14 @@ from foreshore.adapter.session.activity import Interrupts
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.transaction import commit as committing
+from foreshore.adapter.transaction.locks import CATALOG
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.adapter.transaction.write import Write
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
 from foreshore.notifications import Inbox
 from foreshore.session_limits import check_room
 from foreshore.session_variables import Mark, Variables
+from foreshore.setting_kinds import milliseconds
 from foreshore.sql import plan as plans
 
 
@@ -85,6 +87,19 @@ class Transactions:
     def is_implicit(self) -> bool:
         """Whether a transaction runs outside a block."""
         return self.running is not None and not self.running.block
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the running transaction has taken longer than it may."""
+        if self.running is None:
+            return False
+        names = ["transaction_timeout", "max_transaction_time"]
+        locks = self._coordinator.locks
+        if locks.holds_catalog(self.running) and locks.is_waited_for(CATALOG):
+            names.append("max_catalog_lock_time")
+        limits = [limit for name in names if (limit := milliseconds(self._variables[name]))]
+        lasts_ms = self._coordinator.clock.now() - self.running.started // 1000
+        return bool(limits) and lasts_ms >= min(limits)
 
     def check_not_failed(self, plan: plans.Plan | None) -> None:
         """Raise InFailedSqlTransaction if the transaction has failed and `plan` does not end it."""

@@ -148,6 +148,10 @@ class Locks(LockQueue[_Request]):
         """
         await self._acquire(frozenset((CATALOG,)), NO_KEYS, owner, timeout_ms)
 
+    def holds_catalog(self, owner: Owner) -> bool:
+        """Return whether `owner` has locked the catalog."""
+        return self.tables.get(CATALOG) is owner
+
     async def acquire_keys(self, keys: Keys, owner: Owner, timeout_ms: int) -> None:
         """Lock `keys`; raises as `acquire` does."""
         await self._acquire(frozenset(), keys, owner, timeout_ms)

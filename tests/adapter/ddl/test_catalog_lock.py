@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from foreshore.adapter.session.transactions import Transactions
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import TestEnvironment, until
 
@@ -49,6 +50,9 @@ class Database:
         await until(lambda: task.done() or len(waiting) > before, 5)
         assert not task.done(), task.result()
         return task
+
+    def transactions(self, session: str) -> Transactions:
+        return self._env.sessions[f"{self._name}.{session}"].transactions
 
     def interrupt(self, session: str) -> None:
         self._env.sessions[f"{self._name}.{session}"].interrupt(QueryCanceled())
@@ -130,6 +134,28 @@ def test_wait_for_catalog_lock_ends_with_lock_timeout_and_cancel(
         assert (await waiting).startswith("ERROR 57014")
         await database.ran("s", "ROLLBACK")
         await database.ran("other", "CREATE VIEW k AS SELECT 1")
+
+    run(runner, env, main)
+
+
+def test_transaction_is_overdue_once_others_wait_for_its_catalog_lock(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "SET max_catalog_lock_time = '1ms'", "BEGIN", "DROP VIEW vv")
+        holder = database.transactions("s")
+        await until(
+            lambda: env.environment.coordinator.clock.now() > 1 + holder.begin().started // 1000, 5
+        )
+        assert not holder.is_overdue
+        waiting = await database.waits("other", "CREATE VIEW k AS SELECT 1")
+        assert holder.is_overdue
+        await database.ran("s", "SET max_catalog_lock_time = 0")
+        assert not holder.is_overdue
+        await database.ran("s", "SET max_transaction_time = '1ms'")
+        assert holder.is_overdue
+        await database.ran("s", "ROLLBACK")
+        assert await waiting == "CREATE VIEW"
 
     run(runner, env, main)
 
