@@ -36,7 +36,7 @@ from foreshore.server.statement_at_hand import (
     parse_of,
     query_of,
 )
-from foreshore.server.turns import SLICE_S
+from foreshore.server.turns import turns_of_loop
 from foreshore.server.wire import Wire
 from foreshore.table_rows import Row
 from foreshore.types import Datum, RelationDesc
@@ -94,6 +94,7 @@ class AnswersAtHand:
         self._reads = 0  # statements of the present `answer` that were reads
         # A place of the input, to which a Sync was looked for in vain: the task handles it.
         self._left_until = 0
+        self._turns = turns_of_loop()
         self.paused = False  # the last `answer` ended so that others have their turn
         self._wire = wire
         self._session = session
@@ -109,10 +110,10 @@ class AnswersAtHand:
         wire, reader, changes = self._wire, self._wire.reader, self._changes
         answered, self._reads, self.paused = 0, 0, False
         begin, began = wire.gathered, perf_counter()
-        until = began + SLICE_S
         try:
             while not changes.in_flight and wire.is_open and (ahead := reader.ahead()) is not None:
-                if (answered and perf_counter() > until) or wire.gathered - begin >= MOST_BYTES:
+                is_late = answered and not self._turns.has_time()
+                if is_late or wire.gathered - begin >= MOST_BYTES:
                     self.paused = True
                     break
                 count = self._transaction(*ahead)

@@ -8,10 +8,17 @@ the same share.
     turn.begin()              after a wait for input
     if turn.is_over:          before the next message, statement or request
         await turn.next()
+
+What is handled in the callbacks that receive it has one more slice in a step, for all connections
+together; the rest waits for turns, too.
+
+    if turns.has_time():      within the callback
+    turns.call(go_on)         the rest
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter
 from weakref import WeakKeyDictionary
 
@@ -22,32 +29,53 @@ class Turns:
     """The connections of one event loop that wait for their turn."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[Callable[[], object]] = deque()
         self._is_going_on = False
+        self._until: float | None = None  # the end of the slice of this step's callbacks
 
     async def next(self) -> None:
         """Wait for a turn, after those who wait already."""
-        loop = asyncio.get_running_loop()
-        turn = loop.create_future()
-        self._waiting.append(turn)
+        turn = asyncio.get_running_loop().create_future()
+
+        def begin() -> None:
+            if not turn.done():  # its task has not been cancelled
+                turn.set_result(None)
+
+        self.call(begin)
+        await turn
+
+    def call(self, begin: Callable[[], object]) -> None:
+        """Call `begin` when it is its turn, after those who wait already."""
+        self._waiting.append(begin)
         if not self._is_going_on:
             self._is_going_on = True
-            loop.call_soon(self._go_on)
-        await turn
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def has_time(self) -> bool:
+        """Return whether callbacks that ask have had less than a slice in this step of the loop."""
+        if self._until is None:
+            self._until = perf_counter() + SLICE_S
+            asyncio.get_running_loop().call_soon(self._end_step)
+        return perf_counter() < self._until
+
+    def _end_step(self) -> None:
+        self._until = None
 
     def _go_on(self) -> None:
         """Let the first one go on, and the others in later steps."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # its task has not been cancelled
-                turn.set_result(None)
-                break
+        begin = self._waiting.popleft()
         self._is_going_on = bool(self._waiting)
         if self._is_going_on:
             asyncio.get_running_loop().call_soon(self._go_on)
+        begin()
 
 
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+
+
+def turns_of_loop() -> Turns:
+    """Return the turns of the running event loop."""
+    return _TURNS.setdefault(asyncio.get_running_loop(), Turns())
 
 
 class Turn:
@@ -56,7 +84,7 @@ class Turn:
     __slots__ = ("_turns", "_until")
 
     def __init__(self) -> None:
-        self._turns = _TURNS.setdefault(asyncio.get_running_loop(), Turns())
+        self._turns = turns_of_loop()
         self.begin()
 
     def begin(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.session import Session
-from foreshore.server import at_hand
+from foreshore.server import turns
 from foreshore.server.answers import Answers
 from foreshore.server.at_hand import MOST, MOST_BYTES
 from foreshore.server.connection import Conversation
@@ -388,7 +388,7 @@ async def test_many_requests_let_others_have_their_turn(
     request = bind("constant") + execute() + SYNC
     await client.send(request)  # planned with the index
     await asyncio.sleep(0)
-    monkeypatch.setattr(at_hand, "SLICE_S", -1)  # over before it begins: one request
+    monkeypatch.setattr(turns, "SLICE_S", -1)  # over before it begins: one request
     client.wire.data_received(request * (3 * MOST + 1))
     assert client.transport.written.count(READY) == 1
     assert len(await client.ready(3 * MOST + 1)) % (3 * MOST + 1) == 0
@@ -396,6 +396,20 @@ async def test_many_requests_let_others_have_their_turn(
     at_once, answered = await client.send(long)
     assert at_once == b""
     assert answered.count(b"SELECT 1\0") == MOST + 1
+
+
+async def test_connections_share_the_slice_of_a_step(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = bind("constant") + execute() + SYNC
+    await client.send(request)
+    await asyncio.sleep(0)
+    assert turns.turns_of_loop().has_time()  # another connection asks
+    later = turns.perf_counter() + 2 * turns.SLICE_S
+    monkeypatch.setattr(turns, "perf_counter", lambda: later)
+    client.wire.data_received(request * 5)
+    assert client.transport.written.count(READY) == 1
+    assert len(await client.ready(5)) % 5 == 0
 
 
 async def test_long_answers_let_others_have_their_turn(

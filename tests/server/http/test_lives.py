@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from foreshore.server import turns
 from foreshore.server.http import app, lives, protocols, slices
 from tests.adapter.harness import until
 from tests.server.fake import FakeClient
@@ -229,14 +230,14 @@ def test_flood_is_taken_in_slices(monkeypatch: pytest.MonkeyPatch, head: str, pa
     taken: list[int] = []
     run = slices.Slices._run
 
-    def counted(self: slices.Slices, **options: bool) -> None:
+    def counted(self: slices.Slices, may_go_on: Callable[[], bool]) -> None:
         before = len(self._rest)
-        run(self, **options)
+        run(self, may_go_on)
         if not self._transport.is_closing():
             taken.append(before - len(self._rest))
 
     monkeypatch.setattr(slices.Slices, "_run", counted)
-    monkeypatch.setattr(slices, "SLICE_S", 0.0005)
+    monkeypatch.setattr(turns, "SLICE_S", 0.0005)
 
     async def go(http: Http) -> None:
         reader, writer = await open_(http, head)
