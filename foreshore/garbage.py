@@ -8,9 +8,10 @@ need none.
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, get_ident
 
 _paused = Lock()
+_holder: int | None = None  # the thread that holds `_paused`
 
 
 @contextmanager
@@ -20,12 +21,41 @@ def collection_paused() -> Iterator[None]:
     Pauses do not add up: however many texts are being parsed, the end of the first lets garbage be
     collected again.
     """
-    if not _paused.acquire(blocking=False):
+    if not _pause():
         yield
         return
-    gc.disable()
     try:
         yield
     finally:
+        _resume()
+
+
+@contextmanager
+def collection_resumed() -> Iterator[None]:
+    """Let garbage be collected while this thread waits for others during its pause, if any."""
+    has_paused = _holder == get_ident()
+    _resume()
+    try:
+        yield
+    finally:
+        if has_paused:
+            _pause()
+
+
+def _pause() -> bool:
+    """Pause for this thread; return whether no other pause is on."""
+    global _holder
+    if not _paused.acquire(blocking=False):
+        return False
+    _holder = get_ident()
+    gc.disable()
+    return True
+
+
+def _resume() -> None:
+    """End the pause of this thread, if it has one."""
+    global _holder
+    if _holder == get_ident():
+        _holder = None
         gc.enable()
         _paused.release()

@@ -15,10 +15,11 @@ The computation of a task that is cancelled raises Interrupted there.
 
 import asyncio
 from collections.abc import Callable
-from threading import BoundedSemaphore, get_ident
+from threading import BoundedSemaphore, Lock, get_ident
 from typing import Final, ParamSpec, TypeVar
 
 from foreshore.deep_trees import DeepThreads
+from foreshore.garbage import collection_resumed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,10 +35,15 @@ class Interrupted(BaseException):
 
 
 class _Computation:
-    """One computation, and what the loop asks of it."""
+    """One computation, and what the loop asks of it.
+
+    A request is a flag that is set before the entry in `ASKED`; the computation takes the entry out
+    before it looks at the flags, so it misses none.
+    """
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
+        self._lock = Lock()  # over `_thread` and its entry in `ASKED`
         self._thread: int | None = None  # None: it has not begun, or has ended
         self._is_long = False
         self._has_turn = False
@@ -45,14 +51,18 @@ class _Computation:
 
     def run(self) -> object:
         """Return what the work gives; raises its errors, and Interrupted."""
-        self._thread = get_ident()
+        with self._lock:
+            self._thread = get_ident()
+            if self._is_long:  # it has waited for a thread
+                ASKED[self._thread] = self
         try:
             if self._is_interrupted:
                 raise Interrupted
             return self._work()
         finally:
-            thread, self._thread = self._thread, None
-            ASKED.pop(thread, None)
+            with self._lock:
+                ASKED.pop(self._thread, None)
+                self._thread = None
             if self._has_turn:
                 self._has_turn = False
                 TURNS.release()
@@ -68,23 +78,19 @@ class _Computation:
         self._ask()
 
     def _ask(self) -> None:
-        thread = self._thread
-        if thread is not None:
-            ASKED[thread] = self
-            if self._thread is None:  # it has ended meanwhile
-                ASKED.pop(thread, None)
+        with self._lock:
+            if self._thread is not None:
+                ASKED[self._thread] = self
 
     def answer(self) -> None:
-        """Do what the loop asks."""
-        if self._thread != get_ident():  # asked of one that has ended meanwhile
-            ASKED.pop(get_ident(), None)
-            return
+        """Do what the loop asks, on the computation's thread."""
+        ASKED.pop(get_ident(), None)
         if self._is_long and not self._has_turn:
-            while not self._is_interrupted and not self._has_turn:
-                self._has_turn = TURNS.acquire(timeout=LOOK_S)
+            with collection_resumed():
+                while not self._is_interrupted and not self._has_turn:
+                    self._has_turn = TURNS.acquire(timeout=LOOK_S)
         if self._is_interrupted:
             raise Interrupted
-        ASKED.pop(get_ident(), None)
 
 
 ASKED: Final[dict[int, _Computation]] = {}  # computations of which something is asked, by thread

@@ -1,16 +1,19 @@
 """Computations on threads end when nobody waits for them, and few of them run for long at once."""
 
 import asyncio
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from foreshore import interruptible
-from foreshore.interruptible import ASKED, Interrupted, answer
+from foreshore.garbage import collection_paused
+from foreshore.interruptible import ASKED, THREADS, TURNS, Interrupted, _Computation, answer
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.planner import plan_statement
+from tests.harness import until
 from tests.sql.catalog import TestCatalog
 
 
@@ -91,6 +94,98 @@ def test_few_computations_go_on_when_they_are_long() -> None:
     asyncio.run(main())
     assert len(held) == 4
     assert max(held) == 2
+    assert not ASKED
+
+
+@pytest.fixture
+def no_turns() -> Iterator[None]:
+    """Hold all turns."""
+    for _ in range(2):
+        assert TURNS.acquire(timeout=60)
+    yield
+    for _ in range(2):
+        TURNS.release()
+
+
+def test_computation_that_waited_for_a_thread_needs_a_turn() -> None:
+    is_asked: list[bool] = []
+
+    async def main() -> None:
+        may_end, all_busy = threading.Event(), threading.Barrier(THREADS + 1)
+
+        def occupy() -> None:
+            all_busy.wait(60)
+            may_end.wait(60)
+
+        others = [asyncio.ensure_future(interruptible.run(occupy)) for _ in range(THREADS)]
+        await asyncio.to_thread(all_busy.wait, 60)
+        late = asyncio.ensure_future(
+            interruptible.run(lambda: is_asked.append(threading.get_ident() in ASKED))
+        )
+        await asyncio.sleep(0)  # it is submitted now
+        is_long = asyncio.Event()
+        asyncio.get_running_loop().call_later(interruptible.LONG_S, is_long.set)
+        await is_long.wait()
+        may_end.set()
+        await asyncio.gather(late, *others)
+
+    asyncio.run(main())
+    assert is_asked == [True]
+    assert not ASKED
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_waiting_for_a_turn_neither_asks_others_nor_pauses_collection() -> None:
+    waits = threading.Event()
+
+    def wait_for_turn() -> None:
+        while not ASKED.get(threading.get_ident()):
+            pass
+        waits.set()
+        answer()
+
+    async def main() -> None:
+        task = await begun(collection_paused()(wait_for_turn))
+        await asyncio.to_thread(waits.wait, 60)
+        await asyncio.to_thread(until, lambda: not ASKED and gc.isenabled(), "waiting")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(until, lambda: not ASKED, "the end")
+
+    asyncio.run(main())
+
+
+def test_request_during_an_answer_is_not_lost() -> None:
+    """The loop asks for the end just after the computation has looked whether it is to end."""
+
+    class Asked(_Computation):
+        looks = 0
+
+        @property
+        def _is_interrupted(self) -> bool:
+            was, self.looks = self._flag, self.looks + 1
+            if self.looks == 2:  # the first one is at the start
+                self.interrupt()
+            return was
+
+        @_is_interrupted.setter
+        def _is_interrupted(self, value: bool) -> None:
+            self._flag = value
+
+    def work() -> None:
+        answer()
+        answer()
+
+    computation = Asked(work)
+
+    def begin() -> None:
+        ASKED[threading.get_ident()] = computation
+        work()
+
+    computation._work = begin
+    with pytest.raises(Interrupted):
+        computation.run()
     assert not ASKED
 
 
