@@ -318,7 +318,7 @@ async def _copy_change(
     session: "Session", context: StatementContext, plan: plans.CopyChange
 ) -> Outcome:
     """Run COPY of the rows that another statement returns."""
-    (syntax,) = await session.parsed(plan.sql)
+    (syntax,) = (await session.script(plan.sql)).parsed
     prepared = await context.planner.prepared_of(syntax)
     outcome = await run(session, replace(context, prepared=prepared))
     assert isinstance(outcome, Selected)

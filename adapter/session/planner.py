@@ -538,7 +538,7 @@ class SessionPlanner:
 
     async def _plan_shape(self, shape: Shape, syntax: Syntax) -> bool:
         """Plan a shape of a text, and keep the plan; return whether it may stand for the text's."""
-        parsed = await self._session.parsed(shape.text)
+        parsed = (await self._session.script(shape.text)).parsed
         if len(parsed) != 1 or not means_the_same(syntax.ast, parsed[0].ast, shape):
             return False
         # Its positions mean nothing to the client.

@@ -67,7 +67,7 @@ class Statements(dict[str, Prepared]):
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
         """Prepare a statement that is not in the plan cache."""
         session = self._session
-        syntaxes = await session.parsed(sql)
+        syntaxes = (await session.script(sql)).parsed
         if len(syntaxes) > 1:
             raise SyntaxError_("cannot insert multiple commands into a prepared statement")
         if not syntaxes:
@@ -122,7 +122,7 @@ async def prepare(session: "Session", context: StatementContext, plan: Prepare) 
     """Run PREPARE."""
     if plan.name in session.statements:
         raise DuplicatePreparedStatement(f'prepared statement "{plan.name}" already exists')
-    syntaxes = await session.parsed(plan.sql)
+    syntaxes = (await session.script(plan.sql)).parsed
     if len(syntaxes) != 1:
         raise SyntaxError_("PREPARE takes one statement")
     prepared = Prepared(plan.name, syntaxes[0], plan.parameters)

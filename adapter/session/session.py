@@ -73,8 +73,7 @@ from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.result_limits import result_limits
 from foreshore.session_variables import Variables
-from foreshore.sql.parse.dialects import parse_in
-from foreshore.sql.parse.parse import Statement as Syntax
+from foreshore.sql.parse.script import Script
 from foreshore.sql.plan import CopyFrom
 from foreshore.statement_history import Who
 from foreshore.types import Datum
@@ -301,14 +300,14 @@ class Session:
         with self.interrupts.running():
             return await interruptible.run(collection_paused()(work), *args, **kwargs)
 
-    async def parsed(self, sql: str) -> list[Syntax]:
-        """Return the statements of a text.
+    async def script(self, sql: str) -> Script:
+        """Return the statements of a text, to be run one after the other.
 
         A failed transaction accepts none that PostgreSQL has, whether it is supported or not.
         """
         try:
             with tracing.phase("parse"):
-                return await self.run_aside(is_short(sql), parse_in, self.dialect, sql)
+                return await self.run_aside(is_short(sql), Script, self.dialect, sql)
         except FeatureNotSupported:
             self.transactions.check_may_parse(sql)
             raise
@@ -557,17 +556,22 @@ class Session:
         known: Prepared | None = None
         if not self.transactions.failed and (found := self.planner.known_text(sql)) is not None:
             known, args = found
-            assert known.syntax is not None
-            syntaxes = [known.syntax]
+            script, syntax, count = None, known.syntax, 1
         else:
-            syntaxes = await self.parsed(sql)
-        if not syntaxes:
+            script = await self.script(sql)
+            syntax, count = None, script.count
+        if not count:
             yield EmptyQuery()
-        single = len(syntaxes) == 1
+        single = count == 1
         self.is_one_of_several = not single
-        for number, syntax in enumerate(syntaxes, 1):
+        for number in range(1, count + 1):
             if number > 1:
                 self._begin_statement(sql, continues=True)
+            if script is not None:
+                if not script.parsed:
+                    await self.run_aside(False, script.go_on)
+                syntax = script.parsed.popleft()
+            assert syntax is not None
             self.transactions.check_may_parse(syntax.text)
             if not self.transactions.failed:
                 self.transactions.begin()
@@ -577,7 +581,7 @@ class Session:
                 await self.planner.learn_shape(sql, prepared)
                 await self.planner.ready(prepared)  # others may have run meanwhile
             outcome = await self._run(prepared, args, alone=single)
-            if number == len(syntaxes) and not isinstance(outcome, CopyIn):
+            if number == count and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):
                 try:

@@ -48,7 +48,7 @@ class ConstantRows:
     @property
     def casts(self) -> set[str]:
         """The types to which parameters are cast, as written."""
-        if "::" not in self.text:
+        if self.text.find("::", self.start, self.end) < 0:
             return set()
         given = (text for texts in self.columns for text in texts if text[0] == "$")
         return {text.partition("::")[2] for text in given} - {""}

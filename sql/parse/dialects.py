@@ -9,11 +9,11 @@ syntax of `_EXACT`, of which the meaning is the same, is translated; all else is
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, ClassVar
 
-import msgspec
 import sqlglot
 from sqlglot import exp, transforms
 from sqlglot.dialects.postgres import Postgres
@@ -21,7 +21,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.generators.postgres import PostgresGenerator
 
 from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
-from foreshore.sql.parse.parse import Statement, check_length, parse
+from foreshore.sql.parse.parse import check_length, until_nul
 
 DIALECTS = ("postgres", "spark", "snowflake")
 # sqlglot's name. Databricks' casts fail, as Spark's do by default; its `spark` reads them as
@@ -66,21 +66,22 @@ class _Output(Postgres):
         }
 
 
-def parse_in(dialect: str, text: str) -> list[Statement]:
-    """Return the statements of a text in a dialect; positions of errors are not known.
+@contextmanager
+def read_in(dialect: str, text: str) -> Iterator[str]:
+    """Give a text in PostgreSQL's syntax to be parsed; positions of errors are not known then.
 
-    Raises the errors of `parse`, and FeatureNotSupported for what has no exact translation.
+    Raises FeatureNotSupported for what has no exact translation.
     """
     if dialect == "postgres":
-        return parse(text)
+        yield until_nul(text)
+        return
     check_length(text)
     translate = translated if len(text) <= LONGEST_KEPT else translated.__wrapped__
     try:
-        statements = parse(translate(text, dialect))
+        yield until_nul(translate(text, dialect))
     except DatabaseError as error:
         error.position = None
         raise
-    return [msgspec.structs.replace(each, translated=True) for each in statements]
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ them. The caller parses the text as it is if a list finds no node, or if anythin
 import re
 from functools import lru_cache
 
+from foreshore.interruptible import ASKED, answer
 from foreshore.sql.ast.constant_rows import CONSTANT, ConstantRows
 from foreshore.sql.parse.lexer import QUOTED_TEXT
 
@@ -24,26 +25,29 @@ _FLAGS = re.IGNORECASE | re.ASCII
 _LIST = re.compile(
     rf"(?P<quoted>{QUOTED_TEXT})"
     rf"|\b(?:values|in\s*+\()\s*+(?P<row>\(\s*+(?P<first>{CONSTANT})(?:\s*+,\s*+{CONSTANT})*+\s*+\))"
-    rf"|\bin\s*+\(\s*+(?P<value>{CONSTANT})",
+    rf"|\bin\s*+\(\s*+(?P<value>{CONSTANT})"
+    r"""|(?:(?!e'|values\b|in\b)\w++|[^\w'"$/-]){1,1000}+""",  # in steps that let others run
     _FLAGS | re.DOTALL,
 )
 _ROW_PARTS = re.compile(CONSTANT, _FLAGS)
 _MORE = re.compile(r"\s*+,", _FLAGS)
 
 
-def take_out(text: str) -> tuple[str, Lists]:
-    """Return `text` with blanks for the rest of each long list, and these rests."""
+def take_out(text: str, start: int, end: int) -> tuple[str, Lists]:
+    """Return a range of `text` with blanks for the rest of each long list, and these rests."""
     lists: Lists = {}
-    if len(text) < SHORTEST:
-        return text, lists
-    pieces, done = [], 0
-    for match in _LIST.finditer(text):
-        if match.group("quoted") is not None:
-            continue
+    if end - start < SHORTEST:
+        return text[start:end], lists
+    pieces, done = [], start
+    for match in _LIST.finditer(text, start, end):
+        if ASKED:
+            answer()
         row = match.group("row")
+        if row is None and match.group("value") is None:
+            continue
         width = 0 if row is None else len(_ROW_PARTS.findall(row))
-        rest = _rest_of_list(width).match(text, match.end())
-        if rest is None or _MORE.match(text, rest.end()):
+        rest = _rest_of_list(width).match(text, match.end(), end)
+        if rest is None or _MORE.match(text, rest.end(), end):
             continue
         rows = ConstantRows(text, rest.start(), rest.end(), max(width, 1))
         if len(rows) < FEWEST:
@@ -51,7 +55,7 @@ def take_out(text: str) -> tuple[str, Lists]:
         lists[match.start("first" if width else "value")] = rows
         pieces += [text[done : rest.start()], " " * (rest.end() - rest.start())]
         done = rest.end()
-    return "".join([*pieces, text[done:]]) if lists else text, lists
+    return "".join([*pieces, text[done:end]]), lists
 
 
 @lru_cache(256)

@@ -16,9 +16,11 @@ from sqlglot.tokens import Token as SqlglotToken
 
 from foreshore.errors import DatabaseError, StatementTooComplex, SyntaxError_
 from foreshore.sql import ast
+from foreshore.sql.parse.dialect import moved
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.lexer import END, WORD, Token, tokenize
 from foreshore.sql.parse.long_lists import Lists, take_out
+from foreshore.sql.parse.pieces import pieces
 from foreshore.sql.parse.statement import StatementParser
 
 # In characters; larger than a driver's largest batch of INSERTs, small enough not to delay other
@@ -46,29 +48,41 @@ def check_length(text: str) -> None:
         raise StatementTooComplex(f"the statement is longer than {MAX_LENGTH} characters")
 
 
+def until_nul(text: str) -> str:
+    """Return what is parsed of a text; raises StatementTooComplex if it is too long."""
+    check_length(text)
+    return text[: text.index("\x00")] if "\x00" in text else text
+
+
 def parse(text: str) -> list[Statement]:
     """Return the statements of `text`; none if it holds only space and comments.
 
     Raises SyntaxError_, FeatureNotSupported, StatementTooComplex.
     """
-    check_length(text)
-    if "\x00" in text:
-        text = text[: text.index("\x00")]
-    return _without_long_lists(text) or _tokenized(text, text, {})
+    text = until_nul(text)
+    found: list[Statement] = []
+    for start, end in pieces(text):
+        found += parse_piece(text, start, end)
+    return found
 
 
-def _without_long_lists(text: str) -> list[Statement] | None:
+def parse_piece(text: str, start: int, end: int) -> list[Statement]:
+    """Return the statements of a range of `text`, which has whole ones; raises as `parse` does."""
+    return _without_long_lists(text, start, end) or _tokenized(text, start, text[start:end], {})
+
+
+def _without_long_lists(text: str, start: int, end: int) -> list[Statement] | None:
     """Return the statements, with their long lists read in bulk; None if that is not possible.
 
     Parsing the text as it is finds the place of an error.
     """
-    short, lists = take_out(text)
+    short, lists = take_out(text, start, end)
     if not lists:
         return None
     try:
         for rows in lists.values():
             rows.types = {each: _type_of(each) for each in rows.casts}
-        statements = _tokenized(text, short, lists)
+        statements = _tokenized(text, start, short, lists)
     except DatabaseError:
         return None
     return None if lists else statements  # each list has to be found by its node
@@ -82,10 +96,20 @@ def _type_of(text: str) -> ast.TypeName:
     return tree.type
 
 
-def _tokenized(text: str, short: str, lists: Lists) -> list[Statement]:
-    """Return the statements of `text`, of which `short` has no long lists."""
-    gaps = sorted((rows.start, rows.end) for rows in lists.values())
-    tokens, found = tokenize(short, gaps)
+def _tokenized(text: str, start: int, short: str, lists: Lists) -> list[Statement]:
+    """Return the statements of `short`: a piece of `text`, from `start`, without long lists."""
+    gaps = sorted((rows.start - start, rows.end - start) for rows in lists.values())
+    try:
+        tokens, found = tokenize(short, gaps)
+    except DatabaseError as error:
+        if error.position is not None:
+            error.position += start
+        raise
+    if start:
+        tokens = [
+            Token(each.kind, each.value, each.start + start, each.end + start) for each in tokens
+        ]
+        found = [moved(each, start) for each in found]
     try:
         return _statements(text, tokens, found, lists)
     finally:

@@ -14,10 +14,11 @@ from foreshore.errors import (
     SyntaxError_,
 )
 from foreshore.sql import ast
-from foreshore.sql.parse.dialects import parse_in, translated
+from foreshore.sql.parse.dialects import translated
 from foreshore.sql.parse.instead import INSTEAD
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.parse.parse import parse, parse_expression
+from foreshore.sql.parse.script import Script
 from tests.effort import examples
 
 
@@ -242,13 +243,13 @@ def test_group_by_column_named_like_clause_is_accepted(column: str) -> None:
 def test_head_of_view_in_other_dialect_is_found_in_linear_time(text: str) -> None:
     began = time.process_time()
     with pytest.raises(SyntaxError_):
-        parse_in("spark", text)
+        Script("spark", text)
     assert time.process_time() - began < 3
 
 
 def test_translations_of_long_texts_are_not_kept() -> None:
     translated.cache_clear()
-    parse_in("spark", "select '" + "x" * 20_000 + "'")
+    Script("spark", "select '" + "x" * 20_000 + "'")
     assert not translated.cache_info().currsize
-    parse_in("spark", "select 1")
+    Script("spark", "select 1")
     assert translated.cache_info().currsize == 1
