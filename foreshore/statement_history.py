@@ -1,7 +1,8 @@
 """The statements that have ended lately, in memory: what ran, for whom, how long, with what result.
 
 The newest are kept, `MOST` of them, since the start. Texts and messages of errors are kept as their
-session knows them and cut to what is shown; whoever shows them hides secrets (`redaction.py`).
+session knows them and cut to what is shown; whoever shows them hides secrets (`redaction.py`). Of those
+that only the part of the text has that is cut off, the message is freed before it is kept.
 """
 
 from collections import deque
@@ -10,7 +11,7 @@ from random import random
 import msgspec
 
 from foreshore.errors import DatabaseError
-from foreshore.redaction import MOST_SHOWN
+from foreshore.redaction import MOST_SHOWN, redacted_message
 
 MOST = 10_000
 _CANCELED = "57014"
@@ -72,11 +73,13 @@ class StatementHistory:
         if kept < 1 and random() >= kept:
             return
         self._number += 1
-        if len(text) > MOST_SHOWN:
-            text = text[:MOST_SHOWN]
         # The error itself would keep the frames that it went through; it may quote a long value.
         state = None if error is None else error.sqlstate
         message = None if error is None else error.message[:MOST_SHOWN]
+        if len(text) > MOST_SHOWN:
+            if error is not None:  # its secret may be in what is cut off
+                message = redacted_message(error.message, text, state)
+            text = text[:MOST_SHOWN]
         self.entries.append(
             EndedStatement(self._number, who, kept, text, began, ended, result, state, message)
         )

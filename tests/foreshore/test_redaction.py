@@ -2,7 +2,9 @@
 
 import pytest
 
-from foreshore.redaction import MOST_SHOWN, redacted, redacted_message
+from foreshore.errors import DatabaseError
+from foreshore.redaction import MOST_SEARCHED, MOST_SHOWN, redacted, redacted_message
+from foreshore.statement_history import StatementHistory, Who
 from tests.processor_time import seconds_of
 
 
@@ -104,3 +106,81 @@ def test_user_information_that_is_cut_off_is_hidden() -> None:
 def test_message_has_no_constant_that_is_hidden(text: str, message: str, sqlstate: str) -> None:
     assert "secret" not in redacted_message(message, text, sqlstate)
     assert "secret" not in redacted(text, sqlstate)
+
+
+INFOS = {
+    "password = secret": "password = ...",
+    "password= secret": "password= ...",
+    "password =secret": "password =...",
+    "password='my secret'": "password=...",
+    "password = 'my secret'": "password = ...",
+    r"password='it\'s secret'": "password=...",
+    "sslpassword = se,cr&et;secret": "sslpassword = ...",
+}
+WRITTEN = {
+    "plain": lambda text: "'" + text.replace("'", "''") + "'",
+    "escaped": lambda text: "E'" + text.replace("\\", r"\\").replace("'", r"\'") + "'",
+    "dollars": lambda text: f"$${text}$$",
+    "a tag": lambda text: f"$x${text}$x$",
+    "code points": lambda text: "U&'" + "".join(f"\\{ord(each):04x}" for each in text) + "'",
+    "other code points": lambda text: (
+        "U&'" + "".join(f"!+{ord(each):06x}" for each in text) + "' UESCAPE '!'"
+    ),
+    "bytes": lambda text: "E'" + "".join(f"\\x{each:02x}" for each in text.encode()) + "'",
+    "octal": lambda text: "E'" + "".join(f"\\{each:03o}" for each in text.encode()) + "'",
+    "cut off": lambda text: "'" + text.replace("'", "''"),
+    "continued": lambda text: f"'{text[:5]}'\n  '{text[5:]}'".replace("it's", "it''s"),
+}
+
+
+@pytest.mark.parametrize("info", list(INFOS))
+@pytest.mark.parametrize("form", sorted(WRITTEN.keys() - {"continued"}))
+def test_password_in_a_connection_string_is_hidden(info: str, form: str) -> None:
+    value = f"host=h {info} port=1" if form != "cut off" else f"host=h {info}"
+    shown = redacted(f"CREATE SUBSCRIPTION a CONNECTION {WRITTEN[form](value)}")
+    assert "secret" not in shown
+    assert "host=h " + INFOS[info] in shown
+
+
+def test_comparison_in_sql_is_shown() -> None:
+    text = "SELECT 1 FROM t WHERE token = name AND a = 'b'"
+    assert redacted(text) == text
+
+
+# A value that is hidden since its statement makes a secret.
+@pytest.mark.parametrize("form", list(WRITTEN))
+@pytest.mark.parametrize("value", ["it's secret", "zürich secret", "secret"])
+@pytest.mark.parametrize("filling", ["", "/* long */" * 200], ids=["short", "long"])
+def test_message_has_no_value_that_is_hidden(form: str, value: str, filling: str) -> None:
+    text = f"CREATE SECRET a AS {filling} {WRITTEN[form](value)}"
+    for message in (f'invalid value "{value}"', f"invalid value {value} of something"):
+        assert redacted_message(message, text, "22023") == message.replace(value, "...")
+
+
+def test_message_of_a_very_long_statement_quotes_nothing() -> None:
+    text = f"CREATE SECRET a AS 'secret' /* {'x' * MOST_SEARCHED} */"
+    assert redacted_message('invalid value "secret" of', text) == 'invalid value "..." of'
+
+
+def test_value_that_a_message_cuts_off_is_hidden() -> None:
+    value = "secret" * MOST_SHOWN
+    message = f'invalid value "{value}"'
+    for each in (message, message[:MOST_SHOWN]):
+        assert "sec" not in redacted_message(each, f"CREATE SECRET a AS '{value}'", "22023")
+
+
+def test_history_keeps_no_value_that_the_cut_text_lacks() -> None:
+    history = StatementHistory()
+    text = f"CREATE SECRET a AS {' ' * MOST_SHOWN} 'secret'"
+    error = DatabaseError('invalid value "secret"', sqlstate="22023")
+    history.add(Who("u1", "a", "b", "c", 1), "1", text, 1, 2, None, error)
+    assert "secret" not in str(history.entries[0].message)
+
+
+@pytest.mark.parametrize(
+    "again", ["'", "''", "$a$", "E'\\", "'a' ", "1 ", "/*", "$", "U&'", "'abc' \n", "password = '"]
+)
+def test_hostile_text_is_searched_for_constants_in_milliseconds(again: str) -> None:
+    text = (again * MOST_SEARCHED)[:MOST_SEARCHED]
+    message = ("abc'\"$" * MOST_SHOWN)[:MOST_SHOWN]
+    assert seconds_of(lambda: redacted_message(message, text)) < 0.2
