@@ -1,6 +1,6 @@
 """Execute: the rows of a bound plan as of its time, by its access path."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import assert_never
 
@@ -37,14 +37,13 @@ from foreshore.compute.finish import finish, finished_parts, streamed_parts
 from foreshore.compute.keys.bound_keys import literal_keys
 from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.local.linear import (
+    Collections,
     evaluate_linear,
-    evaluated,
     is_light_relation,
     literal_rows,
 )
-from foreshore.compute.local.stream import StreamSource
+from foreshore.compute.local.stream import StreamSource, gathered
 from foreshore.compute.local.streamed import (
-    MOST_BYTES,
     Pace,
     can_stream,
     comes_in_order,
@@ -54,7 +53,7 @@ from foreshore.compute.protocol import BulkChoice
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import LARGE_RESULT, Result, collected, empty_batch
 from foreshore.errors import InvalidParameterValue, UndefinedObject
-from foreshore.expr.ir import Finishing
+from foreshore.expr.ir import Finishing, Relation
 from foreshore.extras import require_spark
 from foreshore.memory import give_back
 from foreshore.result_limits import memory_limit
@@ -257,29 +256,33 @@ async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Res
     """Return the finished rows of a relation that the kernels compute.
 
     Many are finished on the thread that has computed them: only there the allocator gives their
-    memory back, which else would be kept for as long as the client reads.
+    memory back, which else would be kept for as long as the client reads. What may be too many to
+    be in memory is left to an engine, if it is so.
     """
     relation, finishing = bound.block.relation, bound.finishing
     is_light = is_light_relation(relation) and not _is_large(bound)
     if is_light or memory_limit(context.variables) is not None:
         return await finished(await _constant(context, bound), finishing)
-    given = counted_each(bound.given)
-    can_be_parted = not bound.has_long_values and can_stream(relation)
+    executor, given = context.coordinator.executor, counted_each(bound.given)
+    if bound.has_long_values or not can_stream(relation):
+        return await blocking.run(executor, _evaluated_and_finished, relation, given, finishing)
+    rows = await gathered(relation, given, executor, LARGE_RESULT)
+    if rows is None:
+        return await result_in_process(context, bound)
+    if comes_in_order(relation, finishing.order_by):
+        finishing = replace(finishing, order_by=())
+    return await blocking.run(executor, _collected, rows, finishing)
 
-    def compute(finishing: Finishing) -> Result:
-        parts: Iterable[pa.Table]
-        if can_be_parted:
-            parts = streamed(relation, given, Pace(MOST_BYTES))
-            if comes_in_order(relation, finishing.order_by):
-                finishing = replace(finishing, order_by=())
-        else:
-            parts = [evaluate_linear(relation, given)]
-        result = collected(finished_parts(parts, finishing))
-        if result.spilled_bytes > LARGE_RESULT:
-            give_back()
-        return result
 
-    return await blocking.run(context.coordinator.executor, compute, finishing)
+def _evaluated_and_finished(relation: Relation, given: Collections, finishing: Finishing) -> Result:
+    return _collected(evaluate_linear(relation, given), finishing)
+
+
+def _collected(rows: pa.Table, finishing: Finishing) -> Result:
+    result = collected(finished_parts([rows], finishing))
+    if result.spilled_bytes > LARGE_RESULT:
+        give_back()
+    return result
 
 
 def _is_large(bound: BoundPeek) -> bool:
@@ -288,14 +291,17 @@ def _is_large(bound: BoundPeek) -> bool:
 
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows, with `__diff`, of a relation that the kernels compute."""
-    relation = bound.block.relation
-    is_large = _is_large(bound)
-    is_limited = memory_limit(context.variables) is not None
-    if is_limited and (is_large or not is_light_relation(relation)):
+    relation, executor = bound.block.relation, context.coordinator.executor
+    given = counted_each(bound.given)
+    if is_light_relation(relation) and not _is_large(bound):
+        return evaluate_linear(relation, given)
+    if memory_limit(context.variables) is not None:
         return await rows_in_process(context, bound)
-    return await evaluated(
-        context.coordinator.executor, relation, counted_each(bound.given), is_large=is_large
-    )
+    if bound.has_long_values or not can_stream(relation):
+        return await blocking.run(executor, evaluate_linear, relation, given)
+    rows = await gathered(relation, given, executor)
+    assert rows is not None
+    return rows
 
 
 # --- CHANGES(...) --------------------------------------------------------------------------

@@ -7,14 +7,19 @@ a few rows are soon there, and grow as far as the memory of queries allows.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import closing
 from typing import Self
 
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.compute.engine import Cancellation
-from foreshore.compute.local.streamed import LEAST_BYTES, MOST_BYTES, Pace
+from foreshore.compute.engine import Cancellation, check_size
+from foreshore.compute.finish import MAX_RESULT_BYTES
+from foreshore.compute.local.linear import Collections
+from foreshore.compute.local.recursion import Steps, in_slices
+from foreshore.compute.local.streamed import LEAST_BYTES, MOST_BYTES, Pace, streamed
 from foreshore.compute.result import BATCH_ROWS, LARGE_RESULT, SMALL, Result
+from foreshore.expr.ir import Relation
 from foreshore.memory import give_back
 from foreshore.query_memory import QUERY_MEMORY, Reservation
 
@@ -151,3 +156,34 @@ class StreamSource:
 def _spill(result: Result, batches: list[pa.RecordBatch]) -> None:
     for each in batches:
         result.spill(each)
+
+
+async def gathered(
+    relation: Relation, collections: Collections, executor: Executor, most: int | None = None
+) -> pa.Table | None:
+    """Return the rows of a relation that can be streamed, with `__diff`; computed in slices.
+
+    None if they take more than `most` bytes, or this process has not so much for them. Raises
+    OutOfMemory if they take more than a result may.
+    """
+    cancellation = Cancellation()
+
+    def steps() -> Steps[pa.Table | None]:
+        kept: list[pa.Table] = []
+        size = 0
+        with closing(Reservation(most=most)) as reserved:
+            for part in streamed(relation, collections, Pace(MOST_BYTES), cancellation.check):
+                size += part.nbytes
+                check_size(size, MAX_RESULT_BYTES)
+                if most is not None and not reserved.try_reserve(part.nbytes):
+                    return None
+                if part.num_rows or not kept:
+                    kept.append(part)
+                yield
+        return pa.concat_tables(kept)
+
+    try:
+        return await in_slices(executor, steps())
+    except BaseException:
+        cancellation.cancel()
+        raise

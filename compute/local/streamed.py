@@ -113,8 +113,9 @@ def streamed(
 ) -> Iterator[pa.Table]:
     """Yield the rows of `relation`, with `__diff`, over the rows of `collections`: at least once.
 
-    `check` is called now and then and raises if the query was cancelled. Raises the least error of
-    the first batch in which a row fails.
+    What is yielded may have no rows: its reader has a chance to do something else. `check` is
+    called now and then and raises if the query was cancelled. Raises the least error of the first
+    batch in which a row fails.
     """
     given = {key: Rows.of_table(rows, 1) for key, rows in collections.items()}
     batches = _Streamed(given, pace, check).of(relation)
@@ -124,9 +125,8 @@ def streamed(
             rows = next(batches, None)
         if rows is None:
             break
-        if rows.count:
-            yielded = True
-            yield table_of(rows.columns, rows.along[0])
+        yielded = True
+        yield table_of(rows.columns, rows.along[0])
     if not yielded:
         nothing = [pa.array([], to_array([], c.type).type) for c in columns_of(relation)]
         yield table_of(nothing, pa.array([], pa.int64()))

@@ -55,7 +55,7 @@ _DAY = 86_400_000_000
 USUAL_DEPTH = 8  # of a document
 MATCH = 40  # of a match, in addition to its characters
 MANY_PARTS = 1000  # of a relation
-MANY_ROWS = 1_000_000  # of a join or a series
+MANY_ROWS = 1_000_000  # of a join, or of elements of arrays
 MANY_GIVEN = 250_000  # elements of an array of literals
 MOST = 1 << 62
 _COUNTS = frozenset(
@@ -338,7 +338,7 @@ def is_light(scalar: Scalar) -> bool:
 def is_heavy(relation: Relation) -> bool:
     """Whether a single uninterruptible call, or the whole, may take long."""
     return has_long_step(relation) or any(
-        isinstance(node, Join) and cost_of_relation(node)[0] > MANY_ROWS
+        isinstance(node, Join | FlatMap) and cost_of_relation(node)[0] > MANY_ROWS
         for node in ([] if _is_range(relation) else walk_relations(relation))
     )
 

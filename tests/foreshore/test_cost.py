@@ -1,6 +1,7 @@
 """Expensive expressions are recognized before they are evaluated."""
 
 import pytest
+from msgspec.structs import replace
 
 from foreshore.errors import StatementTooComplex
 from foreshore.expr.cost import cost_of, is_heavy, is_large, is_light
@@ -87,6 +88,8 @@ def test_series_is_heavy_if_it_is_long_or_something_is_computed_of_it() -> None:
     assert is_heavy(series(number(1_000_000)))
     assert is_heavy(series(Column(0, INT4)))
     assert is_heavy(Join((series(number(2000)), series(number(2000))), ()))
+    assert not is_heavy(replace(series(number(20)), input=series(number(2000))))
+    assert is_heavy(replace(series(number(2000)), input=series(number(2000))))
 
 
 def test_arrays_of_rows_are_not_heavy_as_drivers_send_them() -> None:

@@ -1,6 +1,16 @@
-"""max_query_memory: what needs more fails with 53200, and nobody else notices."""
+"""max_query_memory: what needs more fails with 53200, and nobody else notices.
 
+Nor does anybody notice rows of constants, however many there are.
+"""
+
+import asyncio
+
+import pytest
+
+from foreshore import blocking, query_memory
 from foreshore.adapter.client import Startup
+from foreshore.adapter.environment import THREADS
+from foreshore.query_memory import QUERY_MEMORY
 from tests.adapter.harness import TestEnvironment
 
 # Rows of a kilobyte.
@@ -73,3 +83,37 @@ async def test_subscription_beyond_the_memory_of_its_role_ends(own_env: TestEnvi
     await env.ran("small", "ROLLBACK")
     await env.ran("admin", "BEGIN", f"DECLARE c CURSOR FOR {groups}")
     assert "FETCH 1" in await env.query("admin", "FETCH 1 c WITH (TIMEOUT = '60s')")
+
+
+ENDLESS = (
+    "SELECT g FROM generate_series(1, 1000000000000) g ORDER BY g DESC LIMIT 1",
+    "SELECT g, repeat('x', 1000) FROM generate_series(1, 1000000000000) g ORDER BY 2, 1",
+    "INSERT INTO t SELECT g FROM generate_series(1, 1000000000000) g WHERE g < 0",
+    "CREATE TABLE u AS SELECT g FROM generate_series(1, 1000000000000) g WHERE g % 2 = 3",
+)
+
+
+@pytest.mark.parametrize("sql", ENDLESS)
+async def test_endless_constants_end_when_they_are_cancelled(
+    own_env: TestEnvironment, sql: str
+) -> None:
+    env = own_env
+    await env.ran("a", "CREATE TABLE t (i bigint)", "SET statement_timeout = '100ms'")
+    assert "57014" in await env.query("a", sql)
+    executor = env.environment.coordinator.executor
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(blocking.run(executor, int) for _ in range(THREADS)))
+
+
+async def test_rows_that_are_written_need_no_room_at_once(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_memory._Default, "is_share", True)
+    limit = QUERY_MEMORY.limit
+    rows = "SELECT g, repeat('x', 1000) AS x FROM generate_series(1, 20000) g"
+    try:
+        QUERY_MEMORY.configure(8 << 20)
+        assert await own_env.ran("a", f"CREATE TABLE t AS {rows}") == "SELECT 20000"
+        assert await own_env.ran("a", f"INSERT INTO t {rows}") == "INSERT 0 20000"
+    finally:
+        QUERY_MEMORY.configure(limit)
