@@ -1,8 +1,8 @@
 """The statements that have ended lately, in memory: what ran, for whom, how long, with what result.
 
 The newest are kept, `MOST` of them, since the start. Texts and messages of errors are kept as their
-session knows them and cut to what is shown; whoever shows them hides secrets (`redaction.py`). Of those
-that only the part of the text has that is cut off, the message is freed before it is kept.
+session knows them and cut to what is shown; whoever shows them hides secrets (`redaction.py`). A
+message is kept without the secrets that the cut takes from the text.
 """
 
 from collections import deque
