@@ -181,6 +181,7 @@ class Listener:
                     await session.close()
                 except Exception:
                     logger.exception("a session could not be closed")
+            wire.reader.close()
             wire.close(b"" if reason is None else message.error_response(reason, fatal=True))
 
     async def _open(self, wire: Wire) -> tuple[Session, Place] | None:

@@ -6,13 +6,15 @@
 A `MessageReader` returns each message once it has arrived in full. Whatever length a frame states,
 the reader never allocates more than what has arrived. A length out of bounds is a FramingError.
 Large CopyData is returned in parts as it arrives, since its boundaries mean nothing. Another long
-frame is gathered, and returned as a `LongMessage` that is still to be parsed. The first frame has
-no type. Until `open` marks the client as authenticated, frames must be small.
+frame is gathered, and returned as a `LongMessage` that is still to be parsed; all of these have a
+bound together (`gathered.py`). The first frame has no type. Until `open` marks the client as
+authenticated, frames must be small.
 """
 
 from collections import deque
 from struct import Struct
 
+from foreshore.server.gathered import GatheredHere
 from foreshore.server.message import (
     COPY_DATA,
     CopyData,
@@ -51,6 +53,7 @@ class MessageReader:
         self.recode: Recode | None = None  # of a client whose encoding is not UTF8
         self._left = 0  # bytes yet to come of a CopyData in parts or of a long frame
         self._long: LongMessage | None = None  # the long frame that is being gathered
+        self._gathered = GatheredHere()  # of the last long frame, until it is done
 
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""
@@ -106,6 +109,8 @@ class MessageReader:
             return self._gather(self._long)
         if self._left:
             return self._part()
+        if self._gathered.bytes:  # the message has been handled
+            self._gathered.clear()
         at = self._at
         data = self._data
         if len(data) - at < 5:
@@ -131,6 +136,10 @@ class MessageReader:
         self._at = end
         return parse_message(data[at], data[at + 5 : end], self.recode)
 
+    def close(self) -> None:
+        """Note that nothing more is read."""
+        self._gathered.clear()
+
     def _may_be_long(self, code: int, length: int) -> bool:
         """Whether a message of this type may have a length beyond SMALL."""
         if length < 4 or length > self._limit or code in _SMALL:
@@ -148,6 +157,7 @@ class MessageReader:
             piece = self._piece()
             if piece is None:
                 return None
+            self._gathered.add(len(piece))
             long.pieces.append(piece)
         self._long = None
         return long

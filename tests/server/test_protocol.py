@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError
-from foreshore.server import message
+from foreshore.server import gathered, message
+from foreshore.server.gathered import OF_PROCESS, TooMuchGathered
 from foreshore.server.message import PIECE, FramingError, LongMessage, Message, parse_long
 from foreshore.server.protocol import LIMIT_BEFORE_LOGIN, MessageReader
 
@@ -235,3 +236,41 @@ def test_random_first_frame_gives_request_or_error(body: bytes) -> None:
     reader.feed(struct.pack("!i", len(body) + 4) + body)
     with contextlib.suppress(DatabaseError):
         reader.opening()
+
+
+LONG_QUERY = framed(b"Q", b"x" * (3 << 20) + b"\0")
+
+
+def test_long_messages_of_all_connections_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathered, "ALL_BYTES", 8 << 20)
+    before, readers = OF_PROCESS.bytes, [MessageReader() for _ in range(6)]
+    refused = 0
+    for each in readers:
+        each.open()
+        for at in range(0, len(LONG_QUERY) - 1, 1 << 16):
+            each.feed(LONG_QUERY[:-1][at : at + (1 << 16)])
+            try:
+                assert each.next() is None
+            except TooMuchGathered:
+                refused += 1
+                each.close()
+                break
+    assert refused == 4
+    assert TooMuchGathered.sqlstate == "53200"
+    assert OF_PROCESS.bytes - before < 8 << 20
+    for each in readers:
+        each.close()
+    assert OF_PROCESS.bytes == before
+
+
+def test_long_message_counts_until_it_is_done() -> None:
+    before, reader = OF_PROCESS.bytes, MessageReader()
+    reader.open()
+    for _ in range(3):
+        reader.feed(LONG_QUERY[:100])
+        assert reader.next() is None
+        reader.feed(LONG_QUERY[100:])
+        assert isinstance(reader.next(), LongMessage)
+        assert OF_PROCESS.bytes - before == len(LONG_QUERY) - 5
+        assert reader.next() is None
+        assert OF_PROCESS.bytes == before
