@@ -45,6 +45,8 @@ class StreamSource:
         self._parts: Iterator[pa.RecordBatch] | None = parts(self._pace, self._cancellation)
         self._rows: list[pa.RecordBatch] = []  # computed, and not taken
         self._spilled: Result | None = None  # rows that come before all others
+        self._empty: pa.RecordBatch | None = None  # given to the reader if there is no other batch
+        self._has_rows = False
         self._size = 0  # of all batches so far
 
     async def begun(self) -> Self:
@@ -111,26 +113,26 @@ class StreamSource:
         self._pace.size = max(size, LEAST_BYTES)
         self._pace.most = self._room()
 
-    async def _compute(self, step: Callable[[], None]) -> None:
+    async def _compute(self, steps: Callable[[], Steps[None]]) -> None:
         try:
-            await blocking.run(self._executor, step)
+            await in_slices(self._executor, steps())
         except BaseException:
             self.close()
             raise
 
-    def _begin(self) -> None:
+    def _begin(self) -> Steps[None]:
         """Compute two batches, to know whether there is more than one."""
-        self._step()
-        self._step()
+        yield from self._step()
+        yield from self._step()
 
-    def _advance(self) -> None:
+    def _advance(self) -> Steps[None]:
         """Compute a batch; after a short one, which is perhaps the last, the next one, too."""
         before = self._size
-        self._step()
+        yield from self._step()
         if self._size - before < self._pace.size // 2:
-            self._step()
+            yield from self._step()
 
-    def _read_back(self) -> None:
+    def _read_back(self) -> Steps[None]:
         assert self._spilled is not None
         rows = self._spilled.take()
         if rows is None:
@@ -138,19 +140,30 @@ class StreamSource:
             self._spilled = None
         else:
             self._rows.append(rows)
+        yield from ()
 
-    def _step(self) -> None:
-        parts = self._parts
-        rows = None if parts is None else next(parts, None)
+    def _step(self) -> Steps[None]:
+        """Compute a batch that has rows, unless there are none; yield after one without."""
+        while (rows := self._next()) is not None and not rows.num_rows:
+            self._empty = rows
+            yield
         if rows is None:
             self._parts = None
+            if self._empty is not None and not self._has_rows:
+                self._rows.append(self._empty)
+                self._has_rows = True
             return
+        self._has_rows = True
         size = rows.nbytes
         self._size += size
         if size > LARGE_RESULT:  # rows that cannot be cut
             self._reserved.reserve(max(size - self._reserved.held, 0))
         self._cancellation.check()
         self._rows.append(rows)
+
+    def _next(self) -> pa.RecordBatch | None:
+        parts = self._parts
+        return None if parts is None else next(parts, None)
 
 
 def _spill(result: Result, batches: list[pa.RecordBatch]) -> None:

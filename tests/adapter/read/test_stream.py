@@ -1,16 +1,29 @@
 """StreamSource: batches are computed when they are taken, and what is left costs little."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 
+from foreshore import blocking
 from foreshore.compute.engine import Cancellation
+from foreshore.compute.finish import streamed_parts
 from foreshore.compute.local import stream
 from foreshore.compute.local.stream import StreamSource
-from foreshore.compute.local.streamed import Pace
+from foreshore.compute.local.streamed import Pace, streamed
+from foreshore.expr.ir import Filter, Finishing, FlatMap, Join, Literal
 from foreshore.query_memory import QUERY_MEMORY, QueryMemory, Reservation
+from foreshore.types import BOOL, INT8, ColumnType
+
+SERIES = FlatMap(
+    Join(()),
+    "generate_series(int8,int8)",
+    (Literal(1, INT8), Literal(10**12, INT8)),
+    (ColumnType(INT8, False),),
+)
+NOTHING = Filter(SERIES, (Literal(False, BOOL),))
 
 
 class Counted:
@@ -79,3 +92,30 @@ async def test_a_closed_stream_holds_nothing() -> None:
         source.close()
         assert await source.next(1) is None
     assert QUERY_MEMORY.used <= used
+
+
+async def test_a_stream_without_rows_leaves_its_thread_to_others() -> None:
+    def parts(pace: Pace, cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
+        found = streamed(NOTHING, {}, pace, cancellation.check)
+        return streamed_parts(found, Finishing((), None, 0, (0,)))
+
+    with ThreadPoolExecutor(1) as executor:
+        running = asyncio.create_task(StreamSource(parts, executor).begun())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            await blocking.run(executor, int)
+        assert not running.done()
+        running.cancel()
+        await asyncio.wait((running,))
+
+
+async def test_a_stream_without_rows_has_one_batch() -> None:
+    def parts(pace: Pace, cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
+        yield from 3 * [pa.RecordBatch.from_arrays([pa.array([], pa.int64())], names=["c0"])]
+
+    with ThreadPoolExecutor(1) as executor:
+        source = await StreamSource(parts, executor).begun()
+        assert source.only_batch is not None
+        assert source.only_batch.num_rows == 0
+        assert (await source.next(1)) is not None
+        assert (await source.next(1)) is None
