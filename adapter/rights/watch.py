@@ -108,28 +108,28 @@ def policies_of(
 
 
 def may_change_rights(old: State, new: State) -> bool:
-    """Return whether a role's rights, or the rows that it sees, may differ in `old` and `new`."""
-    if _policies(old) != _policies(new):
-        return True
-    for id in new.changed(old):
-        before, after = old.get(id), new.get(id)
-        if before is None:
-            continue
-        if isinstance(before, Role) or _rights(before) != _rights(after):
-            return True
-    return False
+    """Return whether a role's rights, or the rows that it sees, may differ in `old` and `new`.
+
+    The end of an object takes away no right to another one, unless it is a role or a policy.
+    """
+    return any(_may_change_rights(old.get(id), new.get(id)) for id in new.changed(old))
 
 
-def _policies(state: State) -> list[tuple[str, object, object]]:
-    if not state.secured_tables:
-        return []
-    return [
-        (each.id, each.policy, each.force_row_security)
-        for each in state.all(Item)
-        if each.policy is not None or each.row_security
-    ]
+def _may_change_rights(before: Object | None, after: Object | None) -> bool:
+    if before is None:
+        return isinstance(after, Item) and after.is_policy
+    if after is None:
+        return isinstance(before, Role) or (isinstance(before, Item) and before.is_policy)
+    return _rights(before) != _rights(after)
 
 
-def _rights(each: Object | None) -> tuple[object, ...]:
-    names = ("owner", "grants", "column_grants", "security_invoker")
-    return () if each is None else tuple(getattr(each, name, None) for name in names)
+_OF_ROLES = ("superuser", "inherit", "bypass_rls", "member_of")
+_OF_OTHERS = (
+    *("owner", "grants", "column_grants", "security_invoker"),
+    *("policy", "row_security", "force_row_security"),
+)
+
+
+def _rights(each: Object) -> list[object]:
+    names = _OF_ROLES if isinstance(each, Role) else _OF_OTHERS
+    return [getattr(each, name, None) for name in names]
