@@ -26,6 +26,7 @@ from foreshore.query_memory import QUERY_MEMORY, Reservation
 
 PART_BYTES = 1 << 20  # of a batch written, sent or read at once, unless rows are very wide
 KEPT_BYTES = 2 << 20
+MOST_FILES = 4096
 SMALL = 4 << 10  # bytes of a batch that are not counted
 BATCH_ROWS = 8_192  # sent to a client at once
 LARGE_RESULT = 16 << 20  # above this, allocators are asked to return memory
@@ -38,15 +39,21 @@ class _Files:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 4096)
         self._count = 0
 
-    def open(self) -> None:
-        """Count a file more; raises OutOfMemory if there are too many."""
+    def open(self) -> BinaryIO:
+        """Return a new file, which is counted until `close`; raises OutOfMemory for too many."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # a server raises it as it starts
+        most = MOST_FILES if most == resource.RLIM_INFINITY else min(most // 4, MOST_FILES)
         with self._lock:
-            if self._count >= self._most:
+            if self._count >= most:
                 raise OutOfMemory(f"{self._count} results that do not fit in memory are on disk.")
             self._count += 1
+        try:
+            return tempfile.TemporaryFile(buffering=0)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Count a file less."""
@@ -209,8 +216,7 @@ class Result:
             if self._closed:
                 return None
             if self._file is None:
-                _FILES.open()
-                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - see `_release`
+                self._file = _FILES.open()
             self._busy = True
             return self._file
 

@@ -156,3 +156,43 @@ def test_first_rows_in_order_are_kept_as_parts_come(
     finally:
         finish.ORDERED_AT_ONCE = kept
     assert [tuple(row.values()) for part in found for row in part.to_pylist()] == expected
+
+
+def spilled() -> Result:
+    result = Result(SCHEMA)
+    result.spill(batch(0, 1))
+    return result
+
+
+def test_scratch_files_are_a_part_of_those_that_the_process_may_open_by_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = results._Files()
+    monkeypatch.setattr(results, "_FILES", files)
+    limit = [8]
+    monkeypatch.setattr(results.resource, "getrlimit", lambda _: (limit[0], 100))
+    held = [spilled(), spilled()]
+    with pytest.raises(OutOfMemory):
+        spilled()
+    limit[0] = 12  # as a server raises it when it starts
+    held.append(spilled())
+    for each in held:
+        each.close()
+    limit[0] = results.resource.RLIM_INFINITY
+    spilled().close()
+
+
+def test_a_scratch_file_that_cannot_be_opened_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(results.resource, "getrlimit", lambda _: (8, 8))
+    monkeypatch.setattr(results, "_FILES", results._Files())
+    with monkeypatch.context() as patch:
+        patch.setattr(results.tempfile, "TemporaryFile", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                spilled()
+    spilled().close()
