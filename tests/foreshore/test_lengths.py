@@ -7,6 +7,8 @@ from foreshore.errors import OutOfMemory
 from foreshore.expr import cost
 from foreshore.expr.functions.function import BY_KEY
 from foreshore.expr.functions.lengths import LENGTHS, UNKNOWN, require_room_for
+from foreshore.expr.functions.rows import Failure
+from foreshore.expr.functions.text import _pad, format_, repeat, replace
 from foreshore.query_memory import require_room, room
 
 MB = 1 << 20
@@ -89,9 +91,40 @@ def test_a_value_beyond_1_gb_is_an_error_of_its_row(name: str, arrays: tuple[pa.
         require_room_for(name, arrays)
 
 
-def test_format_refuses_a_width_beyond_1_gb() -> None:
-    from foreshore.expr.functions.rows import Failure
-    from foreshore.expr.functions.text import format_
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("repeat", ("€", 400_000_000)),
+        ("lpad", ("", 400_000_000, "€")),
+        ("rpad", ("", 400_000_000, "😀")),
+        ("replace", (LONG, "x", "€" * 4_000)),
+    ],
+)
+def test_a_value_beyond_1_gb_is_refused_by_its_bytes(name: str, args: tuple[object, ...]) -> None:
+    kernels = {"repeat": repeat, "lpad": _pad(True), "rpad": _pad(False), "replace": replace}
+    with pytest.raises(Failure, match="54000"):
+        kernels[name](*args)
 
+
+@pytest.mark.parametrize(
+    ("pattern", "args"),
+    [
+        ("%1$s" * 12_000, (LONG,)),
+        ("%2$L%1$I" * 6_000, (LONG, LONG)),
+        ("%600000000s%1$600000000s", ("x",)),
+        ("%s" * 2 + "%s%2000000000s", (LONG * 100, LONG * 100, LONG * 100, "x")),
+    ],
+)
+def test_what_format_repeats_is_counted(pattern: str, args: tuple[str, ...]) -> None:
+    with room(20 * MB), pytest.raises(OutOfMemory):
+        require_room_for("format", (text(pattern), *map(text, args)))
+
+
+def test_format_makes_short_values_of_long_arguments() -> None:
+    with room(MB):
+        require_room_for("format", (text("%2$s%%10s" * 1_000), text(LONG), text("a")))
+
+
+def test_format_refuses_a_width_beyond_1_gb() -> None:
     with pytest.raises(Failure, match="requested length too large"):
         format_("%2000000000s", "x")

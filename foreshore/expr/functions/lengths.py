@@ -22,7 +22,7 @@ Arrays = Sequence[pa.Array]
 
 MAX_BYTES = 1_073_741_819  # of a value; kernels refuse longer ones with an error of the row
 OBJECT = 64  # bytes of an element that kernels make in Python
-WIDTH = re.compile(r"%(?:\d+\$)?-*(\d{1,10})")
+SPECIFIER = re.compile(r"%(?:%|(?:(\d{1,10})\$)?-*(\d{0,10})([a-zA-Z]))")
 
 UNKNOWN = frozenset(
     ("regexp_replace", "regexp_matches", "regexp_split_to_array", "regexp_split_to_table")
@@ -34,6 +34,11 @@ def require_room_for(name: str, arrays: Arrays) -> None:
     length = LENGTHS.get(name)
     if length is not None and arrays and has_limited_room():
         require_room(length(arrays))
+
+
+def length_in_bytes(text: str) -> int:
+    """Return the length of a text as it is stored, in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _bytes(array: pa.Array) -> np.ndarray:
@@ -73,7 +78,9 @@ def _replaced(arrays: Arrays) -> int:
         return most
     rows = zip(*(array.to_pylist() for array in arrays[:3]), strict=True)
     exact = [
-        len(a) + (a.count(b) * len(c) if b else 0) for a, b, c in rows if None not in (a, b, c)
+        length_in_bytes(a) + (a.count(b) * (length_in_bytes(c) - length_in_bytes(b)) if b else 0)
+        for a, b, c in rows
+        if None not in (a, b, c)
     ]
     return _sum(np.array(exact, float))
 
@@ -99,8 +106,24 @@ def _formatted(arrays: Arrays) -> int:
     patterns = arrays[0]
     if not pa.types.is_string(patterns.type):
         return 0
-    widths = [sum(map(int, WIDTH.findall(each or ""))) for each in patterns.to_pylist()]
-    return _sum(np.array(widths, float)) + 2 * _added(arrays)
+    lengths = np.array([_bytes(each) for each in arrays[1:]]).reshape(-1, len(patterns)).T
+    rows = zip(patterns.to_pylist(), lengths.tolist(), strict=True)
+    return sum(_formatted_row(pattern or "", each) for pattern, each in rows)
+
+
+def _formatted_row(pattern: str, lengths: Sequence[float]) -> int:
+    """Return the most that a pattern makes, which may name an argument again and again."""
+    most, place = float(len(pattern.encode())), 0
+    for position, width, kind in SPECIFIER.findall(pattern):
+        if not kind:  # of %%
+            continue
+        place = int(position) if position else place + 1
+        padded = int(width or 0)
+        if not 0 < place <= len(lengths) or padded > MAX_BYTES:  # the kernel refuses it
+            break
+        length = lengths[place - 1]
+        most += max(length if kind == "s" else 2 * length + OBJECT, padded)
+    return int(most)
 
 
 def _filled(arrays: Arrays) -> int:

@@ -18,10 +18,12 @@ from foreshore.expr.functions.function import (
     Signature,
     declare,
 )
-from foreshore.expr.functions.lengths import MAX_BYTES
+from foreshore.expr.functions.lengths import MAX_BYTES, length_in_bytes
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.text import format_text
 from foreshore.types import SqlType
+
+LONGEST_CHARACTER = 4  # bytes; PostgreSQL counts so many for each that lpad and rpad make
 
 
 def simple_map(upper: bool) -> Callable[[str], str]:
@@ -104,7 +106,7 @@ def right(text: str, count: int) -> str:
 def _pad(at_left: bool) -> Callable[..., str]:
     def pad(text: str, length: int, fill: str = " ") -> str:
         length = max(length, 0)
-        _check_size(length)
+        _check_size(LONGEST_CHARACTER * length)
         if len(text) >= length or not fill:
             return text[:length]
         missing = length - len(text)
@@ -115,6 +117,7 @@ def _pad(at_left: bool) -> Callable[..., str]:
 
 
 def _check_size(length: int) -> None:
+    """Raise 54000 if a value of `length` bytes is too long."""
     if length > MAX_BYTES:
         raise fail("54000", "requested length too large")
 
@@ -123,13 +126,15 @@ def replace(text: str, old: str, new: str) -> str:
     """Return `text` with `new` in place of each `old`; raises 54000 if that is too long."""
     if not old:
         return text
-    _check_size(len(text) + text.count(old) * (len(new) - len(old)))
+    added = length_in_bytes(new) - length_in_bytes(old)
+    if added > 0:
+        _check_size(length_in_bytes(text) + text.count(old) * added)
     return text.replace(old, new)
 
 
 def repeat(text: str, count: int) -> str:
     """Return `text` `count` times."""
-    _check_size(len(text) * max(count, 0))
+    _check_size(length_in_bytes(text) * max(count, 0))
     return text * max(count, 0)
 
 
@@ -191,10 +196,10 @@ def format_(pattern: str, *args: str | None) -> str:
     """Return PostgreSQL's format(): %s, %I, %L and %%, with positions and widths."""
     import re
 
-    next_arg = 0
+    next_arg = made = 0
 
     def value(match: "re.Match[str]") -> str:
-        nonlocal next_arg
+        nonlocal next_arg, made
         if match[0] == "%%":
             return "%"
         position, flags, width, kind = match[1], match[2], match[3], match[4]
@@ -226,7 +231,8 @@ def format_(pattern: str, *args: str | None) -> str:
         else:
             text = quote_ident(arg)
         size = int(width or 0)
-        _check_size(size)
+        made += max(size, length_in_bytes(text))
+        _check_size(made)
         return text.ljust(size) if "-" in flags else text.rjust(size)
 
     return re.sub(r"%%|%(\d+\$)?(-*)(\d*)(.?)", value, pattern, flags=re.DOTALL)
