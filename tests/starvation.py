@@ -9,35 +9,45 @@ class Starvation:
     """How long a server's threads, and this one, have had no processor to run on from now on.
 
     Its children count too: until one is started the server waits for it. A thread or a child that
-    ends meanwhile does not count, as nothing is known of it any more. With `loop_only` the server's
-    only thread that counts is the first, on which its event loop runs.
+    ends meanwhile does not count, as nothing is known of it any more.
+
+    With `of_loop` it is what the event loop, the server's first thread, has waited for: its own
+    delay and the longest of another thread. For while that holds the interpreter's lock (GIL) and
+    has no processor, the loop waits, too.
     """
 
-    def __init__(self, pid: int, *, loop_only: bool = False) -> None:
+    def __init__(self, pid: int, *, of_loop: bool = False) -> None:
         self._pid = pid
-        self._delays = _delays_of_loop if loop_only else _delays
-        self._before = dict(self._delays(pid))
+        self._of_loop = of_loop
+        self._before = dict(_delays(pid))
 
     def seconds(self) -> float:
-        """Return the sum over all threads."""
-        delays = self._delays(self._pid)
-        return sum(delay - self._before.get(path, 0) for path, delay in delays) / 1e9
+        """Return the sum over the threads that count."""
+        grown = {path: delay - self._before.get(path, 0) for path, delay in _delays(self._pid)}
+        if not self._of_loop:
+            return sum(grown.values()) / 1e9
+        both = [grown.pop(each, 0) for each in (_own(), _schedstat(self._pid, self._pid))]
+        threads = [delay for path, delay in grown.items() if "task" in path.parts]
+        return (sum(both) + max(threads, default=0)) / 1e9
+
+
+def _own() -> Path:
+    return Path("/proc/thread-self/schedstat").resolve()
+
+
+def _schedstat(pid: int, thread: int) -> Path:
+    return Path(f"/proc/{pid}/task/{thread}/schedstat")
 
 
 def _delays(pid: int) -> Iterator[tuple[Path, int]]:
     """Yield the nanoseconds for which each thread has had no processor so far."""
-    places = [Path("/proc/thread-self/schedstat").resolve()]
+    places = [_own()]
     for thread in Path(f"/proc/{pid}/task").iterdir():
         places.append(thread / "schedstat")
         with suppress(OSError):  # the thread has ended
             children = (thread / "children").read_text().split()
             places += [Path(f"/proc/{child}/schedstat") for child in children]
     yield from _read(places)
-
-
-def _delays_of_loop(pid: int) -> Iterator[tuple[Path, int]]:
-    own = Path("/proc/thread-self/schedstat").resolve()
-    return _read([own, Path(f"/proc/{pid}/task/{pid}/schedstat")])
 
 
 def _read(places: Iterable[Path]) -> Iterator[tuple[Path, int]]:

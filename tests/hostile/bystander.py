@@ -20,8 +20,8 @@ from tempfile import TemporaryFile
 import psycopg
 
 from tests.harness import ROOT, Server, indexed, until
-from tests.hostile.honest import Sample, prepare, samples
-from tests.loop_guard import REFERENCE_S, reference
+from tests.hostile.honest import MACHINE, Sample, prepare, samples
+from tests.loop_guard import REFERENCE_S
 
 P99_S = 0.1
 MOST_S = 0.5
@@ -120,12 +120,14 @@ def undisturbed(server: Server, p99_s: float = P99_S, most_s: float = MOST_S) ->
     assert server.process.pid == pid
     wrong = [each for each in found if each.wrong]
     assert not wrong, wrong
-    slower = max(1.0, reference() / REFERENCE_S)
+    took = [each.seconds for each in found if each.kind == MACHINE]
+    slower = max(1.0, quantile(took, 0.5) / REFERENCE_S)
     for kind in TRIED:
         seconds = [each.seconds for each in found if each.kind == kind]
         shown = f"{kind}: {spread(seconds)}, the machine is {slower:.1f} times slower than idle"
         print(shown)
-        assert quantile(seconds, 0.99) < p99_s * slower, shown
+        beyond = sum(each >= p99_s * slower for each in seconds)
+        assert beyond <= max(1, len(seconds) // 100), shown  # the longest of few is no percentile
         assert max(seconds) < most_s * slower, shown
     until(lambda: growth(before, resident(server)) < GROWTH, "the memory is back")
 

@@ -20,9 +20,11 @@ from dataclasses import asdict, dataclass
 
 import psycopg
 
+from tests.loop_guard import reference
 from tests.starvation import Starvation
 
 ROWS = 1000
+MACHINE = "machine"  # the kind of a sample that says how long `reference` takes
 PAUSE_S = 0.01  # between two statements of one client
 PATIENCE_S = 60.0
 
@@ -88,6 +90,8 @@ class Client:
             await (await psycopg.AsyncConnection.connect(self._url)).close()
         if self._writes:
             await self._write(connection, self._number)
+        else:
+            write(Sample(MACHINE, time.monotonic(), reference()))
 
     async def _write(
         self, connection: psycopg.AsyncConnection[tuple[object, ...]], own: int
@@ -120,7 +124,7 @@ class Client:
     async def _measured(self, kind: str) -> AsyncIterator[list[str]]:
         """Write down the body, to which the list yielded adds what was wrong."""
         wrong: list[str] = []
-        owed, began = Starvation(self._pid, loop_only=True), time.monotonic()
+        owed, began = Starvation(self._pid, of_loop=True), time.monotonic()
         async with asyncio.timeout(PATIENCE_S):
             yield wrong
         seconds = max(0.0, time.monotonic() - began - owed.seconds())

@@ -60,7 +60,7 @@ def attacked(server: Server, seeds: range) -> list[float]:
     ):
         try:
             while attacker.poll() is None:
-                starvation, began = Starvation(server.process.pid, loop_only=True), time.monotonic()
+                starvation, began = Starvation(server.process.pid, of_loop=True), time.monotonic()
                 assert session.execute("SELECT v FROM calm WHERE k = 7").fetchone() == (7,)
                 seconds.append(time.monotonic() - began - starvation.seconds())
                 time.sleep(0.01)
