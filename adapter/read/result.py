@@ -113,8 +113,12 @@ class BatchSource:
         spilled = Result(left.schema)
         await blocking.run(None, spilled.spill, left)
         self._rows, self._result = None, spilled
-        if after is not None:
+        if after is None:
+            return
+        if after.parts():
             self._later.append(after)
+        else:
+            after.close()
 
     def check(self, limits: ResultLimits) -> None:
         """Raise ResultTooLarge if all rows, of which none was taken, are more than `limits`."""

@@ -44,7 +44,7 @@ class StreamSource:
         self._reserved = Reservation(most=memory)
         self._parts: Iterator[pa.RecordBatch] | None = parts(self._pace, self._cancellation)
         self._rows: list[pa.RecordBatch] = []  # computed, and not taken
-        self._spilled: Result | None = None  # rows that come before all others
+        self._spilled: list[Result] = []  # rows that come next, those of the last result first
         self._empty: pa.RecordBatch | None = None  # given to the reader if there is no other batch
         self._has_rows = False
         self._size = 0  # of all batches so far
@@ -62,7 +62,7 @@ class StreamSource:
     async def next(self, limit: int) -> pa.RecordBatch | None:
         """Return the next rows, computed now if need be."""
         while not self._rows:
-            if self._spilled is not None:
+            if self._spilled:
                 await self._compute(self._read_back)
                 continue
             if self._parts is None:
@@ -79,13 +79,14 @@ class StreamSource:
     async def park(self) -> None:
         """Reserve memory for what is left of the batches, or write it to disk."""
         size = sum(each.get_total_buffer_size() for each in self._rows)
-        if size <= SMALL or size <= self._reserved.held or self._spilled is not None:
+        if size <= SMALL or size <= self._reserved.held:
             return
         if self._reserved.try_reserve(size - self._reserved.held):
             return
         spilled = Result(self._rows[0].schema)
         await blocking.run(None, _spill, spilled, self._rows)
-        self._rows, self._spilled = [], spilled
+        self._rows = []
+        self._spilled.append(spilled)
         self._reserved.close()
 
     def close(self) -> None:
@@ -93,8 +94,8 @@ class StreamSource:
         self._cancellation.cancel()
         self._parts = None
         self._rows.clear()
-        if self._spilled is not None:
-            self._spilled.close()
+        for each in self._spilled:
+            each.close()
         self._reserved.close()
         if self._size > LARGE_RESULT:
             self._size = 0
@@ -133,12 +134,10 @@ class StreamSource:
             yield from self._step()
 
     def _read_back(self) -> Steps[None]:
-        assert self._spilled is not None
-        rows = self._spilled.take()
-        if rows is None:
-            self._spilled.close()
-            self._spilled = None
-        else:
+        rows = self._spilled[-1].take()
+        if not self._spilled[-1].parts():
+            self._spilled.pop().close()
+        if rows is not None:
             self._rows.append(rows)
         yield from ()
 

@@ -8,6 +8,9 @@ import pyarrow as pa
 import pytest
 
 from foreshore import blocking
+from foreshore.adapter.read import result as adapter_result
+from foreshore.adapter.read.result import BatchSource
+from foreshore.compute import result as results
 from foreshore.compute.engine import Cancellation
 from foreshore.compute.finish import streamed_parts
 from foreshore.compute.local import stream
@@ -80,6 +83,29 @@ async def test_rows_of_parked_streams_are_the_same_from_disk(
         assert set(found) == set(whole)
         source.close()
     assert budget.used == 0
+
+
+async def test_what_is_left_of_rows_from_disk_goes_back_to_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget, files = QueryMemory(1), results._Files()
+    made: Callable[..., Reservation] = lambda **given: Reservation(budget, **given)  # noqa: E731
+    monkeypatch.setattr(stream, "Reservation", made)
+    monkeypatch.setattr(adapter_result, "Reservation", made)
+    monkeypatch.setattr(results, "_FILES", files)
+    with ThreadPoolExecutor(1) as executor:
+        streams = await StreamSource(Counted(5).parts, executor).begun()
+        numbers = pa.array(range(10_000), pa.int64())
+        batch = BatchSource(pa.RecordBatch.from_arrays([numbers], names=["c0"]))
+        sources: list[StreamSource | BatchSource] = [streams, batch]
+        for source in sources:
+            for _ in range(20):
+                assert (await source.next(7)) is not None
+                await source.park()
+                assert not (streams._rows if source is streams else batch._rows)
+                assert files._count <= 2
+            source.close()
+            assert files._count == 0
 
 
 async def test_a_closed_stream_holds_nothing() -> None:
