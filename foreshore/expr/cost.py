@@ -243,7 +243,7 @@ def _matched(values: Values, sizes: Sizes) -> int:
     if len(sizes) == 1:
         return CALL
     text, pattern = sizes[0], sizes[1]
-    if isinstance(values[1], str) and "{" in values[1]:
+    if isinstance(values[1], str) and "{" in values[1] and pattern * PATTERN <= LIGHT:
         pattern = max(pattern, pattern_size(values[1]))
     return CALL + pattern * PATTERN + text * (1 + pattern // 8)
 

@@ -41,8 +41,10 @@ class ExpressionConverter(ABC):
         if at is None:
             at = meta.get("start")
         if at is None:
+            at = meta.get("first")
+        if at is None:
             at = min((self.at(child) for child in node.iter_expressions()), default=0)
-            meta["at"] = at  # a node above asks again
+            meta["first"] = at  # a node above asks again; "at" says that the text has the node
         return int(at)
 
     def start(self, node: exp.Expr) -> int:

@@ -107,7 +107,7 @@ async def test_a_table_without_a_column_of_its_key_has_no_key(
         "database": where.path[1:] or "postgres",
         "user": where.username or "postgres",
     }
-    accesses = {"c": Access("postgres", options)}
+    accesses = {"c": Access("postgres", options, by_superuser=True)}
     whole = await KIND.discover(PostgresSource("c", "discovered"), accesses)
     assert whole.outputs["discovered.orders"].key == ("id",)
     spec = PostgresSource("c", "discovered", exclude_columns=("discovered.orders.id",))

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
-import asyncpg
+import psycopg
 import pyarrow as pa
+from psycopg.pq import DiagnosticField
 
 from foreshore.ids import GlobalId
 from foreshore.storage.export.messages import Changes, Resumes, StartSink, StopSink
@@ -67,6 +68,10 @@ def test_parts_for_an_earlier_start_are_left_out() -> None:
 
 
 def test_an_error_of_the_target_is_told_without_rows() -> None:
-    fields = {"C": "23505", "M": "duplicate key", "D": "Key (id)=(5) already exists."}
-    found = as_ours(asyncpg.PostgresError.new(fields))
+    fields = {
+        DiagnosticField.SQLSTATE: b"23505",
+        DiagnosticField.MESSAGE_PRIMARY: b"duplicate key",
+        DiagnosticField.MESSAGE_DETAIL: b"Key (id)=(5) already exists.",
+    }
+    found = as_ours(psycopg.errors.UniqueViolation(info={int(k): v for k, v in fields.items()}))
     assert (found.sqlstate, found.message) == ("23505", "the target says: duplicate key")
