@@ -402,9 +402,9 @@ class Session(Protocol):
         """Return what a prepared statement reads."""
 
     async def bind(
-        self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]
+        self, portal: str, name: str, args: Sequence[Datum], formats: Sequence[int], size: int = 0
     ) -> Portal:
-        """Make a portal; `""` replaces the unnamed one.
+        """Make a portal; `""` replaces the unnamed one. `size` is that of the arguments in bytes.
 
         An argument of a reg* type that is not a number is its text, looked up as a name.
         """

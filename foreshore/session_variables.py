@@ -14,6 +14,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.postgres_settings import postgres_settings
+from foreshore.session_limits import LONG, Kept
 from foreshore.settings import VARIABLES, join_names, split_names
 
 OF_ROLES = frozenset(("role", "session_authorization", "is_superuser"))
@@ -48,6 +49,12 @@ class Variables(dict[str, str]):
         self._reported_version = -1
         self.touched = False
         self.version = 0  # grows with every change
+        self._assigned = 0  # characters of long values in the transaction, which savepoints keep
+        self.kept = Kept(self)
+        self.kept.count(self._size)
+
+    def _size(self) -> int:
+        return sum(map(len, self._values.values())) + self._assigned
 
     def show(self, name: str) -> str:
         """Return the value for SHOW; raises UndefinedObject if there is no such variable."""
@@ -106,7 +113,13 @@ class Variables(dict[str, str]):
             )
 
     def assign(self, key: str, value: str, *, local: bool = False) -> None:
-        """Set a variable to a checked value, as part of the transaction."""
+        """Set a variable to a checked value, as part of the transaction.
+
+        Raises SessionLimitExceeded if the session keeps too much.
+        """
+        if len(value) >= LONG:
+            self.kept.check_room(len(value))
+            self._assigned += len(value)
         self.touched = True
         self.version += 1
         self[key] = value
@@ -147,6 +160,7 @@ class Variables(dict[str, str]):
     def commit(self) -> None:
         """Keep the values set in the transaction, except local ones."""
         self.touched = False
+        self._assigned = 0
         self.version += 1
         kept = dict(self._set)
         for name in ("transaction_isolation", "transaction_read_only"):

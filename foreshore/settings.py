@@ -73,10 +73,10 @@ _ALL = (
         for name, (default, what) in KEPT.items()
     ),
     Variable(
-        "max_prepared_size",
+        "max_session_size",
         byte_size,
         "64MB",
-        "Sets how long the texts of a session's prepared statements may be; 0 is no limit.",
+        "Sets how much a session may keep: prepared texts, arguments, settings; 0 is no limit.",
         superuser=True,
     ),
     Variable("application_name", ascii_name, "", "Sets the application name.", report=True),

@@ -204,7 +204,8 @@ class Conversation:
                 args = await self._arguments(received, statement.parameters)
                 if statement.desc is not None and (len(formats) > 1 or any(formats)):
                     result_formats(formats, len(statement.desc.columns))
-                await session.bind(portal, name, args, formats)
+                size = sum(map(len, filter(None, received.values))) if portal else 0
+                await session.bind(portal, name, args, formats, size)
                 wire.put(message.BIND_COMPLETE)
             case message.Execute(portal=portal, max_rows=max_rows):
                 bound = session.portal(portal)

@@ -68,6 +68,7 @@ class BoundPortal:
     tables: Sequence[CursorTable] = ()  # whose rows WHERE CURRENT OF may change
     row: pa.RecordBatch | None = None  # the row on which the cursor is, with hidden columns
     locks: bool = False  # FOR UPDATE and similar
+    size: int = 0  # bytes of its arguments, and of the text that only it keeps
 
     @property
     def streams(self) -> bool:
@@ -93,6 +94,7 @@ class Portals(dict[str, BoundPortal]):
     def __init__(self, variables: Variables) -> None:
         super().__init__()
         self._variables = variables
+        variables.kept.count(self._size)
         self.streams: list[RowSource] = []  # of COPY; they end with the transaction
 
     def named(self, name: str) -> BoundPortal:
@@ -110,13 +112,17 @@ class Portals(dict[str, BoundPortal]):
                 raise DuplicateCursor(f'cursor "{portal.name}" already exists')
             old.close()
         elif portal.name:
-            self.check_room()
+            self.check_room(portal.size)
         self[portal.name] = portal
 
-    def check_room(self) -> None:
-        """Raise SessionLimitExceeded if the session may have no more portals and cursors."""
+    def check_room(self, size: int) -> None:
+        """Raise SessionLimitExceeded if the session may not have another one, of this size."""
         has = len(self) - ("" in self)
         check_room(self._variables, "max_portals", has, "portals and cursors")
+        self._variables.kept.check_room(size)
+
+    def _size(self) -> int:
+        return sum(each.size for name, each in self.items() if name)
 
     def current(self, name: str, table: GlobalId, called: str, column: int) -> Datum:
         """Return a key column of the row of a table on which a cursor is.
@@ -175,13 +181,19 @@ class Portals(dict[str, BoundPortal]):
 # --- cursors -------------------------------------------------------------------------------
 
 
+def text_size(statement: Prepared) -> int:
+    """Return how long the text is of a statement that a portal keeps; 0 if it has a name."""
+    return 0 if statement.name or statement.syntax is None else len(statement.syntax.text)
+
+
 async def declare(session: "Session", context: StatementContext, plan: Declare) -> Completed:
     """Run DECLARE: the rows are those of its own time, also when they are fetched later."""
     if context.alone and not plan.hold and not context.transaction.block:
         raise NoActiveSqlTransaction("DECLARE CURSOR can only be used in transaction blocks")
     if plan.name in session.portals:
         raise DuplicateCursor(f'cursor "{plan.name}" already exists')
-    session.portals.check_room()
+    size = text_size(context.prepared)
+    session.portals.check_room(size)
     if isinstance(plan.query, Select):
         result = await selected(context, plan.query, "FETCH")
     elif plan.hold:
@@ -209,6 +221,7 @@ async def declare(session: "Session", context: StatementContext, plan: Declare) 
         desc=_shown(result.desc, plan.hidden),
         tables=plan.tables,
         locks=isinstance(plan.query, Select) and plan.query.locking is not None,
+        size=size,
     )
     return Completed("DECLARE CURSOR")
 

@@ -22,9 +22,8 @@ from foreshore.errors import (
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import Call, Literal, Scalar
-from foreshore.session_limits import SessionLimitExceeded, check_room
+from foreshore.session_limits import check_room
 from foreshore.settings import split_names
-from foreshore.sizes import bytes_of
 from foreshore.sql.plan import Deallocate, Execute, Fetch, Prepare
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.text import parse_text
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.session import Session
 
-LONG_TEXT = 4096  # characters of a statement
 MANY_ARGS = 200  # of EXECUTE, which take milliseconds to evaluate
 
 
@@ -48,6 +46,7 @@ class Statements(dict[str, Prepared]):
         super().__init__()
         self._session = session
         self.batch = 0
+        session.variables.kept.count(self._size)
 
     def known(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared | None:
         """Prepare a statement that is in the plan cache, and return it; None: it is not there."""
@@ -94,15 +93,10 @@ class Statements(dict[str, Prepared]):
         variables = self._session.variables
         has = len(self) - ("" in self)
         check_room(variables, "max_prepared_statements", has, "prepared statements")
-        if len(sql) < LONG_TEXT:  # so many of these may not be much together
-            return
-        kept = sum(len(each.origin.text) for each in self.values() if each.origin is not None)
-        most = bytes_of(variables["max_prepared_size"])
-        if most and kept + len(sql) > most:
-            raise SessionLimitExceeded(
-                "the prepared statements of this session are too long",
-                detail=f'The setting "max_prepared_size" allows {most} bytes.',
-            )
+        variables.kept.check_room(len(sql))
+
+    def _size(self) -> int:
+        return sum(len(each.origin.text) for each in self.values() if each.origin is not None)
 
     def named(self, name: str) -> Prepared:
         """Return a statement; raises InvalidSqlStatementName."""

@@ -46,7 +46,7 @@ from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.context import Notices, StatementContext
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short
-from foreshore.adapter.session.portals import BoundPortal, Portals
+from foreshore.adapter.session.portals import BoundPortal, Portals, text_size
 from foreshore.adapter.session.prepare import Statements, with_object_ids
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
@@ -414,19 +414,20 @@ class Session:
         return reading_of(self.planner.state, self.statements.named(statement))
 
     async def bind(
-        self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]
+        self, portal: str, name: str, args: Sequence[Datum], formats: Sequence[int], size: int = 0
     ) -> BoundPortal:
         """Make a portal."""
-        prepared = self.statements.named(statement)
+        prepared = self.statements.named(name)
         if not prepared.is_empty:
             if self.transactions.failed:
                 self.transactions.check_not_failed(prepared.plan)
             else:
                 await self.planner.ready(prepared)
-        if len(result_formats) > 1:  # one for each of the columns: they are known
+        if len(formats) > 1:  # one for each of the columns: they are known
             self.told()
         args = with_object_ids(self.planner, prepared, args)
-        bound = BoundPortal(portal, prepared, args, result_formats, desc=prepared.desc)
+        size += text_size(prepared)
+        bound = BoundPortal(portal, prepared, args, formats, desc=prepared.desc, size=size)
         self.portals.add(bound)
         return bound
 

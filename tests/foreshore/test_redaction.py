@@ -1,5 +1,7 @@
 """Passwords are in no text that is shown."""
 
+from collections.abc import Callable
+
 import pytest
 
 from foreshore.errors import DatabaseError
@@ -117,7 +119,7 @@ INFOS = {
     r"password='it\'s secret'": "password=...",
     "sslpassword = se,cr&et;secret": "sslpassword = ...",
 }
-WRITTEN = {
+WRITTEN: dict[str, Callable[[str], str]] = {
     "plain": lambda text: "'" + text.replace("'", "''") + "'",
     "escaped": lambda text: "E'" + text.replace("\\", r"\\").replace("'", r"\'") + "'",
     "dollars": lambda text: f"$${text}$$",

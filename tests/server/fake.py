@@ -355,11 +355,11 @@ class FakeSession:
             return self._statements[name]
 
     async def bind(
-        self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]
+        self, portal: str, name: str, args: Sequence[Datum], formats: Sequence[int], size: int = 0
     ) -> FakePortal:
-        found = self.statement(statement)
+        found = self.statement(name)
         with self._call():
-            self._portals[portal] = FakePortal(found, args, result_formats)
+            self._portals[portal] = FakePortal(found, args, formats)
             return self._portals[portal]
 
     def interruptible(self) -> AbstractContextManager[None]:

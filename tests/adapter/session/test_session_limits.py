@@ -1,8 +1,11 @@
 """What one session may keep is bounded by settings that only superusers set."""
 
+from collections.abc import Callable
+
 import pytest
 
 from foreshore.adapter.client import Startup
+from foreshore.session_limits import SessionLimitExceeded
 from foreshore.settings import KEPT
 from tests.adapter.harness import TestEnvironment
 
@@ -78,10 +81,59 @@ async def test_prepared_statements_and_portals_of_the_protocol_count(
         await session.parse("another", "SELECT 1", ())
 
 
-async def test_texts_of_prepared_statements_are_bounded(own_env: TestEnvironment) -> None:
-    await limited(own_env, "max_prepared_statements")
-    await own_env.ran("admin", "ALTER ROLE small SET max_prepared_size = '10kB'")
-    session = await own_env.environment.connect(Startup("small", "foreshore", {}))
-    await session.parse("one", "SELECT 1" + " " * 6000, ())
-    with pytest.raises(Exception, match="are too long"):
-        await session.parse("two", "SELECT 1" + " " * 6000, ())
+TEXT = "x" * 6000
+KEEPERS: dict[str, Callable[[int], tuple[str, ...]]] = {
+    "a prepared statement": lambda i: (f"PREPARE p{i} AS SELECT '{TEXT}'",),
+    "a setting": lambda i: (f"SET app.s{i} = '{TEXT}'",),
+    "a setting of PostgreSQL": lambda i: (f"SET search_path = '{TEXT[:5990]}'",),
+    "settings that savepoints keep": lambda i: (
+        *(() if i else ("BEGIN",)),
+        f"SET app.s = '{TEXT}'",
+        f"SAVEPOINT s{i}",
+    ),
+    "a cursor": lambda i: (f"DECLARE c{i} CURSOR WITH HOLD FOR SELECT '{TEXT}'",),
+}
+
+
+async def sized(env: TestEnvironment, size: str) -> None:
+    await env.ran(
+        "admin", "CREATE ROLE small LOGIN", f"ALTER ROLE small SET max_session_size = {size}"
+    )
+    env.sessions["small"] = await env.environment.connect(Startup("small", "foreshore", {}))
+
+
+@pytest.mark.parametrize("one", list(KEEPERS))
+@pytest.mark.parametrize("other", list(KEEPERS))
+async def test_what_a_session_keeps_is_bounded_in_all(
+    own_env: TestEnvironment, one: str, other: str
+) -> None:
+    await sized(own_env, "'10kB'")
+    await own_env.ran("small", *KEEPERS[one](0))
+    if one == other == "a setting of PostgreSQL":  # it replaces the former one
+        return
+    for sql in KEEPERS[other](1):
+        if sql.startswith("SAVEPOINT"):
+            continue
+        refused = await own_env.query("small", sql)
+        assert refused.startswith("ERROR 53400: this session keeps too much"), refused
+    await own_env.query("small", "ROLLBACK")
+    await own_env.ran("small", "DISCARD ALL", *KEEPERS[other](0))
+
+
+async def test_arguments_of_portals_are_bounded(own_env: TestEnvironment) -> None:
+    await sized(own_env, "'10kB'")
+    session = own_env.sessions["small"]
+    await session.parse("s", "SELECT $1::text", ())
+    await session.bind("one", "s", (TEXT,), (), len(TEXT))
+    for _ in range(3):
+        await session.bind("", "s", (TEXT,), (), len(TEXT))
+    with pytest.raises(SessionLimitExceeded):
+        await session.bind("two", "s", (TEXT,), (), len(TEXT))
+    await session.close_portal("one")
+    await session.bind("two", "s", (TEXT,), (), len(TEXT))
+
+
+async def test_session_without_a_limit_keeps_all(own_env: TestEnvironment) -> None:
+    await sized(own_env, "0")
+    for make in KEEPERS.values():
+        await own_env.ran("small", *make(0), *make(1), "COMMIT")
