@@ -4,11 +4,12 @@ Those for replication block: the stream of a slot goes both ways at once (CopyBo
 do not. `postgres_identity.py` says who we are there.
 """
 
+import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -22,10 +23,13 @@ from foreshore.storage.external.postgres_failures import refusal, unreachable
 from foreshore.storage.external.postgres_identity import identity
 from foreshore.storage.external.tunnels import HOST, Port, opened_port, port_to
 
+T = TypeVar("T")
+
 AsyncSession: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
 CONNECT_SECONDS = 10  # for each address of the host
 MOST_ADDRESSES = 2  # of a host that are tried
+END_SECONDS = 2.0  # for each step in which interrupted work ends
 SILENT_SECONDS = 60  # of a host that does not confirm what it was sent, until it is given up
 
 # How values are written, whatever the server's configuration or the role's.
@@ -93,6 +97,24 @@ async def writing(access: Access) -> AsyncIterator[AsyncSession]:
         yield connection
     finally:
         await connection.close()
+
+
+async def ended_soon(work: Coroutine[Any, Any, T]) -> T:
+    """Return what work with a connection returns.
+
+    If this is cancelled, the work ends in seconds, even if the server is silent: to leave a COPY or
+    a transaction waits for its answer. A wait that is interrupted again closes the connection.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=END_SECONDS)
+        if not task.cancelled():
+            task.exception()  # it counts as seen: the cancellation is what is told
+        raise
 
 
 async def connect(access: Access) -> AsyncSession:

@@ -21,7 +21,7 @@ from foreshore.sinks.errors import TargetLost
 from foreshore.sinks.spec import FRONTIERS, PostgresTarget
 from foreshore.storage.export.messages import Export
 from foreshore.storage.external.access import Access
-from foreshore.storage.external.libpq import AsyncSession, connect
+from foreshore.storage.external.libpq import AsyncSession, connect, ended_soon
 from foreshore.storage.external.postgres_failures import LOST
 from foreshore.storage.external.reasons import reasons
 from foreshore.text_columns import text_column
@@ -82,6 +82,11 @@ class PostgresExporter:
         self, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp
     ) -> None:
         """Write an interval and its end in one transaction."""
+        await ended_soon(self._write(parts, lower, upper))
+
+    async def _write(
+        self, parts: AsyncIterator[pa.Table], lower: Timestamp, upper: Timestamp
+    ) -> None:
         connection = self._connection
         assert connection is not None, "resume comes first"
         try:

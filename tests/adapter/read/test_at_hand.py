@@ -5,6 +5,7 @@ import gc
 import struct
 import weakref
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -405,7 +406,7 @@ async def test_connections_share_the_slice_of_a_step(
     await client.send(request)
     await asyncio.sleep(0)
     assert turns.turns_of_loop().has_time()  # another connection asks
-    later = turns.perf_counter() + 2 * turns.SLICE_S
+    later = perf_counter() + 2 * turns.SLICE_S
     monkeypatch.setattr(turns, "perf_counter", lambda: later)
     client.wire.data_received(request * 5)
     assert client.transport.written.count(READY) == 1
