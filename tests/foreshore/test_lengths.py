@@ -1,5 +1,7 @@
 """Functions that make long values: the length is known, and refused, before it is made."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -101,7 +103,12 @@ def test_a_value_beyond_1_gb_is_an_error_of_its_row(name: str, arrays: tuple[pa.
     ],
 )
 def test_a_value_beyond_1_gb_is_refused_by_its_bytes(name: str, args: tuple[object, ...]) -> None:
-    kernels = {"repeat": repeat, "lpad": _pad(True), "rpad": _pad(False), "replace": replace}
+    kernels: dict[str, Callable[..., str]] = {
+        "repeat": repeat,
+        "lpad": _pad(True),
+        "rpad": _pad(False),
+        "replace": replace,
+    }
     with pytest.raises(Failure, match="54000"):
         kernels[name](*args)
 

@@ -1,5 +1,7 @@
 """Results are in memory while small, otherwise in a scratch file, and can be closed at any time."""
 
+import resource
+import tempfile
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -170,7 +172,7 @@ def test_scratch_files_are_a_part_of_those_that_the_process_may_open_by_now(
     files = results._Files()
     monkeypatch.setattr(results, "_FILES", files)
     limit = [8]
-    monkeypatch.setattr(results.resource, "getrlimit", lambda _: (limit[0], 100))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit[0], 100))
     held = [spilled(), spilled()]
     with pytest.raises(OutOfMemory):
         spilled()
@@ -178,7 +180,7 @@ def test_scratch_files_are_a_part_of_those_that_the_process_may_open_by_now(
     held.append(spilled())
     for each in held:
         each.close()
-    limit[0] = results.resource.RLIM_INFINITY
+    limit[0] = resource.RLIM_INFINITY
     spilled().close()
 
 
@@ -188,10 +190,10 @@ def test_a_scratch_file_that_cannot_be_opened_is_not_counted(
     def full(**_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(results.resource, "getrlimit", lambda _: (8, 8))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
     monkeypatch.setattr(results, "_FILES", results._Files())
     with monkeypatch.context() as patch:
-        patch.setattr(results.tempfile, "TemporaryFile", full)
+        patch.setattr(tempfile, "TemporaryFile", full)
         for _ in range(3):
             with pytest.raises(OSError, match="No space left"):
                 spilled()
