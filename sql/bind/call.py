@@ -146,7 +146,7 @@ def _merge_action(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
 
 def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     """Return the scalar of a call."""
-    check_arguments(len(expr.args), expr.at)
+    check_arguments(len(expr.args), expr.at, defined=binder.planning.defined)
     if expr.variadic:
         from foreshore.sql.bind.variadic import spread
 

@@ -166,7 +166,7 @@ class ExpressionBinder:
                 return bind_sql_value(self, expr)
             case ast.Row(items=items, at=at):
                 pairs = [pair for item in items for pair in self._items_of_row(item)]
-                check_row(len(pairs), at)
+                check_row(len(pairs), at, defined=self.planning.defined)
                 return RowValue(tuple(s for s, _ in pairs), tuple(at for _, at in pairs), at)
             case ast.ArrayOf():
                 from foreshore.sql.bind.arrays import bind_array

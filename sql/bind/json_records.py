@@ -47,7 +47,7 @@ def records_of(
     definitions: tuple[tuple[str, ast.TypeName], ...],
 ) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
     """Return the table function of a call in FROM, and its arguments."""
-    check_column_definitions(len(definitions), call.at)
+    check_column_definitions(len(definitions), call.at, defined=binder.planning.defined)
     name = call.name[-1]
     if name in _TO and not definitions:
         raise SyntaxError_(

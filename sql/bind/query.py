@@ -178,7 +178,7 @@ def bind_values(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted = None
 ) -> tuple[Relation, tuple[str, ...]]:
     """Return VALUES as a relation and its column names."""
-    check_targets(len(values.rows[0]))
+    check_targets(len(values.rows[0]), defined=planning.defined)
     if values.more is not None and values.more.has_parameters:
         found = _rows_of_arguments(planning, values, values.more, parent, wanted)
         if found is not None:
@@ -194,7 +194,7 @@ def _values_in_order(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
 ) -> BoundQuery:
     """Return VALUES as a query whose rows keep their order."""
-    check_targets(len(values.rows[0]))
+    check_targets(len(values.rows[0]), defined=planning.defined)
     if values.more is not None and values.more.has_parameters:
         found = _rows_of_arguments(planning, values, values.more, parent, wanted, numbered=True)
         if found is not None:

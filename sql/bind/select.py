@@ -73,8 +73,7 @@ class SelectBinder:
             bind_named_windows(binder, self.windows, select.windows)
         for target in select.targets:
             self._target(target)
-        if not planning.defined:
-            check_targets(len(self.targets))
+        check_targets(len(self.targets), defined=planning.defined)
         self.origins = self.scope.origins_of(self.targets)
         self.qualify: Scalar | None = None
         if select.qualify is not None:
@@ -197,8 +196,9 @@ class SelectBinder:
 
     def _check_width(self, others: Sequence[Scalar]) -> None:
         """Check the targets with what is sorted and grouped by beside them, as PostgreSQL does."""
-        if len(others) + len(self.targets) > TARGETS and not self.planning.defined:
-            check_targets(len(self.targets) + len({*others}.difference(self.targets)))
+        if len(others) + len(self.targets) > TARGETS:
+            count = len(self.targets) + len({*others}.difference(self.targets))
+            check_targets(count, defined=self.planning.defined)
 
     def _known(self, scalar: Scalar, i: int, wanted: Wanted, at: int) -> Scalar:
         if wanted is not None and i < len(wanted):
@@ -526,5 +526,5 @@ def project_targets(
             continue
         scalars.append(to_known(planning, binder.bind(target.expr), target.at))
         names.append(target.alias if target.alias is not None else column_name(target.expr))
-    check_targets(len(scalars))
+    check_targets(len(scalars), defined=planning.defined)
     return project(relation, scalars), tuple(names), scope.origins_of(scalars)

@@ -77,11 +77,14 @@ def catalog() -> TestCatalog:
     return TestCatalog("CREATE TABLE t (a int, b int)", f"CREATE TABLE k ({columns(33)})")
 
 
-def refusal(catalog: TestCatalog, text: str) -> tuple[str, str] | None:
+NOT_KEPT = ("INSERT", "CREATE TABLE w AS")  # statements that are not planned again
+
+
+def refusal(catalog: TestCatalog, text: str, *, defined: bool = False) -> tuple[str, str] | None:
     """Return the SQLSTATE and the message with which planning a text fails."""
     try:
         for statement in parse(text):
-            plan_statement(statement, catalog)
+            plan_statement(statement, catalog, defined=defined)
     except DatabaseError as error:
         return error.sqlstate, error.message
     return None
@@ -125,3 +128,13 @@ def test_coalesce_is_no_function_and_takes_any_number(catalog: TestCatalog) -> N
 def test_columns_that_a_query_sorts_by_twice_count_once(catalog: TestCatalog) -> None:
     same = ", ".join(["a"] * 2_000)
     assert refusal(catalog, f"SELECT a FROM t GROUP BY {same} ORDER BY {same}") is None
+
+
+@pytest.mark.parametrize(
+    ("write", "most", "sqlstate", "message"),
+    [each for each in KINDS if not each[0](10).startswith(NOT_KEPT)],
+)
+def test_a_kept_definition_may_be_wider(
+    catalog: TestCatalog, write: Callable[[int], str], most: int, sqlstate: str, message: str
+) -> None:
+    assert refusal(catalog, write(most + 1), defined=True) is None

@@ -80,7 +80,7 @@ def bound_constraints(
             text = without_enclosing(text)
             found.append(Check(named(each, middle, "check"), condition, text))
             continue
-        positions = _positions(names, each)
+        positions = _positions(names, each, defined=planning.defined)
         primary = each.kind == "primary key"
         middle = "" if primary else "_".join(names[i] for i in positions)
         label = "pkey" if primary else "idx" if each.is_index else "key"
@@ -89,8 +89,10 @@ def bound_constraints(
     return tuple(found)
 
 
-def _positions(names: tuple[str, ...], definition: ast.ConstraintDefinition) -> tuple[int, ...]:
-    check_index_columns(len(definition.columns))
+def _positions(
+    names: tuple[str, ...], definition: ast.ConstraintDefinition, *, defined: bool
+) -> tuple[int, ...]:
+    check_index_columns(len(definition.columns), defined=defined)
     positions: list[int] = []
     for column, at in definition.columns:
         if column not in names:

@@ -77,7 +77,7 @@ def _bound(
     definition: ast.ForeignKeyDefinition,
     table: ItemView | None,
 ) -> ForeignKey:
-    columns = _columns(desc, definition.columns)
+    columns = _columns(desc, definition.columns, defined=planning.defined)
     target = _referenced_table(planning, name, definition, table)
     own = target is None or (table is not None and target.id == table.id)
     other, keys = (
@@ -86,7 +86,7 @@ def _bound(
     unique = [each for each in keys if isinstance(each, Unique)]
     other_name = name if target is None else target.name
     if definition.referenced:
-        referenced = _columns(other, definition.referenced)
+        referenced = _columns(other, definition.referenced, defined=planning.defined)
     else:
         primary = next((each for each in unique if each.primary), None)
         if primary is None:
@@ -128,8 +128,10 @@ def _bound(
     )
 
 
-def _columns(desc: RelationDesc, named: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    check_foreign_key(len(named))
+def _columns(
+    desc: RelationDesc, named: Sequence[tuple[str, int]], *, defined: bool
+) -> tuple[str, ...]:
+    check_foreign_key(len(named), defined=defined)
     for column, _ in named:
         if column not in desc.names:
             raise UndefinedColumn(

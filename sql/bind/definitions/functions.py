@@ -44,6 +44,7 @@ def bind_create_function(
     if statement.is_aggregate:
         return _create_aggregate(planning, statement, name)
     parameters = [_parameter(planning, each) for each in statement.parameters if each.given]
+    check_parameters(len(statement.parameters), defined=planning.defined)
     _check_parameters(statement, parameters)
     result, columns = _result(planning, statement)
     function = SqlFunction(
@@ -137,7 +138,6 @@ def _bare(type: SqlType) -> SqlType:
 def _check_parameters(
     statement: ast.CreateFunctionStatement, parameters: list[FunctionParameter]
 ) -> None:
-    check_parameters(len(statement.parameters))
     taken = [each.name for each in statement.parameters if each.given and each.name]
     results = [each.name for each in statement.parameters if each.out and each.name]
     results += [name for name, _ in statement.columns]

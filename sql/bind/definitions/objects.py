@@ -251,8 +251,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
             raise WrongObjectType(
                 f'cannot create an index on system catalog "{item.name.item}"', sqlstate="42501"
             )
-    if not planning.defined:
-        check_index_columns(len(statement.keys))
+    check_index_columns(len(statement.keys), defined=planning.defined)
     qualify(planning, statement.on, item)
     refuse_environment(temporal_filters(relation_of_item(planning, item)), "an index")
     require_cluster(planning, statement.cluster)
