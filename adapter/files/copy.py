@@ -41,6 +41,7 @@ from foreshore.storage.lake.writing import Export, Writer
 from foreshore.types import RelationDesc
 
 if TYPE_CHECKING:
+    from foreshore.adapter.session.activity import Interrupts
     from foreshore.adapter.session.session import Session
 
 WRITERS = 4
@@ -61,11 +62,13 @@ async def copy_from_files(
     location = await _found(context, plan.files, is_pattern=not is_table)
     options = plan.files
     if options.format == "found":
-        options = replace(options, format=await blocking.run(threads, format_in, location))
+        with context.interrupts.running():
+            options = replace(options, format=await blocking.run(threads, format_in, location))
         is_table = options.format in TABLES
         if options.version is not None and not is_table:
             raise UndefinedFile(f'there is no Delta or Iceberg table in "{url}"')
-    files = [] if is_table else await blocking.run(threads, location.files)
+    with context.interrupts.running():
+        files = [] if is_table else await blocking.run(threads, location.files)
     if not files and not is_table:
         raise UndefinedFile(f'could not open file "{url}" for reading: No such file or directory')
     places = _Places(table)
@@ -75,19 +78,66 @@ async def copy_from_files(
         cancellation, stack = Cancellation(), ExitStack()
         apart = _Apart(context, cancellation, stack)
         batches = _converted(location, files, options, given, table, apart)
+        reading = _Reading(threads, batches, cancellation, stack)
         try:
-            while (found := await blocking.run(threads, next, batches, None)) is not None:
-                context.interrupts.check()
+            while (found := await reading.next(context.interrupts)) is not None:
                 progress.bytes += found.bytes
                 progress.rows += found.rows.num_rows
                 if found.rows.num_rows:
                     places.add(found)
                     await rows.add(found.rows)
         finally:
-            await blocking.run(threads, batches.close)  # type: ignore[attr-defined]
-            await blocking.run(threads, stack.close)
+            await reading.end()
         await rows.stage(context, plan.table, plan.defaults, places.tell, plan.where)
     return Completed(f"COPY {rows.count}")
+
+
+class _Reading:
+    """Reads batches on threads, one at a time, and can be interrupted in the middle of one."""
+
+    def __init__(
+        self,
+        threads: Executor | None,
+        batches: Iterator[FileRows],
+        cancellation: Cancellation,
+        stack: ExitStack,
+    ) -> None:
+        """Stop a step by `cancellation`, and close `stack` at the end."""
+        self._threads, self._batches = threads, batches
+        self._cancellation, self._stack = cancellation, stack
+        self._step: asyncio.Future[FileRows | None] | None = None
+
+    async def next(self, interrupts: "Interrupts") -> FileRows | None:
+        """Return the next batch; None at the end."""
+        with interrupts.running():
+            step = blocking.run(self._threads, next, self._batches, None)
+            self._step = asyncio.ensure_future(step)
+            return await asyncio.shield(self._step)
+
+    async def end(self) -> None:
+        """Free what the reading holds; a step that is under way is stopped, and not waited for."""
+        if self._step is None or self._step.done():
+            await blocking.run(self._threads, self._close)
+            return
+        self._cancellation.cancel()
+        ending = asyncio.ensure_future(self._end_after(self._step))
+        _ENDING.add(ending)
+        ending.add_done_callback(_ENDING.discard)
+
+    async def _end_after(self, step: "asyncio.Future[FileRows | None]") -> None:
+        await asyncio.wait([step])
+        if not step.cancelled():
+            step.exception()  # which is for nobody
+        await blocking.run(self._threads, self._close)
+
+    def _close(self) -> None:
+        try:
+            self._batches.close()  # type: ignore[attr-defined]
+        finally:
+            self._stack.close()
+
+
+_ENDING: set["asyncio.Future[None]"] = set()  # kept until they are done
 
 
 class _Apart:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 from collections import Counter
 from functools import partial
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from foreshore.compute.isolated.engine import _Worker
 from foreshore.errors import DatabaseError
 from foreshore.storage.lake.columns import WrongValue, cast, from_file
 from foreshore.storage.lake.places import CopyPlaces
@@ -233,6 +235,39 @@ async def test_a_cancelled_export_leaves_nothing_and_is_shown_while_it_runs(
     assert list(place.iterdir()) == []
     assert copies.running == {}
     assert await env.ran("a", "SELECT * FROM pg_stat_progress_copy") == "SELECT 0"
+
+
+@pytest.mark.parametrize("end", ["cancel request", "end of the task"])
+async def test_import_ends_in_the_middle_of_a_file(
+    own_env: TestEnvironment, outside: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """The process that reads answers nothing; the import ends at once, and so does the process."""
+    env, path = own_env, outside / "x.parquet"
+    pq.write_table(pa.table({"x": range(1000)}), path)
+    stopped, ask = Event(), _Worker._ask
+
+    def held(worker: _Worker, kind: bytes, *pieces: bytes) -> tuple[bytes, bytearray]:
+        os.kill(worker.pid, signal.SIGSTOP)
+        stopped.set()
+        return ask(worker, kind, *pieces)
+
+    monkeypatch.setattr(_Worker, "_ask", held)
+    env.environment.let_copy([f"file://{outside}"], env.data_dir)
+    await env.ran("a", "CREATE TABLE s (x int)")
+    coordinator = env.environment.coordinator
+    running = asyncio.create_task(env.query("a", f"COPY s FROM '{path}'", alone=False))
+    await until(stopped.is_set)
+    (pid,) = coordinator.copies.running
+    if end == "cancel request":
+        await env.query("b", f"SELECT pg_cancel_backend({pid})", alone=False)
+        async with asyncio.timeout(60):
+            assert "57014" in await running
+    else:
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    await until(lambda: not coordinator.isolated._all)
+    assert coordinator.copies.running == {}
 
 
 async def test_a_bucket_takes_and_gives_files(own_env: TestEnvironment) -> None:
