@@ -4,6 +4,7 @@ Nor does anybody notice rows of constants, however many there are.
 """
 
 import asyncio
+import threading
 
 import pytest
 
@@ -101,8 +102,8 @@ async def test_endless_constants_end_when_they_are_cancelled(
     await env.ran("a", "CREATE TABLE t (i bigint)", "SET statement_timeout = '100ms'")
     assert "57014" in await env.query("a", sql)
     executor = env.environment.coordinator.executor
-    async with asyncio.timeout(60):
-        await asyncio.gather(*(blocking.run(executor, int) for _ in range(THREADS)))
+    all_threads = threading.Barrier(THREADS, timeout=60)
+    await asyncio.gather(*(blocking.run(executor, all_threads.wait) for _ in range(THREADS)))
 
 
 async def test_rows_that_are_written_need_no_room_at_once(
@@ -110,7 +111,7 @@ async def test_rows_that_are_written_need_no_room_at_once(
 ) -> None:
     monkeypatch.setattr(query_memory._Default, "is_share", True)
     limit = QUERY_MEMORY.limit
-    rows = "SELECT g, repeat('x', 1000) AS x FROM generate_series(1, 20000) g"
+    rows = "SELECT g, lpad(g::text, 1000) AS x FROM generate_series(1, 20000) g"
     try:
         QUERY_MEMORY.configure(8 << 20)
         assert await own_env.ran("a", f"CREATE TABLE t AS {rows}") == "SELECT 20000"
