@@ -13,6 +13,7 @@ from foreshore.expr.functions.function import ScalarFunction
 from foreshore.types import Datum
 
 MOST_DIGITS = 150_000
+LONGEST_SEARCHED = 1 << 17  # characters: as many as are light
 DIGIT = 8  # units per digit of arguments and result
 SQUARES = 500  # square digits per unit
 ROOT = 150  # of a square root
@@ -47,11 +48,14 @@ def handles_numbers(function: ScalarFunction) -> bool:
 
 
 def digits_written(values: Sequence[Datum]) -> int:
-    """Return the digits that numbers with exponents in texts have when they are written out."""
+    """Return the digits that numbers with exponents in texts have when they are written out.
+
+    Long texts are not looked at: reading them is not light whatever they hold.
+    """
     return sum(
         min(abs(int(each)), MOST_DIGITS)
         for value in values
-        if isinstance(value, str)
+        if isinstance(value, str) and len(value) <= LONGEST_SEARCHED
         for each in _EXPONENT.findall(value)
     )
 
