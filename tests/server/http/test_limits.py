@@ -125,6 +125,7 @@ def test_network_policy_and_settings_of_the_role_count(tmp_path: Path) -> None:
         )
         (slow,) = await http.results({"query": "SELECT pg_sleep(60)"}, auth=("ann", ""))
         assert slow["error"]["code"] == "57014"
+        await http.ran("ALTER ROLE ann RESET statement_timeout")
         (denied,) = await http.results({"query": "CREATE ROLE other"}, auth=("ann", ""))
         assert denied["error"]["code"] == "42501"
         await http.ran(
