@@ -51,6 +51,9 @@ CALLS = {
 }
 
 
+VARIADIC = ("format", "concat", "concat_ws")
+
+
 def test_every_function_that_may_grow_has_a_length() -> None:
     growing = {each.name for each in BY_KEY.values() if cost.may_grow(each.key)}
     assert growing <= LENGTHS.keys() | UNKNOWN
@@ -78,6 +81,15 @@ def test_many_results_are_refused_together(name: str) -> None:
         require_room(once)
         with pytest.raises(OutOfMemory):
             require_room_for(name, twice)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_rows_need_no_room(name: str) -> None:
+    """With each number of arguments that the calls of the name have."""
+    long, short = CALLS[name]
+    with room(MB):
+        for arrays in (long, short, *([long[:1]] if name in VARIADIC else [])):
+            require_room_for(name, [array.slice(0, 0) for array in arrays])
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,11 @@ def _formatted(arrays: Arrays) -> int:
     patterns = arrays[0]
     if not pa.types.is_string(patterns.type):
         return 0
-    lengths = np.array([_bytes(each) for each in arrays[1:]]).reshape(-1, len(patterns)).T
-    rows = zip(patterns.to_pylist(), lengths.tolist(), strict=True)
-    return sum(_formatted_row(pattern or "", each) for pattern, each in rows)
+    lengths = [_bytes(each).tolist() for each in arrays[1:]]
+    return sum(
+        _formatted_row(pattern or "", [each[row] for each in lengths])
+        for row, pattern in enumerate(patterns.to_pylist())
+    )
 
 
 def _formatted_row(pattern: str, lengths: Sequence[float]) -> int:
