@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Iterator
+from types import FrameType
 
 import pytest
 
 from foreshore.errors import DatabaseError
+from foreshore.expr.functions import jsonpath_items
 from foreshore.expr.functions.jsonpath_items import items_of
 from foreshore.expr.functions.jsontext import dumps, loads
 from foreshore.expr.functions.rows import Failure
@@ -24,6 +26,36 @@ def test_steps_are_limited() -> None:
     path = parse("$.** ? (@.** ? (@.** ? (@.** ? (@.** == 2) == 2) == 2) == 2)")
     with pytest.raises(Failure, match="too many steps"):
         list(items_of(path, loads(nested), {}))
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("$" + ".**" * 50, "[" * 60 + "1" + "]" * 60),
+        ("$.**.**", "[" * 500 + "1" + "]" * 500),
+        ("$.**.** ? (@ == 2)", '{"a":' * 500 + "1" + "}" * 500),
+        ("$[*] ? (@ > 0) == $[*] ? (@ < 0)", f"[{'1, -1, ' * 500}0]"),
+    ],
+)
+def test_a_step_takes_constant_time(
+    monkeypatch: pytest.MonkeyPatch, path: str, document: str
+) -> None:
+    """Resuming a generator counts as a call; before, each step resumed all that it was within."""
+    monkeypatch.setattr(jsonpath_items, "MOST_STEPS", 10_000)
+    parsed, value = parse(path), loads(document)
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        with pytest.raises(Failure, match="too many steps"):
+            list(items_of(parsed, value, {}))
+    finally:
+        sys.setprofile(None)
+    assert calls < 10 * 10_000
 
 
 @pytest.fixture

@@ -103,10 +103,9 @@ class _Run:
             case "last":
                 yield Decimal(self.sizes[-1] - 1)
             case "path":
-                first, *accessors = node.args
-                assert first is not None
+                first, *accessors = cast(tuple[Node, ...], node.args)
                 for each in self.items(first, value):
-                    yield from self.accessed(accessors, 0, each, self.lax)
+                    yield from self.accessed(accessors, each)
             case "+" | "-" | "*" | "/" | "%" if len(node.args) == 2:
                 yield self._arithmetic(node, value)
             case "+" | "-":
@@ -160,23 +159,32 @@ class _Run:
 
     # --- accessors
 
-    def accessed(
-        self, accessors: list[Node | None], at: int, value: Any, unwrap: bool
-    ) -> Iterator[Any]:
-        """Yield what the accessors from `at` on find in a value.
+    def accessed(self, accessors: list[Node], start: Any) -> Iterator[Any]:
+        """Yield what accessors find in a value, one after the other.
 
-        With `unwrap`, the first takes the elements of an array if it does not take arrays.
+        A step takes constant time: what is underway is a stack, and not generators in each other.
         """
+        underway: list[Iterator[tuple[Any, bool]]] = [iter([(start, self.lax)])]
+        try:
+            while underway:
+                found = next(underway[-1], None)
+                if found is None:
+                    underway.pop()
+                    continue
+                self._count_step()
+                value, unwrap = found
+                if len(underway) > len(accessors):
+                    yield value
+                else:
+                    underway.append(self._step(accessors[len(underway) - 1], value, unwrap))
+        finally:
+            while underway:  # the last one first, as each changes how the later ones run
+                underway.pop()
+
+    def _count_step(self) -> None:
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise fail("54000", "jsonpath takes too many steps")
-        if at == len(accessors):
-            yield value
-            return
-        node = accessors[at]
-        assert node is not None
-        for each, unwrap_next in self._step(node, value, unwrap):
-            yield from self.accessed(accessors, at + 1, each, unwrap_next)
 
     def _step(self, node: Node, value: Any, unwrap: bool) -> Iterator[tuple[Any, bool]]:
         """Yield what one accessor finds, and whether the next one unwraps arrays."""
@@ -267,25 +275,27 @@ class _Run:
 
     def _levels(self, node: Node, value: Any) -> Iterator[tuple[Any, bool]]:
         first, last = cast(tuple[int, int], node.value)
-        for found in self._below(value, 0, first, last):
+        for found in self._below(value, first, last):
             before, self.forgiving = self.forgiving, True
             try:
                 yield found, self.lax
             finally:
                 self.forgiving = before
 
-    def _below(self, value: Any, level: int, first: int, last: int) -> Iterator[Any]:
-        is_leaf = not isinstance(value, dict | list)
-        leaves_only = first == UNBOUNDED
-        if (is_leaf if leaves_only and last == UNBOUNDED else level >= first >= 0) and (
-            level > 0 or first == 0
-        ):
-            yield value
-        if is_leaf or (last != UNBOUNDED and level >= last):
-            return
-        inner = value if isinstance(value, list) else [value[k] for k in stored_keys(value)]
-        for each in inner:
-            yield from self._below(each, level + 1, first, last)
+    def _below(self, value: Any, first: int, last: int) -> Iterator[Any]:
+        """Yield the values of levels `first` to `last` below a value, each before those in it."""
+        leaves_only = first == UNBOUNDED and last == UNBOUNDED
+        underway = [(value, 0)]
+        while underway:
+            self._count_step()
+            value, level = underway.pop()
+            is_leaf = not isinstance(value, dict | list)
+            if (is_leaf if leaves_only else level >= first >= 0) and (level > 0 or first == 0):
+                yield value
+            if is_leaf or (last != UNBOUNDED and level >= last):
+                continue
+            inner = value if isinstance(value, list) else [value[k] for k in stored_keys(value)]
+            underway.extend((each, level + 1) for each in reversed(inner))
 
     # --- methods
 
@@ -385,6 +395,7 @@ class _Run:
         found = unknown = False
         for left in lefts:
             for right in rights:
+                self._count_step()
                 holds = _tested(node, left, right, self.zone)
                 if holds is None:
                     if not self.lax:
