@@ -21,7 +21,6 @@ import asyncio
 import faulthandler
 import gc
 import logging
-import os
 import re
 import threading
 import time
@@ -30,11 +29,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import get_ident, get_native_id
+from threading import get_ident
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
 from prometheus_client import Counter
+
+from foreshore.processes.run_queue import RunQueue
 
 logger = logging.getLogger(__name__)
 
@@ -182,13 +183,13 @@ class _Looking:
 
     def run(self, closed: threading.Lock) -> None:
         """Look until closed."""
-        waits, interval, idle_looks = _RunQueue(), INTERVAL_S, 0
+        waits, interval, idle_looks = RunQueue(), INTERVAL_S, 0
         waited, before, others = waits.seconds(), self._now(), self._others()
         due = perf_counter() + interval
         while not closed.acquire(timeout=interval):
             delay = perf_counter() - due
             if delay > self._limit:
-                delay -= waits.seconds() - waited
+                delay = _without(delay, waited, waits.seconds())
             now = self._now()
             if delay > self._limit:
                 self._delayed(delay, now - before, self._others() - others)
@@ -293,24 +294,9 @@ def _report(stall: Stall) -> None:
         each(stall)
 
 
-class _RunQueue:
-    """How long this thread has waited for a processor, where the system tells it."""
-
-    def __init__(self) -> None:
-        self._file: int | None = None
-        with suppress(OSError):
-            self._file = os.open(f"/proc/self/task/{get_native_id()}/schedstat", os.O_RDONLY)
-
-    def seconds(self) -> float:
-        """Return the time until now; where it is not known, all time counts as such a wait."""
-        if self._file is None:
-            return perf_counter()
-        return int(os.pread(self._file, 100, 0).split()[1]) / 1e9
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            os.close(self._file)
+def _without(delay: float, before: float | None, after: float | None) -> float:
+    """Return a delay without the waits for a processor; 0 where these are not known."""
+    return 0.0 if before is None or after is None else delay - (after - before)
 
 
 def innermost(thread: int, count: int) -> list[str]:

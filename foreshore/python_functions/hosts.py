@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from foreshore.errors import DatabaseError, OutOfMemory, QueryCanceled, Unavailable
 from foreshore.processes.child_environment import child_environment, private_home
+from foreshore.processes.run_queue import Deadline, RunQueue
 from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.limits import Limits, limits
 from foreshore.python_functions.patience import POLL_SECONDS
@@ -85,6 +86,7 @@ class Host:
         finally:
             other.close()
             os.close(read)
+        self._waits = RunQueue(self._process.pid)
         self._defined: dict[str, int] = {}
         self._calls = 0
         self._is_new, self._closed = True, False
@@ -105,9 +107,9 @@ class Host:
         """Return values and errors for a batch; raises DatabaseError, OSError or EOFError."""
         function = function_of(key)
         if self._is_new:
-            receive(self._socket, time.monotonic() + START_SECONDS)
+            receive(self._socket, Deadline(START_SECONDS, self._waits))
             self._is_new = False
-        deadline = time.monotonic() + BATCH * self._limit.seconds
+        deadline = Deadline(BATCH * self._limit.seconds, self._waits)
         if key not in self._defined:
             number = self._defined[key] = len(self._defined)
             schema = pa.schema([("result", result)]).serialize().to_pybytes()
@@ -142,6 +144,7 @@ class Host:
         if not self._closed:
             self._closed = True
             self._socket.close()
+            self._waits.close()
             os.close(self._lifeline)
         return code
 

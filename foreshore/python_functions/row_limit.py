@@ -2,15 +2,19 @@
 
 The exception is raised within the call, like that of an interrupt from the keyboard, so it ends
 loops in Python and what lets signals in. A function that catches it, or is in other code for long,
-goes on until its host is killed.
+goes on until its host is killed. The time for which the call had no processor to run on does not
+count, where the system tells it (Linux): a busy machine is not the function's fault.
 """
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+
+from foreshore.processes.run_queue import Deadline, RunQueue
 
 LOOKS = 10  # in the time that a row may take
 
@@ -56,12 +60,13 @@ class RowLimit:
         self._is_inside = False
 
     def _watch(self) -> None:
+        waits = RunQueue(os.getpid())  # of the main thread
         while True:
             self._busy.wait()
-            call, since = self._calls, time.monotonic()
+            call, deadline = self._calls, Deadline(self._seconds, waits)
             while self._busy.is_set() and self._calls == call:
                 time.sleep(self._seconds / LOOKS)
-                if time.monotonic() - since > self._seconds and self._calls == call:
+                if deadline.left() < 0 and self._calls == call:
                     self._late = call
                     with suppress(ProcessLookupError):
                         signal.pthread_kill(self._main, signal.SIGUSR1)

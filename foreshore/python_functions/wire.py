@@ -2,9 +2,9 @@
 
 import socket
 import struct
-import time
 from threading import Event
 
+from foreshore.processes.run_queue import Deadline
 from foreshore.python_functions.definition import PythonFunction
 from foreshore.python_functions.patience import POLL_SECONDS
 
@@ -28,7 +28,7 @@ class OutOfStep(OSError):
     """The message received does not answer the one sent."""
 
 
-def send(to: socket.socket, kind: bytes, *pieces: object, deadline: float | None = None) -> None:
+def send(to: socket.socket, kind: bytes, *pieces: object, deadline: Deadline | None = None) -> None:
     """Send a message; raises OSError, or Late."""
     views = [memoryview(each).cast("B") for each in pieces]  # type: ignore[arg-type]
     _send(to, memoryview(LENGTH.pack(kind, sum(map(len, views)))), deadline)
@@ -36,18 +36,18 @@ def send(to: socket.socket, kind: bytes, *pieces: object, deadline: float | None
         _send(to, view, deadline)
 
 
-def _send(to: socket.socket, view: memoryview, deadline: float | None) -> None:
+def _send(to: socket.socket, view: memoryview, deadline: Deadline | None) -> None:
     while len(view):
         _wait(to, deadline)
         try:
             view = view[to.send(view[:PIECE]) :]
         except TimeoutError:
-            raise Late from None
+            continue  # `_wait` raises at the deadline
 
 
 def receive(
     source: socket.socket,
-    deadline: float | None = None,
+    deadline: Deadline | None = None,
     most: int | None = None,
     abandoned: Event | None = None,
 ) -> tuple[bytes, bytearray]:
@@ -62,7 +62,7 @@ def receive(
 
 
 def _take(
-    source: socket.socket, length: int, deadline: float | None, abandoned: Event | None = None
+    source: socket.socket, length: int, deadline: Deadline | None, abandoned: Event | None = None
 ) -> bytearray:
     taken = bytearray(length)
     view = memoryview(taken)
@@ -80,13 +80,10 @@ def _take(
     return taken
 
 
-def _wait(on: socket.socket, deadline: float | None, most: float | None = None) -> None:
-    """Let the next operation fail at the deadline, a time of the monotonic clock.
-
-    With `most` after so many seconds, too.
-    """
+def _wait(on: socket.socket, deadline: Deadline | None, most: float | None = None) -> None:
+    """Let the next operation fail at the deadline, or with `most` after so many seconds."""
     if deadline is not None:
-        left = deadline - time.monotonic()
+        left = deadline.left()
         if left <= 0:
             raise Late
         on.settimeout(left if most is None else min(left, most))
