@@ -7,7 +7,7 @@ if the server ended between a commit there and the move of the position.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,12 +28,11 @@ from foreshore.adapter.sinks.reading import (
     sound_through,
 )
 from foreshore.adapter.sinks.signal import Signal
-from foreshore.adapter.sources.access import accesses, owned_by
+from foreshore.adapter.sources.access import accesses, affected_items
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import Position
-from foreshore.catalog.groups import using
-from foreshore.catalog.item import Connection, Item, Object, Role, Secret
+from foreshore.catalog.item import Item, Object
 from foreshore.catalog.subscription_positions import Move, Previous
 from foreshore.errors import (
     DatabaseError,
@@ -100,7 +99,9 @@ class SinkExports:
     async def follow(self, changed: Iterable[Object]) -> None:
         """Run new sinks, stop dropped ones, and run anew those of which something changed."""
         async with self._following:
-            for id in {sink for each in changed for sink in self._concerned(each)}:
+            state = self._coordinator.state
+            affected = [item for each in changed for item in affected_items(state, each)]
+            for id in {item.id for item in affected if item.sink}:
                 await self._follow_one(id)
 
     async def _follow_one(self, id: GlobalId) -> None:
@@ -157,21 +158,6 @@ class SinkExports:
     def _name(self, id: str, spec: SinkSpec) -> str:
         """Return the name of a sink in its target, where several databases may write."""
         return f"foreshore_{(spec.written_as or self._lineage.database)[:12]}_{id}"
-
-    def _concerned(self, each: Object) -> Iterator[GlobalId]:
-        """Yield the sinks for which a change of an object may matter."""
-        state = self._coordinator.state
-        match each:
-            case Item(sink=sink) if sink:
-                yield each.id
-            case Connection() | Secret():
-                for user in state.grouped(using(each)):
-                    yield from self._concerned(user)
-            case Role():
-                for owned in owned_by(state, each):
-                    yield from self._concerned(owned)
-            case _:
-                return
 
     def _described(self, item: Item, spec: SinkSpec) -> SinkDescription:
         assert item.cluster is not None, item

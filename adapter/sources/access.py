@@ -4,7 +4,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from foreshore.catalog.item import Connection, Role
+from foreshore.catalog.groups import using
+from foreshore.catalog.item import Connection, Item, Object, Role, Secret
 from foreshore.catalog.state import State
 from foreshore.connection_spec import TUNNEL, ConnectionSpec
 from foreshore.errors import InvalidParameterValue
@@ -58,9 +59,23 @@ def access_by(
     return Access(spec.kind, options, tunnel, role.superuser)
 
 
-def owned_by(state: State, role: Role) -> Iterator[Connection]:
-    """Yield the connections that a role owns: whether it is a superuser decides what they need."""
-    return (each for each in state.all(Connection) if each.owner == role.id)
+def affected_items(state: State, changed: Object) -> Iterator[Item]:
+    """Yield the items for which a change of an object may matter: itself, or what reaches by it.
+
+    Whether a role is a superuser decides what its connections need.
+    """
+    match changed:
+        case Item():
+            yield changed
+        case Connection() | Secret():
+            for user in state.grouped(using(changed)):
+                yield from affected_items(state, user)
+        case Role():
+            for connection in state.all(Connection):
+                if connection.owner == changed.id:
+                    yield from affected_items(state, connection)
+        case _:
+            return
 
 
 def _connection(state: State, id: str) -> Connection:

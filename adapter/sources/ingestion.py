@@ -6,19 +6,19 @@ order of all transactions, and a read after a commit sees them.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from foreshore.adapter.rights.watch import obstacle_of
-from foreshore.adapter.sources.access import accesses, owned_by
+from foreshore.adapter.sources.access import accesses, affected_items
 from foreshore.adapter.sources.changes.schema_changes import SchemaChanges
 from foreshore.adapter.sources.inputs import SourceInputs
 from foreshore.adapter.transaction.write import Write
-from foreshore.catalog.groups import parts_of, using
-from foreshore.catalog.item import Connection, Item, Object, Role, Secret
+from foreshore.catalog.groups import parts_of
+from foreshore.catalog.item import Item, Object
 from foreshore.errors import (
     CheckViolation,
     DatabaseError,
@@ -110,8 +110,9 @@ class Ingestion:
         `changed` are the objects that the catalog has gained, lost or changed.
         """
         async with self._following:
-            ids = {source for each in changed for source in self._concerned(each)}
             state = self._coordinator.state
+            affected = [item for each in changed for item in affected_items(state, each)]
+            ids = {GlobalId(item.feed.source) for item in affected if item.feed}
             # Those that are gone first: another may go on with the rows of one, under a new id.
             for id in sorted(ids, key=lambda id: id in state.objects):
                 await self._follow_one(id)
@@ -203,21 +204,6 @@ class Ingestion:
         if isinstance(spec, FilesSource) or is_place(spec):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
         return given
-
-    def _concerned(self, each: Object) -> Iterator[GlobalId]:
-        """Yield the sources for which a change of an object may matter."""
-        state = self._coordinator.state
-        match each:
-            case Item(feed=feed) if feed:
-                yield GlobalId(feed.source)
-            case Connection() | Secret():
-                for user in state.grouped(using(each)):
-                    yield from self._concerned(user)
-            case Role():
-                for owned in owned_by(state, each):
-                    yield from self._concerned(owned)
-            case _:
-                return
 
     def _described(self, item: Item, spec: SourceSpec) -> SourceDescription:
         assert item.cluster is not None, item
