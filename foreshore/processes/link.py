@@ -93,7 +93,7 @@ class Link(Generic[M]):
         if process.exited.is_set():
             return
         try:
-            await connection.greeted()
+            await connection.proven()
         except BaseException:
             connection.abort()
             raise

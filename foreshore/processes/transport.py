@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol, Generic[M]):
     """One end of a connection, which sends and delivers messages with their tables.
 
     `deliver` is called on the event loop for each message in order, `lost` once at the end. With a
-    `handshake` nothing is delivered, and nothing may be sent, before it is over; `greeted` waits
+    `handshake` nothing is delivered, and nothing may be sent, before it is over; `proven` waits
     for that. The accepting end passes the directory `files` in which the other end may leave large
     tables; the other end sets `outbox` then.
     """
@@ -220,7 +220,7 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._lost = lost
         self._handshake = handshake
         self._refused = "the connection was lost"  # why there is no handshake
-        self._is_greeted = asyncio.Event()  # or lost
+        self._is_proven = asyncio.Event()  # or lost
         self._patience: asyncio.TimerHandle | None = None
         self._frames = Frames(MAX_FRAME if handshake is None else FIRST_FRAMES)
         self._transport: asyncio.Transport | None = None
@@ -246,9 +246,9 @@ class Connection(asyncio.Protocol, Generic[M]):
             if (first := self._handshake.begin()) is not None:
                 self._write(encode_frame(first))
 
-    async def greeted(self) -> None:
+    async def proven(self) -> None:
         """Wait until both ends have shown the secret; raises ConnectionError if they do not."""
-        await self._is_greeted.wait()
+        await self._is_proven.wait()
         if self._handshake is not None:
             raise ConnectionError(f"no handshake: {self._refused}")
 
@@ -294,14 +294,14 @@ class Connection(asyncio.Protocol, Generic[M]):
         if handshake.is_over:
             self._handshake = None
             self._frames.limit = MAX_FRAME
-            self._is_greeted.set()
+            self._is_proven.set()
             if self._patience is not None:
                 self._patience.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Call `lost`, once."""
         self.closed = True
-        self._is_greeted.set()
+        self._is_proven.set()
         if self._patience is not None:
             self._patience.cancel()
         self._has_room.set()

@@ -6,8 +6,8 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from foreshore.errors import InvalidParameterValue
 from foreshore.storage.blob import Blob
 from foreshore.storage.external.access import Access
+from foreshore.storage.external.checking_proxy import proxy_url
 from foreshore.storage.external.dial import check_endpoint
-from foreshore.storage.external.gate import gate
 from foreshore.storage.lake.places import Location
 
 _SERVERS_TOKEN = "AWS_SESSION_TOKEN"
@@ -54,7 +54,7 @@ def _credentials(access: Access) -> dict[str, str]:
     }
     if "endpoint" in access.options:  # of whoever made the connection
         check_endpoint(access.options["endpoint"])
-        found["proxy_url"] = gate()
+        found["proxy_url"] = proxy_url()
     return found
 
 

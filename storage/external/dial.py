@@ -79,7 +79,7 @@ def check_endpoint(url: str) -> None:
             addresses(*place)
 
 
-def pinned(url: str) -> str:
+def with_checked_address(url: str) -> str:
     """Return the endpoint of a store to which a library will connect, which looks up names itself.
 
     Without TLS an address takes the place of the name. With TLS the name stays: who answers has to

@@ -21,8 +21,8 @@ from foreshore.errors import (
 from foreshore.iceberg_tables import CatalogTable
 from foreshore.sources.files import PLACES
 from foreshore.storage.external.access import Access, Accesses
-from foreshore.storage.external.dial import check_endpoint, pinned
-from foreshore.storage.external.gate import gate
+from foreshore.storage.external.checking_proxy import proxy_url
+from foreshore.storage.external.dial import check_endpoint, with_checked_address
 from foreshore.storage.lake import iceberg
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.store_errors import without_answer
@@ -204,7 +204,7 @@ def _properties(access: Access, aws: Access | None) -> dict[str, str]:
         )
     if type == "glue":
         if "uri" in found:
-            found["glue.endpoint"] = pinned(found.pop("uri"))
+            found["glue.endpoint"] = with_checked_address(found.pop("uri"))
     elif "uri" not in found:
         raise InvalidParameterValue('the connection to the Iceberg catalog needs the option "URL"')
     elif "credential" in found:  # where catalogs have it by default
@@ -244,7 +244,7 @@ class _Files:
             given["s3.anonymous"] = "true"
         if "s3.endpoint" in given:
             check_endpoint(given["s3.endpoint"])
-            given["s3.proxy-uri"] = gate()
+            given["s3.proxy-uri"] = proxy_url()
             given.setdefault("s3.region", "us-east-1")
         given |= {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 

@@ -49,7 +49,7 @@ async def answer_with_tables(
                 if process.exited.is_set():
                     lost()
                 else:
-                    await connection.greeted()
+                    await connection.proven()
                     connection.send(Hello("request"))
                     connection.send(request)
                 found, tables = await answer

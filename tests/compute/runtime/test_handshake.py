@@ -114,7 +114,7 @@ async def connected(theirs: str, ours: str) -> tuple[list[Message], Connection[A
         client.send(FEED)  # too early
     why = ""
     try:
-        await client.greeted()
+        await client.proven()
         client.send(FEED)
     except ConnectionError as error:
         why = str(error)

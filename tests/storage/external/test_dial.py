@@ -237,10 +237,10 @@ def test_a_store_is_read_and_written_through_the_proxy() -> None:
 def test_the_proxy_is_for_those_who_know_its_token() -> None:
     from urllib.parse import urlsplit
 
-    from foreshore.storage.external.gate import gate
+    from foreshore.storage.external.checking_proxy import proxy_url
 
     with recording(answered(200)) as (port, seen):
-        place = urlsplit(gate())
+        place = urlsplit(proxy_url())
         assert place.port is not None
         for head in (
             f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\n",

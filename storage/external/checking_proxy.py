@@ -29,7 +29,7 @@ class _Refused(Exception):
     """A request is answered by a status and a text, without having been sent anywhere."""
 
 
-class _Gate(LoopbackPort):
+class _CheckingProxy(LoopbackPort):
     """The proxy."""
 
     def __init__(self) -> None:
@@ -135,14 +135,14 @@ async def _answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 
 
 _opening = threading.Lock()
-_gates: list[_Gate] = []
+_proxies: list[_CheckingProxy] = []
 
 
-def gate() -> str:
+def proxy_url() -> str:
     """Return the URL of the proxy of this process, which begins to listen. Blocks."""
     with _opening:
-        if not _gates:
-            made = _Gate()
+        if not _proxies:
+            made = _CheckingProxy()
             THREAD.begin(made.open()).result()
-            _gates.append(made)
-        return _gates[0].url
+            _proxies.append(made)
+        return _proxies[0].url
