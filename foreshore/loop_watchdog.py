@@ -35,7 +35,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter
 
-from foreshore.processes.run_queue import RunQueue
+from foreshore.run_queue import RunQueue
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from foreshore.errors import DatabaseError, OutOfMemory, QueryCanceled, Unavailable
 from foreshore.processes.child_environment import child_environment, private_home
-from foreshore.processes.run_queue import Deadline, RunQueue
 from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.limits import Limits, limits
 from foreshore.python_functions.patience import POLL_SECONDS
@@ -35,6 +34,7 @@ from foreshore.python_functions.wire import (
     receive,
     send,
 )
+from foreshore.run_queue import Deadline, RunQueue
 
 MODULE = "foreshore.python_functions.host"
 START_SECONDS = 30.0

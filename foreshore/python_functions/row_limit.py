@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from foreshore.processes.run_queue import Deadline, RunQueue
+from foreshore.run_queue import Deadline, RunQueue
 
 LOOKS = 10  # in the time that a row may take
 

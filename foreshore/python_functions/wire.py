@@ -4,9 +4,9 @@ import socket
 import struct
 from threading import Event
 
-from foreshore.processes.run_queue import Deadline
 from foreshore.python_functions.definition import PythonFunction
 from foreshore.python_functions.patience import POLL_SECONDS
+from foreshore.run_queue import Deadline
 
 LENGTH = struct.Struct(">cQ")
 DEFINE, CALL = b"D", b"C"  # kinds of requests

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.processes import run_queue
-from foreshore.processes.run_queue import Deadline, RunQueue
+from foreshore import run_queue
+from foreshore.run_queue import Deadline, RunQueue
 
 
 class Waits(RunQueue):
