@@ -40,9 +40,9 @@ from foreshore.adapter.transaction.locks import Locks
 from foreshore.adapter.transaction.watermarks import Watermarks
 from foreshore.catalog.builtin.answers import CatalogAnswers
 from foreshore.catalog.catalog import Catalog
+from foreshore.catalog.dangling import dangling, describe
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Item, Replica
-from foreshore.catalog.references import dangling, describe
 from foreshore.catalog.secret_values import Secrets
 from foreshore.catalog.sequence_numbers import Sequences
 from foreshore.catalog.state import State

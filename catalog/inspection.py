@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.catalog.dangling import dangling, describe
 from foreshore.catalog.durable import CATALOG_SHARD, load
 from foreshore.catalog.item import Item
-from foreshore.catalog.references import dangling, describe
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError
 from foreshore.storage.batch import read_batch

@@ -8,9 +8,9 @@ present one only in temporary objects, or the transaction changes these alone.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from foreshore.catalog.dangling import check_references
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.naming import name_key, wholes_of
-from foreshore.catalog.references import check_references
 from foreshore.catalog.state import State, with_allotted, with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import Conflict

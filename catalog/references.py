@@ -1,8 +1,8 @@
 """References: which objects of the catalog each object names by its id.
 
 This list is the only one. A state keeps for each kind of reference and each id the objects that
-name it (`groups.py`); a commit is refused that would leave a reference to nothing; `/check`, the
-doctor and `foreshore repair` look for such references in a whole state; tests go over all kinds.
+name it (`groups.py`); a commit is refused that would leave a reference to nothing, and `/check`,
+the doctor and `foreshore repair` look for those (`dangling.py`); tests go over all kinds.
 
 Not in the list:
 
@@ -15,8 +15,8 @@ Not in the list:
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, assert_never
 from typing import Literal as OneOf
+from typing import NamedTuple, assert_never
 
 from foreshore.catalog.item import (
     OBJECTS,
@@ -33,16 +33,12 @@ from foreshore.catalog.item import (
     Secret,
     SystemSettings,
 )
-from foreshore.errors import Conflict, UndefinedObject
 from foreshore.ids import is_builtin
 from foreshore.network_policy import DEFAULT, SETTING
 from foreshore.privileges import PUBLIC, Grant
 from foreshore.sinks.spec import connections_of as connections_of_target
 from foreshore.sinks.spec import secrets_of as secrets_of_target
 from foreshore.sources.spec import connections_of, connections_of_messages, secrets_of
-
-if TYPE_CHECKING:
-    from foreshore.catalog.state import State
 
 ReferenceKind = OneOf[
     "owner",
@@ -107,13 +103,6 @@ class Reference(NamedTuple):
 
     kind: ReferenceKind
     id: str
-
-
-class Dangling(NamedTuple):
-    """A reference of an object to nothing."""
-
-    object: Object
-    reference: Reference
 
 
 def references(each: Object) -> Iterator[Reference]:
@@ -226,72 +215,9 @@ def _of_source_or_sink(item: Item) -> Iterator[Reference]:
         yield from (Reference("secret", each) for each in secrets_of_target(target))
 
 
-# --- references to nothing -----------------------------------------------------------------------
-
-
-def exists(state: "State", reference: Reference) -> bool:
-    """Return whether a state has what is named."""
-    if reference.kind == "network policy":
-        return state.network_policy(reference.id) is not None
-    return reference.id in state.objects
-
-
-def dangling(state: "State") -> list[Dangling]:
-    """Return the references to nothing of all objects, each once."""
-    found: dict[tuple[str, Reference], Dangling] = {}
-    for each in state.objects.values():
-        for reference in references(each):
-            if not exists(state, reference):
-                found[each.id, reference] = Dangling(each, reference)
-    return list(found.values())
-
-
-def check_references(old: "State", new: "State") -> None:
-    """Raise if a reference to nothing would be in `new`, which has been made of `old`.
-
-    UndefinedObject if a new or changed object names a role or a network policy that was dropped
-    meanwhile, Conflict in all other cases. It takes a time in proportion to the changed objects.
-    """
-    for id in new.changed(old):
-        each = new.get(id)
-        if each is None:
-            dropped = old.get(id)
-            assert dropped is not None, id
-            for reference in references_to(dropped):
-                if reference in new.groups and not exists(new, reference):
-                    raise _conflict()
-        else:
-            for reference in references(each):
-                if not exists(new, reference):
-                    raise _missing(each, reference)
-
-
 def references_to(each: Object) -> Iterator[Reference]:
     """Yield a reference of each kind to an object, as others may have it."""
     if isinstance(each, NetworkPolicy):
         yield Reference("network policy", each.name)
     else:
         yield from (Reference(kind, each.id) for kind in _KINDS[type(each)])
-
-
-def _missing(each: Object, reference: Reference) -> Conflict | UndefinedObject:
-    """Return the error for a changed object that names what was dropped meanwhile."""
-    detail = f"{each.kind} {each.name} would be the role's or depend on it."
-    if NAMED[reference.kind] is Role:
-        return UndefinedObject(
-            f"role {reference.id[1:]} was concurrently dropped",
-            detail=detail,
-        )
-    if reference.kind == "network policy":
-        return UndefinedObject(f'network policy "{reference.id}" does not exist')
-    return _conflict()
-
-
-def _conflict() -> Conflict:
-    return Conflict("could not serialize access due to a concurrent change of the catalog")
-
-
-def describe(found: Dangling) -> str:
-    """Return a line such as `table ut (u7): grantee o12 does not exist`."""
-    each, (kind, id) = found
-    return f"{each.kind} {each.name} ({each.id}): {kind} {id} does not exist"

@@ -6,9 +6,9 @@ and is only reported.
 
 from dataclasses import dataclass
 
+from foreshore.catalog.dangling import dangling, describe
 from foreshore.catalog.durable import CATALOG_SHARD, difference, read_catalog
 from foreshore.catalog.forgetting import forget
-from foreshore.catalog.references import dangling, describe
 from foreshore.catalog.state import with_objects
 from foreshore.errors import Fenced
 from foreshore.storage.capability import WriteCapability

@@ -21,11 +21,11 @@ from foreshore.adapter.rights.watch import may_change_rights
 from foreshore.adapter.sinks.previous import refuse_awaited, set_cut_times
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.audit import AuditRows
+from foreshore.catalog.dangling import check_references
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.naming import name_key
 from foreshore.catalog.rebase import rebased
-from foreshore.catalog.references import check_references
 from foreshore.catalog.sequence_numbers import Generation, generation_of
 from foreshore.catalog.state import AUDIT_EVENTS, State
 from foreshore.catalog.table_changes import moved_views

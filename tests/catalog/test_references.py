@@ -7,15 +7,9 @@ import msgspec
 import pytest
 
 from foreshore.catalog.bootstrap import first_state
+from foreshore.catalog.dangling import check_references, dangling
 from foreshore.catalog.item import FIRST_ROLE_ID, OBJECTS, Item, Membership, Role
-from foreshore.catalog.references import (
-    NAMED,
-    Reference,
-    ReferenceKind,
-    check_references,
-    dangling,
-    references,
-)
+from foreshore.catalog.references import NAMED, Reference, ReferenceKind, references
 from foreshore.catalog.roles import forget_role
 from foreshore.catalog.state import with_objects
 from foreshore.catalog.transaction import Transaction

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from foreshore.catalog.references import dangling
+from foreshore.catalog.dangling import dangling
 from foreshore.processes.owner import LOCK_FILE
 from foreshore.server.doctor import data
 from foreshore.server.doctor.below import Below

@@ -12,7 +12,8 @@ import pytest
 
 from foreshore.adapter import dispatch
 from foreshore.catalog.builtin.registry import BUILTINS
-from foreshore.catalog.references import ReferenceKind, dangling, describe
+from foreshore.catalog.dangling import dangling, describe
+from foreshore.catalog.references import ReferenceKind
 from tests.adapter.harness import TestEnvironment
 
 # What the cases use, made for each of them under a name of its own.

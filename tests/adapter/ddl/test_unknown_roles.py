@@ -3,8 +3,8 @@
 import pytest
 
 from foreshore.catalog.builtin.registry import BUILTINS
+from foreshore.catalog.dangling import dangling, describe
 from foreshore.catalog.forgetting import forget
-from foreshore.catalog.references import dangling, describe
 from foreshore.catalog.role_names import FIRST_UNKNOWN_OID
 from foreshore.catalog.state import with_objects
 from tests.adapter.ddl.broken_catalog import break_catalog
