@@ -25,6 +25,7 @@ _ESCAPE = re.compile(
 )
 _BYTE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3}))")
 _MARK = re.compile(r"\s*+uescape\s*+'([^'\s])'", re.IGNORECASE)
+_CODE = re.compile(r"[+]([0-9A-Fa-f]{6})|([0-9A-Fa-f]{4})")
 _CONTINUED = re.compile(r"(?:[ \t\f\v]++|--[^\n\r]*+)*+[\n\r](?:\s++|--[^\n\r]*+)*+")
 
 
@@ -82,12 +83,25 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _by_code(body: str, mark: str) -> str:
-    before = re.escape(mark)
-    escape = re.compile(rf"{before}(?:({before})|[+]([0-9A-Fa-f]{{6}})|([0-9A-Fa-f]{{4}}))")
-    return escape.sub(lambda each: each[1] or _character(each[2] or each[3], each[0]), body)
+    """Return the value of a constant in which `mark` stands before codes, and twice for itself."""
+    first, *rest = body.split(mark)
+    pieces = [first]
+    is_mark = False  # the piece before was empty: this mark is the second of two
+    for number, piece in enumerate(rest, 1):
+        if is_mark:
+            pieces.append(piece)
+            is_mark = False
+        elif not piece and number < len(rest):
+            pieces.append(mark)
+            is_mark = True
+        elif code := _CODE.match(piece):
+            pieces += (_character(code[1] or code[2], mark + code[0]), piece[code.end() :])
+        else:
+            pieces += (mark, piece)
+    return "".join(pieces)
 
 
 def _character(code: str, written: str) -> str:
     """Return the character of a hexadecimal code; how it is written if there is none."""
     number = int(code, 16)
-    return chr(number) if number <= 0x10FFFF else written
+    return written if number > 0x10FFFF or 0xD800 <= number < 0xE000 else chr(number)

@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from foreshore.connection_spec import RULES
 from foreshore.errors import DatabaseError
 from foreshore.redaction import MOST_SEARCHED, MOST_SHOWN, redacted, redacted_message
 from foreshore.statement_history import StatementHistory, Who
+from tests.calls import calls_of
 from tests.processor_time import seconds_of
 
 
@@ -47,7 +49,18 @@ from tests.processor_time import seconds_of
             "SELECT set_config('app.token', 'secret', true)",
             "SELECT set_config('app.token', '...', true)",
         ),
-        ("""SELECT '{"password": "secret", "a": 1}'""", """SELECT '{"password": '...', "a": 1}'"""),
+        ("""SELECT '{"password": "secret", "a": 1}'""", """SELECT '{"password": ..., "a": 1}'"""),
+        ("SELECT 'password: secret'", "SELECT 'password: ...'"),
+        ("SELECT 'X-Api-Key:secret, a'", "SELECT 'X-Api-Key:... a'"),
+        ("SELECT 'Authorization: Bearer secret'", "SELECT 'Authorization: Bearer ...'"),
+        ("SELECT 'Authorization: secret'", "SELECT 'Authorization: ...'"),
+        ("SELECT 'http://h/ password: secret'", "SELECT 'http://h/ password: ...'"),
+        (r"SELECT U&'\0070assword: secret'", "SELECT 'password: ...'"),
+        (r"SELECT U&'s3:\002f/k:secret@b'", "SELECT 's3://...@b'"),
+        (r"SELECT U&'\d800 password: secret'", r"SELECT '\d800 password: ...'"),
+        ("CALL f(password => 'secret')", "CALL f(password => '...')"),
+        ("DO 'BEGIN token := ''secret''; END'", "DO 'BEGIN token := ...; END'"),
+        ("INSERT INTO t VALUES ('it''s', '1')", "INSERT INTO t VALUES ('it''s', '1')"),
         (
             "CREATE SOURCE w FROM WEBHOOK BODY FORMAT TEXT CHECK (h->'k' = 'secret')",
             "CREATE SOURCE w FROM WEBHOOK BODY FORMAT TEXT CHECK (h->'...'",
@@ -110,6 +123,31 @@ def test_message_has_no_constant_that_is_hidden(text: str, message: str, sqlstat
     assert "secret" not in redacted(text, sqlstate)
 
 
+@pytest.mark.parametrize(
+    ("inner", "shown"),
+    [
+        ("ALTER ROLE a PASSWORD 'secret'", "ALTER ROLE a PASSWORD '...'"),
+        ("CREATE SECRET a AS 'secret'", "CREATE SECRET a AS '...'"),
+        ("SET app.token = 'secret'", "SET app.token = ..."),
+        ("SELECT set_config('app.token', 'secret')", "SELECT set_config('app.token', '...')"),
+        ("COPY t FROM 's3://key:secret@b/c'", "COPY t FROM 's3://...@b/c'"),
+    ],
+)
+def test_statement_within_a_constant_is_redacted(inner: str, shown: str) -> None:
+    written, expected = inner, shown
+    for _ in range(2):
+        for form in ("plain", "escaped", "dollars", "a tag", "code points"):
+            assert redacted(f"EXECUTE {WRITTEN[form](written)}") == f"EXECUTE {_plain(expected)}"
+        written, expected = f"EXECUTE {_plain(written)}", f"EXECUTE {_plain(expected)}"
+    for _ in range(3):  # deeper ones are not read
+        written = f"EXECUTE {_plain(written)}"
+        assert "secret'" not in redacted(written)
+
+
+def _plain(text: str) -> str:
+    return WRITTEN["plain"](text)
+
+
 INFOS = {
     "password = secret": "password = ...",
     "password= secret": "password= ...",
@@ -117,6 +155,7 @@ INFOS = {
     "password='my secret'": "password=...",
     "password = 'my secret'": "password = ...",
     r"password='it\'s secret'": "password=...",
+    "password='it''s secret'": "password=...",
     "sslpassword = se,cr&et;secret": "sslpassword = ...",
 }
 WRITTEN: dict[str, Callable[[str], str]] = {
@@ -183,6 +222,44 @@ def test_history_keeps_no_value_that_the_cut_text_lacks() -> None:
     "again", ["'", "''", "$a$", "E'\\", "'a' ", "1 ", "/*", "$", "U&'", "'abc' \n", "password = '"]
 )
 def test_hostile_text_is_searched_for_constants_in_milliseconds(again: str) -> None:
-    text = (again * MOST_SEARCHED)[:MOST_SEARCHED]
+    text = ("token" + again * MOST_SEARCHED)[:MOST_SEARCHED]
     message = ("abc'\"$" * MOST_SHOWN)[:MOST_SHOWN]
     assert seconds_of(lambda: redacted_message(message, text)) < 0.2
+
+
+CONSTANTS: dict[str, Callable[[int], str]] = {
+    "strings": lambda i: f"'{i:05d}'",
+    "numbers": lambda i: f"{10_000 + i}",
+    "other marks": lambda i: f"U&'1abc' uescape '{chr(0x4E00 + i)}'",
+    "beginnings": lambda i: "'" + "abc" * (1 + i // 20) + f"{i}'",
+    "continued": lambda i: f"'{i}'\n",
+    "parts of the message": lambda i: "'" + ("abc" * 400)[i % 3 : 3 + i // 3] + "'",
+}
+
+
+@pytest.mark.parametrize("kind", list(CONSTANTS))
+@pytest.mark.parametrize("message", ["a" * MOST_SHOWN, "abc" * MOST_SHOWN, "0123456789" * 200])
+def test_each_constant_takes_few_steps(kind: str, message: str) -> None:
+    text, count = "token ", 0
+    while len(text) + len(more := CONSTANTS[kind](count) + ", ") <= MOST_SEARCHED:
+        text, count = text + more, count + 1
+    assert count > 50
+    # No more of the message is looked at again than a constant is long.
+    assert calls_of(lambda: redacted_message(message, text)) < 25 * count + 2 * len(text) + 6_000
+
+
+@pytest.mark.parametrize("kind", sorted(CONSTANTS.keys() - {"other marks"}))
+def test_text_without_a_word_of_secrets_is_not_taken_apart(kind: str) -> None:
+    text = "INSERT INTO t VALUES (" + ", ".join(map(CONSTANTS[kind], range(1_000)))
+    message = 'duplicate key value violates unique constraint "t_pkey"'
+    assert calls_of(lambda: redacted_message(message, text, "23505")) < 100
+    assert calls_of(lambda: redacted(text, "23505")) < 100
+
+
+def test_no_way_to_name_a_secret_goes_without_a_sign() -> None:
+    for word in ("sasl password", "session token", "credential", "access_key", "API-Key", "pwd"):
+        assert redacted(f"SET {word} = 'hidden'") == f"SET {word} = '...'"
+    for rules in RULES.values():
+        for name, rule in rules.items():
+            if rule.secret == "must":
+                assert redacted(f"({name} 'hidden')") == f"({name} '...')"
