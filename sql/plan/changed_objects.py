@@ -181,7 +181,7 @@ Changed: TypeAlias = NewRelation | NewSchema | NamedRelations | Items | Permanen
 
 
 def changed_objects(plan: Plan) -> Changed | None:
-    """Return the objects that running `plan` may change in the catalog, None if there are none."""
+    """Return the objects that running `plan` may change under the lock of the catalog, if any."""
     match plan:
         case CreateSchema(database=database, name=schema, if_not_exists=True):
             return NewSchema(database, schema)
@@ -263,21 +263,24 @@ def changed_objects(plan: Plan) -> Changed | None:
             | SetSchema()
             | Comment()
             | CreateRole()
-            | AlterRole()
             | RenameRole()
             | DropRole()
             | GrantRoles()
             | GrantRights()
-            | AlterDefaultRights()
-            | ChangeOwned()
-            | CreateToken()
-            | DropToken()
-            | SetRoleSetting()
             | AlterSystem()
             | CreateNetworkPolicy()
             | AlterNetworkPolicy()
         ):
             return Permanent()
+        case (  # of a role's own: a role without rights may run them, and must not hold up others
+            AlterRole()
+            | SetRoleSetting()
+            | AlterDefaultRights()
+            | CreateToken()
+            | DropToken()
+            | ChangeOwned()
+        ):
+            return None  # a commit that would undo another's fails (`rebased`)
         case (
             Select()
             | Subscribe()

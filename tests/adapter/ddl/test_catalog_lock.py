@@ -24,17 +24,17 @@ class Database:
 
     def __init__(self, env: TestEnvironment, name: str) -> None:
         self._env = env
-        self._name = name
+        self.name = name
 
     async def open(self) -> None:
-        await self._env.query(self._name, f"CREATE DATABASE {self._name}")
-        await self.ran("s", *(each.replace("CLUSTER c", f"CLUSTER {self._name}") for each in BASE))
+        await self._env.query(self.name, f"CREATE DATABASE {self.name}")
+        await self.ran("s", *(each.replace("CLUSTER c", f"CLUSTER {self.name}") for each in BASE))
 
     async def query(self, session: str, sql: str) -> str:
-        name = f"{self._name}.{session}"
+        name = f"{self.name}.{session}"
         if name not in self._env.sessions:
-            await self._env.query(name, f"SET database = {self._name}", alone=False)
-        return await self._env.query(name, sql.replace(" c.", f" {self._name}."), alone=False)
+            await self._env.query(name, f"SET database = {self.name}", alone=False)
+        return await self._env.query(name, sql.replace(" c.", f" {self.name}."), alone=False)
 
     async def ran(self, session: str, *statements: str) -> None:
         for sql in statements:
@@ -52,10 +52,10 @@ class Database:
         return task
 
     def transactions(self, session: str) -> Transactions:
-        return self._env.sessions[f"{self._name}.{session}"].transactions
+        return self._env.sessions[f"{self.name}.{session}"].transactions
 
     def interrupt(self, session: str) -> None:
-        self._env.sessions[f"{self._name}.{session}"].interrupt(QueryCanceled())
+        self._env.sessions[f"{self.name}.{session}"].interrupt(QueryCanceled())
 
 
 def run(
@@ -307,5 +307,69 @@ def test_ddl_after_read_conflicts_with_concurrent_write_to_what_it_read(
         await database.ran("s", "BEGIN", reads, "ALTER TABLE u ADD COLUMN w int DEFAULT 0")
         await database.ran("other", "INSERT INTO t VALUES (1, 1)")
         assert (await database.query("s", "COMMIT")).startswith(answer)
+
+    run(runner, env, main)
+
+
+# What a role that may only log in can run, and what it is refused.
+OF_A_ROLE = (
+    "ALTER ROLE {me} SET timezone = 'UTC'",
+    "ALTER ROLE {me} PASSWORD 'x'",
+    "ALTER ROLE {me} RESET ALL",
+    "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO public",
+    "REASSIGN OWNED BY {me} TO {me}",
+    "DROP OWNED BY {me}",
+    "CREATE TOKEN a",
+    "DROP TOKEN IF EXISTS a",
+    "CREATE TEMP TABLE a (b int)",
+    "CREATE TEMP VIEW a AS SELECT 1",
+)
+REFUSED = (
+    "ALTER ROLE foreshore SET timezone = 'UTC'",
+    "ALTER ROLE {me} CREATEROLE",
+    "ALTER ROLE {me} RENAME TO other",
+    "ALTER SYSTEM SET work_mem = '1MB'",
+    "ALTER TABLE t ADD w int",
+    "COMMENT ON ROLE {me} IS 'x'",
+    "COMMENT ON TABLE t IS 'x'",
+    "CREATE CLUSTER other (SIZE 'embedded')",
+    "CREATE DATABASE other",
+    "CREATE FUNCTION other() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE NETWORK POLICY other (RULES (a (action = 'allow', address = '0.0.0.0/0')))",
+    "CREATE ROLE other",
+    "CREATE SCHEMA other",
+    "CREATE SECRET other AS 'x'",
+    "CREATE SOURCE other FROM LOAD GENERATOR COUNTER",
+    "CREATE TABLE other (a int)",
+    "CREATE TYPE other AS ENUM ('a')",
+    "CREATE VIEW other AS SELECT 1",
+    "DROP CLUSTER {database}",
+    "DROP DATABASE {database}",
+    "DROP OWNED BY foreshore",
+    "DROP ROLE foreshore",
+    "DROP ROLE {me}",
+    "DROP SCHEMA made",
+    "DROP TABLE t",
+    "GRANT foreshore TO {me}",
+    "GRANT ALL ON SCHEMA made TO {me}",
+    "GRANT SELECT ON t TO {me}",
+    "REASSIGN OWNED BY foreshore TO {me}",
+    "REVOKE ALL ON t FROM public",
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "refused"), [*((s, False) for s in OF_A_ROLE), *((s, True) for s in REFUSED)]
+)
+def test_role_without_rights_keeps_nobody_from_changing_the_catalog(
+    runner: asyncio.Runner, env: TestEnvironment, sql: str, refused: bool
+) -> None:
+    async def main(database: Database) -> None:
+        me = f"{database.name}_role"
+        await database.ran("s", f"CREATE ROLE {me} LOGIN")
+        await database.ran("mine", f"SET SESSION AUTHORIZATION {me}", "BEGIN")
+        answer = await database.query("mine", sql.format(me=me, database=database.name))
+        assert answer.startswith("ERROR") == refused, answer
+        await database.ran("s", "SET lock_timeout = '1ms'", "CREATE VIEW k AS SELECT 1")
 
     run(runner, env, main)
