@@ -10,6 +10,7 @@ from foreshore.catalog.item import Membership, Role
 from foreshore.catalog.predefined import DATABASE_OWNER, REACHING_OUT, is_predefined
 from foreshore.catalog.references import Reference
 from foreshore.catalog.rights import is_member, members_of
+from foreshore.catalog.role_names import role_oid
 from foreshore.catalog.state import State, with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import (
@@ -32,9 +33,10 @@ def role_called(state: State, name: str) -> Role:
 
 
 def role_with(state: State, id: str) -> Role:
-    """Return the role with this id."""
-    found = state.objects[id]
-    assert isinstance(found, Role), found
+    """Return the role with this id; raises UndefinedObject if it is missing (`role_names.py`)."""
+    found = state.get(id)
+    if not isinstance(found, Role):
+        raise UndefinedObject(f"role with OID {role_oid(state, id)} does not exist")
     return found
 
 

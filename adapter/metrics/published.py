@@ -21,6 +21,7 @@ from foreshore.adapter.metrics.create import check_names_free, check_readable, i
 from foreshore.adapter.metrics.series import Change, Labels, Series
 from foreshore.catalog.groups import METRICS
 from foreshore.catalog.item import Item, Object, Role
+from foreshore.catalog.roles import role_with
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.metric_spec import MetricKind, MetricSpec, check_label, check_metric_name
@@ -161,8 +162,7 @@ class PublishedMetrics:
         self._check(item)
         relation = relation_of(state, item)
         check_readable(state, relation)
-        owner, (database, *_) = state.objects[item.owner], state.full_name(item)
-        assert isinstance(owner, Role), owner
+        owner, (database, *_) = role_with(state, item.owner), state.full_name(item)
         variables = {"application_name": f"foreshore metric {item.name}"}
         index = index_of(state, relation)
         if index is not None and index.cluster is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.catalog.groups import using
 from foreshore.catalog.item import Connection, Item, Object, Role, Secret
+from foreshore.catalog.references import Reference
 from foreshore.catalog.state import State
 from foreshore.connection_spec import TUNNEL, ConnectionSpec
 from foreshore.errors import InvalidParameterValue
@@ -54,9 +55,9 @@ def access_by(
     tunnel = None
     if spec.tunnel is not None:
         tunnel = _tunnel(coordinator, _connection(state, spec.tunnel))
-    role = state.get(owner)
-    assert isinstance(role, Role), role
-    return Access(spec.kind, options, tunnel, role.superuser)
+    role = state.get(owner)  # a directory of an older version may lack it (`role_names.py`)
+    by_superuser = isinstance(role, Role) and role.superuser
+    return Access(spec.kind, options, tunnel, by_superuser)
 
 
 def affected_items(state: State, changed: Object) -> Iterator[Item]:
@@ -71,9 +72,9 @@ def affected_items(state: State, changed: Object) -> Iterator[Item]:
             for user in state.grouped(using(changed)):
                 yield from affected_items(state, user)
         case Role():
-            for connection in state.all(Connection):
-                if connection.owner == changed.id:
-                    yield from affected_items(state, connection)
+            for owned in state.grouped(Reference("owner", changed.id)):
+                if isinstance(owned, Connection):
+                    yield from affected_items(state, owned)
         case _:
             return
 

@@ -13,6 +13,7 @@ from foreshore.adapter.sources.chosen import check_obstacles, listed, of_all_tab
 from foreshore.adapter.sources.create import check_types
 from foreshore.catalog.item import Connection, Role, Schema, Secret
 from foreshore.catalog.rights import holds
+from foreshore.catalog.roles import role_with
 from foreshore.catalog.state import State
 from foreshore.connection_spec import (
     RULES,
@@ -129,9 +130,7 @@ def alter_connection(context: StatementContext, plan: AlterConnection) -> Comple
     if found is not None:
         assert isinstance(found, Connection), found
         changed = msgspec.structs.replace(found, spec=_spec(context, found.spec, plan.options))
-        owner = context.planner.state.objects[found.owner]
-        assert isinstance(owner, Role), owner
-        _require_identity(changed.spec, owner)
+        _require_identity(changed.spec, role_with(context.planner.state, found.owner))
         if plan.rotate:
             if not found.keys:
                 raise WrongObjectType(f'connection "{found.name}" has no keys')

@@ -9,7 +9,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.sources.versions import table_of
-from foreshore.catalog.item import Item, Role
+from foreshore.catalog.item import Item
+from foreshore.catalog.roles import role_with
 from foreshore.errors import DatabaseError, DependentObjectsStillExist
 from foreshore.ids import GlobalId
 from foreshore.sources.files import FilesSource
@@ -93,8 +94,7 @@ class SchemaChanges:
         state = self._coordinator.state
         item, part = state.item(source), state.item(table)
         assert isinstance(item, Item), source
-        owner, (database, *_) = state.objects[item.owner], state.full_name(item)
-        assert isinstance(owner, Role), owner
+        owner, (database, *_) = role_with(state, item.owner), state.full_name(item)
         names = [dotted(state.full_name(each)) for each in (item, part)]
         variables = {"application_name": f"foreshore source {item.name}"}
         session = self._open_session(owner, database, variables)

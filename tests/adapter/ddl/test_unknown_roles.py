@@ -60,6 +60,28 @@ async def test_system_relations_show_unknown_roles(
     assert refused.startswith("ERROR 42501"), refused
 
 
+async def test_connection_of_an_unknown_role_can_be_given_to_another(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = own_env
+    await break_catalog(env, monkeypatch)
+    await env.reopen()
+    env.environment.unlock_secrets(bytes(32))
+    export = "CREATE SINK again FROM ut INTO POSTGRES CONNECTION lost (TABLE 't') KEY (a)"
+    for sql, error in (
+        ("ALTER CONNECTION lost SET (PORT 2)", "ERROR 42704: role with OID 4000"),
+        ("VALIDATE CONNECTION lost", "ERROR 08"),
+        ("VALIDATE CONNECTION lost (PUBLICATION 'p')", "ERROR 08"),
+        ("DROP SINK exported", "DROP SINK"),
+        (f"{export} NOT ENFORCED", "ERROR 08"),
+        ("ALTER CONNECTION lost OWNER TO dd", "ALTER CONNECTION"),
+        ("ALTER CONNECTION lost SET (PORT 2)", "ALTER CONNECTION"),
+        ("DROP CONNECTION lost CASCADE", "DROP CONNECTION"),
+    ):
+        answer = await env.query("a", sql, alone=False)
+        assert answer.startswith(error), (sql, answer)
+
+
 async def test_all_that_can_be_forgotten_is(
     own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
