@@ -25,6 +25,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.extras import require_spark
+from foreshore.processes.launch import replica_secret
 from foreshore.sql.plan import AlterCluster, CreateCluster, CreateClusterReplica, SetCluster, Swap
 
 
@@ -71,6 +72,8 @@ def create_cluster_replica(context: StatementContext, plan: CreateClusterReplica
     size = plan.size or cluster.size
     options = {**cluster.options, **plan.options}
     _check_runnable(size, options)
+    if "address" in options:
+        replica_secret()
     context.catalog_change().create_replica(cluster, plan.name, context.role.id, size, options)
     return Completed("CREATE CLUSTER REPLICA")
 

@@ -20,7 +20,7 @@ from foreshore.compute.protocol import Command
 from foreshore.compute.replica.instance import ENGINES, EngineFactory, load_embedded
 from foreshore.compute.replica.replica import Replica
 from foreshore.loop_watchdog import Watchdog
-from foreshore.processes.handshake import Handshake
+from foreshore.processes.handshake import LEAST_SECRET, Handshake
 from foreshore.processes.lifeline import standard_input_ends
 from foreshore.processes.scratch import Scratch, remove_abandoned
 from foreshore.processes.socket_path import short_path
@@ -92,7 +92,7 @@ def start(
     """Run a replica in this process; `preload` loads the modules of the embedded engine at once."""
     logs.configure("replica")
     secret = os.environ.pop(SECRET_VARIABLE, "")
-    if len(secret) < 16:
+    if len(secret) < LEAST_SECRET:
         raise SystemExit(f"{SECRET_VARIABLE} has to hold the secret that the controller knows")
     given = os.environ.get(SCRATCH_VARIABLE)
     if given is None:  # started by hand

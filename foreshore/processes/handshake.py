@@ -23,6 +23,7 @@ from foreshore.processes.messages import Message
 VERSION = 2  # of all that two processes say; 1 sent the secret itself
 MAX_FRAME = 1024  # bytes of a frame
 SECONDS = 60.0  # for the whole of it
+LEAST_SECRET = 16  # characters of a secret that an operator gives
 _NONCE_BYTES = 32
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -60,6 +61,7 @@ class Handshake:
     """The part of one end. Each message of the other goes to `receive`, until `is_over`."""
 
     def __init__(self, end: End, secret: str) -> None:
+        assert secret, "anybody knows an empty secret"
         self._end, self._key = end, secret.encode()
         self._nonce = secrets.token_bytes(_NONCE_BYTES)
         self._other: bytes | None = None

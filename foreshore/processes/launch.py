@@ -13,6 +13,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.processes.handshake import LEAST_SECRET
 from foreshore.processes.transport import SECRET_VARIABLE, Connection
 
 
@@ -66,5 +68,20 @@ class AddressLauncher:
 
     @asynccontextmanager
     async def start(self) -> AsyncIterator[Launched]:
-        """Yield the replica."""
-        yield Remote(self.address, os.environ.get(SECRET_VARIABLE, ""))
+        """Yield the replica; entering it may raise ObjectNotInPrerequisiteState."""
+        yield Remote(self.address, replica_secret())
+
+
+def replica_secret() -> str:
+    """Return the secret that replicas at an address have to know.
+
+    Raises ObjectNotInPrerequisiteState if this process has none, or a short one.
+    """
+    secret = os.environ.get(SECRET_VARIABLE, "")
+    if len(secret) < LEAST_SECRET:
+        raise ObjectNotInPrerequisiteState(
+            f"{SECRET_VARIABLE} is not set",
+            detail="A replica at an address and the server show each other that both know it.",
+            hint=f"Start both with the same secret of at least {LEAST_SECRET} characters.",
+        )
+    return secret

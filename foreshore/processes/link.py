@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from foreshore.errors import DatabaseError
 from foreshore.processes.handshake import Handshake
 from foreshore.processes.launch import Launched, Launcher
 from foreshore.processes.messages import Hello, Message
@@ -65,7 +66,7 @@ class Link(Generic[M]):
                 async with self._launcher.start() as process:
                     self.pid = process.pid
                     await self._converse(process)
-            except OSError as error:
+            except (OSError, DatabaseError) as error:
                 told = {self._kind: self.name, "error": error}
                 logger.warning("%s unreachable", self._kind, extra=told)
             except Exception:

@@ -8,6 +8,7 @@ import pytest
 from foreshore.adapter.ddl import view_handoff
 from foreshore.errors import OutOfDisk, RelationRedefined
 from foreshore.ids import is_user
+from foreshore.processes.transport import SECRET_VARIABLE
 from tests.adapter.harness import TestEnvironment, until
 
 
@@ -379,6 +380,7 @@ async def test_alter_waits_only_once_for_missing_replica(
     own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view_handoff, "AWAY_SECONDS", 0.5)
+    monkeypatch.setenv(SECRET_VARIABLE, "known to nobody else")
     away_since = asyncio.get_running_loop().time()
     await own_env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
     await own_env.query("s", "CREATE CLUSTER REPLICA c.r (ADDRESS '127.0.0.1:1')")

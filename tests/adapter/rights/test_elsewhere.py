@@ -2,6 +2,7 @@
 
 import pytest
 
+from foreshore.processes.transport import SECRET_VARIABLE
 from tests.adapter.harness import TestEnvironment
 
 ADDRESS = "must be superuser to create a replica at an address"
@@ -43,6 +44,16 @@ async def test_a_role_names_no_other_machine(
     assert "ERROR" not in await env.query("maker", "SET SESSION AUTHORIZATION maker")
     await env.ran("maker", "CREATE CLUSTER mine (SIZE = 'embedded', REPLICATION FACTOR = 0)")
     assert await env.query("maker", statement) == f"ERROR 42501: {told}"
+
+
+async def test_no_replica_is_at_an_address_without_a_secret(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+    await env.ran("a", "CREATE CLUSTER far (SIZE = 'embedded', REPLICATION FACTOR = 0)")
+    answer = await env.query("a", "CREATE CLUSTER REPLICA far.r (ADDRESS '127.0.0.1:1')")
+    assert answer.startswith(f"ERROR 55000: {SECRET_VARIABLE} is not set\nDETAIL: "), answer
+    await env.ran("a", "DROP CLUSTER far")
     await env.query("maker", "RESET SESSION AUTHORIZATION")
 
 

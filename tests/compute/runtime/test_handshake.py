@@ -9,13 +9,21 @@ import msgspec
 import pytest
 
 from foreshore.compute.protocol import Command, Feed, Response
+from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.processes import handshake
-from foreshore.processes.handshake import Challenge, Greeting, Handshake, HandshakeError, Proof
-from foreshore.processes.launch import Remote
+from foreshore.processes.handshake import (
+    Challenge,
+    End,
+    Greeting,
+    Handshake,
+    HandshakeError,
+    Proof,
+)
+from foreshore.processes.launch import AddressLauncher, Remote
 from foreshore.processes.link import Link
 from foreshore.processes.messages import Hello, Message
-from foreshore.processes.transport import Connection, encode_frame
+from foreshore.processes.transport import SECRET_VARIABLE, Connection, encode_frame
 
 SECRET = "a secret that both of them know"
 FEED = Feed(((GlobalId("u1"), 0, 1, False),))
@@ -47,13 +55,40 @@ def test_both_ends_are_sure_and_the_secret_is_in_no_message() -> None:
         assert SECRET.encode() not in each
 
 
-@pytest.mark.parametrize("ends", [("guess", SECRET), (SECRET, "guess"), ("", SECRET)])
+@pytest.mark.parametrize("ends", [("guess", SECRET), (SECRET, "guess"), ("-", SECRET)])
 def test_an_end_that_does_not_know_the_secret_is_refused(ends: tuple[str, str]) -> None:
     connects, accepts = Handshake("connects", ends[0]), Handshake("accepts", ends[1])
     with pytest.raises(HandshakeError, match="does not know the secret"):
         said_by(connects, accepts)
     assert not connects.is_over
     assert not accepts.is_over
+
+
+@pytest.mark.parametrize("end", ["connects", "accepts"])
+def test_no_end_is_sure_by_an_empty_secret(end: End) -> None:
+    """Whoever listens at the address of a replica knows that one, too."""
+    with pytest.raises(AssertionError):
+        Handshake(end, "")
+
+
+@pytest.mark.parametrize("given", [None, "", "short"])
+def test_a_replica_at_an_address_needs_a_secret(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(SECRET_VARIABLE, given)
+    reached = asyncio.Event()
+
+    async def start() -> None:
+        server = await asyncio.start_server(lambda *_: reached.set(), "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        async with AddressLauncher(f"{host}:{port}").start():
+            raise AssertionError("it is used")
+
+    with pytest.raises(ObjectNotInPrerequisiteState, match=f"{SECRET_VARIABLE} is not set"):
+        asyncio.run(start())
+    assert not reached.is_set()
 
 
 def test_what_an_end_has_said_does_not_convince_it() -> None:
