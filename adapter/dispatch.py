@@ -46,6 +46,7 @@ from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.planning_cost import planning_owner
 from foreshore.adapter.sinks.alter import alter_sink
 from foreshore.adapter.sinks.create import check_target, create_sink
 from foreshore.adapter.sinks.set_from import set_sink_from
@@ -265,7 +266,9 @@ async def _define(context: StatementContext, statement: Statement, plan: plans.P
     if change is not None and change.state is not before:
         check_maintained(before or change.base, change.state)
         with context.interrupts.running():
-            await interruptible.run(context.planner.verify_sql_round_trip, before or change.base)
+            owner = planning_owner(context.coordinator.locks, context.transaction, context.roles)
+            verify = context.planner.verify_sql_round_trip
+            await interruptible.run(owner, verify, before or change.base)
     return outcome
 
 

@@ -1,117 +1,173 @@
-"""Long computations on threads that can be interrupted, and of which few run at once.
+"""Long computations on threads: they can be interrupted, and few of them run at a time.
 
 Planning is Python, so it holds the interpreter's lock for most of the time that it takes, however
 many threads there are: each computation that runs beside the event loop makes the loop wait for a
-switch. So a computation that has run for `LONG_S` needs one of `TURNS` to go on.
+switch. So a computation runs only in its turn, and gives that up after a slice of time:
 
-A computation looks at `ASKED` wherever it may stop, where nothing is half done, and calls `answer`
-if something is there:
+    FIRST    the turns in which computations begin; most end within one slice
+    LATER    the turn that long computations take one after the other, slice by slice
 
-    if ASKED:
-        answer()
+So a short computation waits for others that begin, and never for a long one.
 
-The computation of a task that is cancelled raises Interrupted there.
+A computation looks at `REQUESTS` wherever it may stop, where nothing is half done, and calls
+`safepoint` if there is one:
+
+    if REQUESTS:
+        safepoint()
+
+There it waits for its next turn. It raises Interrupted if its task was cancelled.
 """
 
 import asyncio
-from collections.abc import Callable
-from threading import BoundedSemaphore, Lock, get_ident
+from collections.abc import Callable, Hashable
+from threading import Event, Lock, get_ident
+from time import monotonic
 from typing import Final, ParamSpec, TypeVar
 
 from foreshore.deep_trees import DeepThreads
-from foreshore.garbage import collection_resumed
+from foreshore.shares import Shares
+from foreshore.turn_queue import Turn, TurnQueue
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LONG_S: Final = 0.1
-TURNS: Final = BoundedSemaphore(2)
+SLICE_S: Final = 0.1
+LOOK_S: Final = 0.05  # between looks whether a slice is over
+FIRST: Final = TurnQueue(2)
+LATER: Final = TurnQueue(1)
 THREADS: Final = 32  # most of them wait for a turn
-LOOK_S: Final = 0.05  # between looks whether a computation that waits for a turn is interrupted
+OF_OWNER: Final = Shares(8)
 
 
 class Interrupted(BaseException):
     """Nobody waits for a computation any more. No handler of errors is to hold it up."""
 
 
-class _Computation:
-    """One computation, and what the loop asks of it.
+class Computation:
+    """One computation, which runs on a thread, and what the loop requests of it.
 
-    A request is a flag that is set before the entry in `ASKED`; the computation takes the entry out
-    before it looks at the flags, so it misses none.
+    A request is a flag that is set before the entry in `REQUESTS`. The computation takes the entry
+    out before it looks at the flags, so it misses none.
     """
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
-        self._lock = Lock()  # over `_thread` and its entry in `ASKED`
+        self._lock = Lock()  # over `_thread` and its entry in `REQUESTS`
         self._thread: int | None = None  # None: it has not begun, or has ended
-        self._is_long = False
-        self._has_turn = False
+        self._turns = FIRST
+        self._turn: Turn | None = None
+        self._began: float | None = None  # when its turn did; None while it waits
+        self._slice_is_over = False
         self._is_interrupted = False
+        self._woken = Event()
 
     def run(self) -> object:
-        """Return what the work gives; raises its errors, and Interrupted."""
+        """Return the result of the work; raises its errors, and Interrupted."""
+        thread = get_ident()
         with self._lock:
-            self._thread = get_ident()
-            if self._is_long:  # it has waited for a thread
-                ASKED[self._thread] = self
+            self._thread = thread
         try:
-            if self._is_interrupted:
-                raise Interrupted
+            self._take_turn()
             return self._work()
         finally:
             with self._lock:
-                ASKED.pop(self._thread, None)
+                REQUESTS.pop(thread, None)
                 self._thread = None
-            if self._has_turn:
-                self._has_turn = False
-                TURNS.release()
+            self._end_turn()
 
-    def be_long(self) -> None:
-        """Have the computation go on only when it is its turn."""
-        self._is_long = True
-        self._ask()
+    def look(self) -> None:
+        """Request that the computation gives up its turn if its slice is over and others wait.
+
+        After its first slice it makes room for others that begin in any case.
+        """
+        began = self._began
+        if began is None or monotonic() - began < SLICE_S:
+            return
+        if self._turns is FIRST or self._turns.is_wanted:
+            self._slice_is_over = True
+            self._request()
 
     def interrupt(self) -> None:
-        """Have the computation end."""
+        """Request that the computation ends."""
         self._is_interrupted = True
-        self._ask()
+        self._request()
+        self._woken.set()
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         with self._lock:
             if self._thread is not None:
-                ASKED[self._thread] = self
+                REQUESTS[self._thread] = self
 
-    def answer(self) -> None:
-        """Do what the loop asks, on the computation's thread."""
-        ASKED.pop(get_ident(), None)
-        if self._is_long and not self._has_turn:
-            with collection_resumed():
-                while not self._is_interrupted and not self._has_turn:
-                    self._has_turn = TURNS.acquire(timeout=LOOK_S)
+    def comply(self) -> None:
+        """Do what was requested, on the computation's thread."""
+        REQUESTS.pop(get_ident(), None)
         if self._is_interrupted:
             raise Interrupted
+        if self._slice_is_over:
+            self._end_turn()
+            self._slice_is_over = False
+            self._turns = LATER
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        self._woken.clear()
+        turn = self._turn = self._turns.request(self._woken.set)
+        while not turn.is_given and not self._is_interrupted:
+            self._woken.wait()
+        if self._is_interrupted:
+            raise Interrupted
+        self._began = monotonic()
+
+    def _end_turn(self) -> None:
+        self._began = None
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            self._turns.end(turn)
 
 
-ASKED: Final[dict[int, _Computation]] = {}  # computations of which something is asked, by thread
+REQUESTS: Final[dict[int, Computation]] = {}  # computations with a request, by thread
 
 
-def answer() -> None:
-    """Do what is asked of the computation of this thread, if anything is."""
-    computation = ASKED.get(get_ident())
+def safepoint() -> None:
+    """Do what is requested of the computation of this thread, if anything is."""
+    computation = REQUESTS.get(get_ident())
     if computation is not None:
-        computation.answer()
+        computation.comply()
+
+
+def are_computing() -> bool:
+    """Return whether a computation runs or waits for its turn."""
+    return not (FIRST.is_idle and LATER.is_idle)
 
 
 _THREADS = DeepThreads(THREADS, "planning")
 
 
-async def run(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Await `work(*args, **kwargs)` on a thread, where it ends soon after this is cancelled."""
+async def run(
+    owner: Hashable | None, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Await `work(*args, **kwargs)` on a thread, where it ends soon after this is cancelled.
+
+    Few computations of one owner have a thread at a time. Those without an owner are not counted.
+    """
+    if owner is None:
+        return await _run(lambda: work(*args, **kwargs))
+    async with OF_OWNER.share(owner):
+        return await _run(lambda: work(*args, **kwargs))
+
+
+async def _run(work: Callable[[], R]) -> R:
     loop = asyncio.get_running_loop()
     done: list[R] = []
-    computation = _Computation(lambda: done.append(work(*args, **kwargs)))
-    timer = loop.call_later(LONG_S, computation.be_long)
+    computation = Computation(lambda: done.append(work()))
+    timer: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal timer
+        computation.look()
+        timer = loop.call_later(LOOK_S, look)
+
+    timer = loop.call_later(SLICE_S, look)
     try:
         await loop.run_in_executor(_THREADS, computation.run)
     except asyncio.CancelledError:

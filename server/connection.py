@@ -32,7 +32,6 @@ from foreshore.errors import (
     StatementTooComplex,
     disk_fault,
 )
-from foreshore.garbage import collection_paused
 from foreshore.server import copying, message, metrics
 from foreshore.server.answers import Answers
 from foreshore.server.at_hand import AnswersAtHand
@@ -255,8 +254,7 @@ class Conversation:
         zone = self._session.time_zone
         if sum(map(len, filter(None, bind.values))) <= LONG_ARGUMENTS:
             return arguments(bind, types, zone, self._wire.encoding)
-        decode = collection_paused()(arguments)
-        return await blocking.run(None, decode, bind, types, zone, self._wire.encoding)
+        return await blocking.run(None, arguments, bind, types, zone, self._wire.encoding)
 
     def _may_be_alone(self, portal: Portal) -> bool:
         """Whether the portal may be the only statement of a transaction that writes."""

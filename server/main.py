@@ -15,7 +15,6 @@ Each option can also be given in the environment, as FORESHORE_ and its name.
 
 import asyncio
 import contextlib
-import gc
 import json
 import logging
 import os
@@ -45,6 +44,8 @@ from foreshore.compute.replica.main import start as start_replica
 from foreshore.compute.spark.java import find_java, java_version
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.extras import INSTALL_DEMO, is_demo_installed, require_spark
+from foreshore.garbage import BoundedCollections
+from foreshore.interruptible import are_computing
 from foreshore.loop_watchdog import Watchdog
 from foreshore.memory import RETURNS, hold_queries_to
 from foreshore.processes import file_modes
@@ -105,7 +106,6 @@ logger = logging.getLogger(__name__)
 
 ROLE = "foreshore"  # the first role, and the first database
 PORTS_FREE_SECONDS = 10.0  # after a take-over, until the other server's ports are free
-YOUNG_OBJECTS = 10_000  # objects made and not freed after which young garbage is collected
 
 
 async def serve(options: ServeOptions) -> None:
@@ -233,9 +233,9 @@ async def serve(options: ServeOptions) -> None:
         http.open(programs, EnvironmentMetrics(environment, options.metrics_views))
         if (traces := open_traces(options.trace_endpoint)) is not None:
             closing.push_async_callback(blocking.run, None, traces.close)
-        # Never collect loaded modules (0.15 s of the loop), and young objects less often.
-        gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS)
+        collections = BoundedCollections(are_computing)
+        collections.start()
+        closing.callback(collections.close)
         ready = True
         url = _url(options, port)
         lock.announce_address(url)

@@ -4,10 +4,15 @@ Planning a short text over tables takes about a millisecond, and handing it to a
 that. Views, relations of the catalog and functions with SQL bodies are put in where they are named,
 so the length of a text says nothing about their cost. Which words a text has decides only where it
 is planned, never what it means.
+
+Of one login role, few plannings have a thread at a time.
 """
 
 import re
 
+from foreshore.adapter.rights.roles import SessionRoles
+from foreshore.adapter.transaction.locks import Locks
+from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.state import State
 from foreshore.sql.bind.sql_functions import sql_function_names
@@ -40,6 +45,14 @@ class PlanningCost:
             return False
         words = set(found)
         return words.isdisjoint(_COSTLY) and not any(map(state.has_view, words))
+
+
+def planning_owner(locks: Locks, running: Transaction | None, roles: SessionRoles) -> str | None:
+    """Return the role of whose share of threads a planning takes one.
+
+    It is None, for no share, under the catalog lock, for which other roles may wait.
+    """
+    return None if running is not None and locks.holds_catalog(running) else roles.login.id
 
 
 def is_short(text: str) -> bool:

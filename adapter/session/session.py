@@ -45,7 +45,7 @@ from foreshore.adapter.session.activity import Activity, Interrupts
 from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.context import Notices, StatementContext
 from foreshore.adapter.session.planner import SessionPlanner
-from foreshore.adapter.session.planning_cost import is_short
+from foreshore.adapter.session.planning_cost import is_short, planning_owner
 from foreshore.adapter.session.portals import BoundPortal, Portals, text_size
 from foreshore.adapter.session.prepare import Statements, with_object_ids
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
@@ -67,7 +67,6 @@ from foreshore.errors import (
     TransactionTimeout,
     UndefinedObject,
 )
-from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
 from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
@@ -298,7 +297,8 @@ class Session:
         if is_small:
             return work(*args, **kwargs)
         with self.interrupts.running():
-            return await interruptible.run(collection_paused()(work), *args, **kwargs)
+            owner = planning_owner(self.coordinator.locks, self.transactions.running, self.roles)
+            return await interruptible.run(owner, work, *args, **kwargs)
 
     async def script(self, sql: str) -> Script:
         """Return the statements of a text, to be run one after the other.

@@ -24,13 +24,13 @@ from foreshore.expr.ir import (
     Union,
 )
 from foreshore.ids import GlobalId
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the direct inputs of `relation` (not those within its scalars)."""
-    if ASKED:
-        answer()
+    if REQUESTS:
+        safepoint()
     match relation:
         case Join(inputs=inputs) | Union(inputs=inputs):
             return inputs
@@ -69,8 +69,8 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
 
 def operands_of(scalar: Scalar) -> tuple[Scalar, ...]:
     """Return the direct operands of `scalar` (nothing within a subquery's relation)."""
-    if ASKED:
-        answer()
+    if REQUESTS:
+        safepoint()
     match scalar:
         case Call(args=args) | And(args=args) | Or(args=args):
             return args

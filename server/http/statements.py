@@ -7,7 +7,6 @@ from typing import Any
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut, Execution, Portal, Session, Statement
 from foreshore.errors import FeatureNotSupported
-from foreshore.garbage import collection_paused
 from foreshore.server.http.params import text_of
 from foreshore.server.http.requests import ExtendedQuery, SqlRequest
 from foreshore.server.message import Bind
@@ -63,7 +62,7 @@ async def _arguments(
     # As many as are not expected are refused before they are looked at.
     if len(params) != len(types) or sum(map(_size, params)) <= LONG_ARGUMENTS:
         return _decoded(params, types, zone)
-    return await blocking.run(None, collection_paused()(_decoded), params, types, zone)
+    return await blocking.run(None, _decoded, params, types, zone)
 
 
 def _decoded(params: Sequence[Any], types: Sequence[SqlType], zone: str) -> list[Datum]:

@@ -23,7 +23,7 @@ from foreshore.errors import (
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import NO_LITERAL, resolve
 from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Parameter, Scalar
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates
 from foreshore.sql.bind.coerce import (
@@ -114,8 +114,8 @@ class ExpressionBinder:
 
     def bind_value(self, expr: ast.Expression) -> "Scalar | RowValue":
         """Return the value of `expr`, which may be a row."""
-        if ASKED:
-            answer()
+        if REQUESTS:
+            safepoint()
         match expr:
             case ast.ColumnRef():
                 return bind_column(self, expr)

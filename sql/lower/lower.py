@@ -65,7 +65,7 @@ from foreshore.expr.scalars import frame_offsets
 from foreshore.expr.share import share
 from foreshore.expr.split import Test, may_fail
 from foreshore.ids import GlobalId
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql.lower.joins import JoinLowering
 from foreshore.sql.lower.outer_columns import (
     has_subquery,
@@ -162,8 +162,8 @@ class _PlanLowering(JoinLowering):
 
     def apply(self, relation: Relation, outer: Outer) -> Relation:
         """Return the rows of `outer` joined with the rows that `relation` has for each."""
-        if ASKED:
-            answer()
+        if REQUESTS:
+            safepoint()
         if outer.width and not self.scopes.of_relation(relation):
             return Join((outer.relation, self.apply(relation, NOTHING_OUTSIDE)))
         match relation:

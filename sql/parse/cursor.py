@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 from foreshore.errors import FeatureNotSupported, NumericValueOutOfRange, SyntaxError_
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.keywords import RESERVED
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, too_deep
 from foreshore.sql.parse.keywords import NOT_COLUMN
@@ -82,8 +82,8 @@ class Cursor:
 
     def advance(self) -> Token:
         """Consume the current token."""
-        if ASKED:
-            answer()
+        if REQUESTS:
+            safepoint()
         token = self.token
         if token.kind != END:
             self.index += 1

@@ -23,7 +23,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenizerCore
 from sqlglot.tokens import Token, TokenType
 
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql.parse.grammar.query import Parser as Grammar
 from foreshore.sql.parse.string_constants import (
     decode_escapes,
@@ -40,8 +40,8 @@ class InterruptibleCore(TokenizerCore):
     __slots__ = ()
 
     def _add(self, token_type: TokenType, text: str | None = None) -> None:
-        if ASKED:
-            answer()
+        if REQUESTS:
+            safepoint()
         super()._add(token_type, text)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedParameter
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.parse.grammar import nodes
@@ -81,8 +81,8 @@ class ExpressionConverter(ABC):
 
     def expression(self, node: exp.Expr) -> ast.Expression:
         """Convert an expression."""
-        if ASKED:
-            answer()
+        if REQUESTS:
+            safepoint()
         name = f"_{type(node).__name__.lower()}"
         convert: Callable[[Any], ast.Expression] | None = getattr(self, name, None)
         if convert is None:

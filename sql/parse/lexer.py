@@ -8,15 +8,16 @@ expressions are parsed by sqlglot from its own tokens, found by offset.
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token as SqlglotToken
 from sqlglot.tokens import TokenType
 
 from foreshore.bits import parse_bits
 from foreshore.errors import InvalidTextRepresentation, SyntaxError_
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql.parse import dialect
 
 # Kinds of token.
@@ -33,7 +34,7 @@ END: Final = "end"
 MAX_NAME_BYTES = 63
 
 
-class Token(NamedTuple):
+class Token(msgspec.Struct, frozen=True, gc=False):
     """A token: its kind, its value, and its characters [start, end)."""
 
     kind: str
@@ -83,8 +84,8 @@ def tokenize(
         raise _unterminated(text) from None
     tokens: list[Token] = []
     for token in found:
-        if ASKED:
-            answer()
+        if REQUESTS:
+            safepoint()
         kind = _KINDS.get(token.token_type)
         value, start, end = token.text, token.start, token.end + 1
         if tokens and start == tokens[-1].end and tokens[-1].kind == NUMBER:

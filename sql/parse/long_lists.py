@@ -11,7 +11,7 @@ them. The caller parses the text as it is if a list finds no node, or if anythin
 import re
 from functools import lru_cache
 
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql.ast.constant_rows import CONSTANT, ConstantRows
 from foreshore.sql.parse.lexer import QUOTED_TEXT
 
@@ -40,8 +40,8 @@ def take_out(text: str, start: int, end: int) -> tuple[str, Lists]:
         return text[start:end], lists
     pieces, done = [], start
     for match in _LIST.finditer(text, start, end):
-        if ASKED:
-            answer()
+        if REQUESTS:
+            safepoint()
         row = match.group("row")
         if row is None and match.group("value") is None:
             continue

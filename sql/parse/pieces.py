@@ -7,7 +7,7 @@ statement ends without tokenizing, in steps that let other threads run.
 import re
 from collections.abc import Iterator
 
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql.parse.lexer import QUOTED_TEXT
 
 PIECE = 16_384  # characters: some ten milliseconds of parsing
@@ -28,8 +28,8 @@ def pieces(text: str) -> Iterator[tuple[int, int]]:
     if len(text) > PIECE:
         at = 0
         while (step := _STEP.match(text, at)) is not None:
-            if ASKED:
-                answer()
+            if REQUESTS:
+                safepoint()
             at = step.end()
             if step["comment_start"] is not None:
                 at = _end_of_comment(text, step.start())

@@ -1,23 +1,32 @@
-"""Computations on threads end when nobody waits for them, and few of them run for long at once."""
+"""Computations on threads end when nobody waits for them, and take turns."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from time import thread_time
 from typing import Any
 
 import pytest
 
 from foreshore import interruptible
-from foreshore.garbage import collection_paused
-from foreshore.interruptible import ASKED, THREADS, TURNS, Interrupted, _Computation, answer
+from foreshore.interruptible import (
+    FIRST,
+    LATER,
+    REQUESTS,
+    Computation,
+    Interrupted,
+    are_computing,
+    safepoint,
+)
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.planner import plan_statement
+from foreshore.turn_queue import TurnQueue
 from tests.harness import until
 from tests.sql.catalog import TestCatalog
 
 
-async def begun(work: Callable[[], object]) -> "asyncio.Task[object]":
+async def start(work: Callable[[], object]) -> "asyncio.Task[object]":
     """Return a task that awaits `work`, once the work has begun."""
     has_begun = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -26,19 +35,20 @@ async def begun(work: Callable[[], object]) -> "asyncio.Task[object]":
         loop.call_soon_threadsafe(has_begun.set)
         return work()
 
-    task = asyncio.ensure_future(interruptible.run(whole))
+    task = asyncio.ensure_future(interruptible.run(None, whole))
     await has_begun.wait()
     return task
 
 
 def test_gives_results_and_errors_and_leaves_nothing_behind() -> None:
     async def main() -> None:
-        assert await interruptible.run(divmod, 7, 2) == (3, 1)
+        assert await interruptible.run(None, divmod, 7, 2) == (3, 1)
         with pytest.raises(ZeroDivisionError):
-            await interruptible.run(divmod, 7, 0)
+            await interruptible.run(None, divmod, 7, 0)
 
     asyncio.run(main())
-    assert not ASKED
+    assert not REQUESTS
+    assert not are_computing()
 
 
 def test_computation_of_a_cancelled_task_ends() -> None:
@@ -48,15 +58,15 @@ def test_computation_of_a_cancelled_task_ends() -> None:
     def work() -> None:
         try:
             while True:
-                if ASKED:
-                    answer()
+                if REQUESTS:
+                    safepoint()
         except BaseException as error:
             ended.append(error)
             has_ended.set()
             raise
 
     async def main() -> None:
-        task = await begun(work)
+        task = await start(work)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -64,102 +74,95 @@ def test_computation_of_a_cancelled_task_ends() -> None:
 
     asyncio.run(main())
     assert [type(each) for each in ended] == [Interrupted]
-    assert not ASKED
+    assert not REQUESTS
+    assert not are_computing()
 
 
-def test_few_computations_go_on_when_they_are_long() -> None:
-    """Four that are long wait for one of two turns, and all of them are done in the end."""
-    held: list[int] = []
-    now = 0
-    lock = threading.Lock()
-    two_hold = threading.Event()
+def busy_until(has_ended: Callable[[], bool]) -> None:
+    """Compute, and stop where that is requested, until something is so."""
+    while not has_ended():
+        if REQUESTS:
+            safepoint()
+
+
+def test_few_computations_run_at_a_time_and_all_of_them_end() -> None:
+    running, most, slices, lock = 0, 0, 5, threading.Lock()
 
     def work() -> None:
-        nonlocal now
-        while not ASKED.get(threading.get_ident()):  # until the loop says that this is long
-            pass
-        answer()
-        with lock:
-            now += 1
-            held.append(now)
-            if now == 2:
-                two_hold.set()
-        two_hold.wait(60)
-        with lock:
-            now -= 1
+        nonlocal running, most
+        computation = next(each for each in every if each._thread == threading.get_ident())
+        for _ in range(slices):
+            with lock:
+                running += 1
+                most = max(most, running)
+            with lock:
+                running -= 1
+            computation._slice_is_over = True
+            computation._request()
+            safepoint()
+
+    every = [Computation(work) for _ in range(20)]
+    threads = [threading.Thread(target=each.run) for each in every]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert not any(each.is_alive() for each in threads)
+    assert 1 <= most <= 3
+    assert not REQUESTS
+    assert not are_computing()
+
+
+def test_long_computation_lets_others_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some that would never end by themselves hold up neither short ones nor other long ones."""
+    monkeypatch.setattr(interruptible, "SLICE_S", 0.01)
+    monkeypatch.setattr(interruptible, "LOOK_S", 0.005)
+
+    def work() -> None:
+        began = thread_time()
+        busy_until(lambda: thread_time() - began > 0.05)
 
     async def main() -> None:
-        await asyncio.gather(*(interruptible.run(work) for _ in range(4)))
+        endless = [await start(partial(busy_until, lambda: False)) for _ in range(3)]
+        async with asyncio.timeout(120):
+            assert await interruptible.run(None, divmod, 7, 2) == (3, 1)
+            await asyncio.gather(interruptible.run(None, work), interruptible.run(None, work))
+        for each in endless:
+            each.cancel()
+        await asyncio.gather(*endless, return_exceptions=True)
+        await asyncio.to_thread(until, lambda: not are_computing(), "the end")
 
     asyncio.run(main())
-    assert len(held) == 4
-    assert max(held) == 2
-    assert not ASKED
 
 
-@pytest.fixture
-def no_turns() -> Iterator[None]:
-    """Hold all turns."""
-    for _ in range(2):
-        assert TURNS.acquire(timeout=60)
-    yield
-    for _ in range(2):
-        TURNS.release()
+@pytest.fixture(params=[FIRST, LATER])
+def no_turns(request: pytest.FixtureRequest) -> Iterator[TurnQueue]:
+    """Hold all turns of a queue."""
+    queue: TurnQueue = request.param
+    held = [queue.request(lambda: None) for _ in range(2 if queue is FIRST else 1)]
+    assert all(each.is_given for each in held)
+    yield queue
+    for each in held:
+        queue.end(each)
 
 
-def test_computation_that_waited_for_a_thread_needs_a_turn() -> None:
-    is_asked: list[bool] = []
-
+def test_computation_that_waits_for_a_turn_ends_when_cancelled(no_turns: TurnQueue) -> None:
     async def main() -> None:
-        may_end, all_busy = threading.Event(), threading.Barrier(THREADS + 1)
-
-        def occupy() -> None:
-            all_busy.wait(60)
-            may_end.wait(60)
-
-        others = [asyncio.ensure_future(interruptible.run(occupy)) for _ in range(THREADS)]
-        await asyncio.to_thread(all_busy.wait, 60)
-        late = asyncio.ensure_future(
-            interruptible.run(lambda: is_asked.append(threading.get_ident() in ASKED))
-        )
-        await asyncio.sleep(0)  # it is submitted now
-        is_long = asyncio.Event()
-        asyncio.get_running_loop().call_later(interruptible.LONG_S, is_long.set)
-        await is_long.wait()
-        may_end.set()
-        await asyncio.gather(late, *others)
-
-    asyncio.run(main())
-    assert is_asked == [True]
-    assert not ASKED
-
-
-@pytest.mark.usefixtures("no_turns")
-def test_waiting_for_a_turn_neither_asks_others_nor_pauses_collection() -> None:
-    waits = threading.Event()
-
-    def wait_for_turn() -> None:
-        while not ASKED.get(threading.get_ident()):
-            pass
-        waits.set()
-        answer()
-
-    async def main() -> None:
-        task = await begun(collection_paused()(wait_for_turn))
-        await asyncio.to_thread(waits.wait, 60)
-        await asyncio.to_thread(until, lambda: not ASKED and gc.isenabled(), "waiting")
+        task = asyncio.ensure_future(interruptible.run(None, busy_until, lambda: False))
+        await asyncio.to_thread(until, lambda: no_turns.is_wanted, "waiting")
+        assert not REQUESTS  # it is no trouble to what the loop plans meanwhile
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.to_thread(until, lambda: not ASKED, "the end")
+        await asyncio.to_thread(until, lambda: not no_turns.is_wanted, "the end")
 
     asyncio.run(main())
 
 
-def test_request_during_an_answer_is_not_lost() -> None:
-    """The loop asks for the end just after the computation has looked whether it is to end."""
+def test_request_while_another_is_complied_with_is_not_lost() -> None:
+    """The loop requests the end just after the computation has looked whether it is to end."""
 
-    class Asked(_Computation):
+    class Interrupting(Computation):
         looks = 0
 
         @property
@@ -174,19 +177,36 @@ def test_request_during_an_answer_is_not_lost() -> None:
             self._flag = value
 
     def work() -> None:
-        answer()
-        answer()
+        REQUESTS[threading.get_ident()] = computation
+        safepoint()
+        safepoint()
 
-    computation = Asked(work)
-
-    def begin() -> None:
-        ASKED[threading.get_ident()] = computation
-        work()
-
-    computation._work = begin
+    computation = Interrupting(work)
     with pytest.raises(Interrupted):
         computation.run()
-    assert not ASKED
+    assert not REQUESTS
+
+
+def test_one_owner_has_few_threads_and_others_get_one() -> None:
+    async def main() -> None:
+        may_end, running = threading.Event(), []
+
+        def work() -> None:
+            running.append(0)
+            busy_until(may_end.is_set)
+
+        every = [asyncio.ensure_future(interruptible.run("greedy", work)) for _ in range(40)]
+        waiting = asyncio.ensure_future(interruptible.run("greedy", work))
+        assert await interruptible.run("other", divmod, 7, 2) == (3, 1)
+        assert await interruptible.run(None, divmod, 7, 2) == (3, 1)
+        assert len(running) <= interruptible.OF_OWNER.most
+        waiting.cancel()
+        may_end.set()
+        await asyncio.gather(*every)
+        assert len(running) == 40
+
+    asyncio.run(main())
+    assert interruptible.OF_OWNER.is_unused
 
 
 CATALOG = TestCatalog("CREATE TABLE t (a int, s text)")
@@ -221,7 +241,7 @@ def test_parsing_and_planning_end_when_cancelled(text: str) -> None:
             has_ended.set()
 
     async def main() -> None:
-        task = await begun(work)
+        task = await start(work)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

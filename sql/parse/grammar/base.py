@@ -12,7 +12,7 @@ from sqlglot.tokens import Token, TokenType
 
 from foreshore.deep_trees import allow_depth
 from foreshore.errors import FeatureNotSupported, StatementTooComplex, SyntaxError_
-from foreshore.interruptible import ASKED, answer
+from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.keywords import RESERVED
 
 # Precedence of operators, from loosest to tightest.
@@ -105,8 +105,8 @@ class BaseParser(PostgresParser):
     # --- consuming tokens
 
     def _advance(self, times: int = 1) -> None:
-        if ASKED:
-            answer()
+        if REQUESTS:
+            safepoint()
         super()._advance(times)
 
     def _level(self, level: int) -> exp.Expr | None:
