@@ -41,12 +41,15 @@ class Kept:
         """Count also what `kind` returns, in bytes or characters."""
         self._kinds.append(kind)
 
-    def check_room(self, more: int) -> None:
-        """Raise SessionLimitExceeded if the session may not keep an object of `more` bytes."""
+    def check_room(self, more: int, *, instead_of: int = 0) -> None:
+        """Raise SessionLimitExceeded if the session may not keep an object of `more` bytes.
+
+        It takes the place of others of `instead_of` bytes.
+        """
         most = self._variables["max_session_size"]
         if more < LONG or most == "0":
             return
-        if sum(kind() for kind in self._kinds) + more > bytes_of(most):
+        if sum(kind() for kind in self._kinds) + more - instead_of > bytes_of(most):
             raise SessionLimitExceeded(
                 "this session keeps too much",
                 detail="Prepared statements, arguments of portals and settings are too long"

@@ -6,6 +6,7 @@ client is sent each change of a variable that the protocol reports.
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from foreshore.errors import (
     CantChangeRuntimeParam,
@@ -24,7 +25,13 @@ MOST_CUSTOM = 1000  # settings of applications
 _CUSTOM = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+\Z")
 
 
-Mark = tuple[Mapping[str, str], Mapping[str, str]]  # the values to keep, and the present ones
+@dataclass(frozen=True, slots=True, eq=False)
+class Mark:
+    """The values at a savepoint; `held` are the characters of long ones that it alone keeps."""
+
+    present: Mapping[str, str]
+    set: Mapping[str, str]  # without those that are local to the transaction
+    held: int
 
 
 class Variables(dict[str, str]):
@@ -49,12 +56,37 @@ class Variables(dict[str, str]):
         self._reported_version = -1
         self.touched = False
         self.version = 0  # grows with every change
-        self._assigned = 0  # characters of long values in the transaction, which savepoints keep
+        self._marks: list[Mark] = []  # of the transaction's savepoints
         self.kept = Kept(self)
         self.kept.count(self._size)
 
     def _size(self) -> int:
-        return sum(map(len, self._values.values())) + self._assigned
+        kept = sum(map(len, self._values.values())) + sum(mark.held for mark in self._marks)
+        return kept + sum(self._new().values())
+
+    def _new(self) -> dict[int, int]:
+        """Return the lengths of long values that no savepoint keeps, nor the last commit, by id."""
+        found = {
+            id(value): len(value)
+            for values in (self, self._set)
+            for value in values.values()
+            if len(value) >= LONG
+        }
+        if found:
+            before = [self._values]
+            if self._marks:
+                before += (self._marks[-1].present, self._marks[-1].set)
+            for values in before:
+                for value in values.values():
+                    found.pop(id(value), None)
+        return found
+
+    def _replaced(self, key: str, *, local: bool) -> int:
+        """Return how many characters are kept no more when a variable gets another value."""
+        kept = self._set.get(key)
+        gone = {id(self.get(key))} - {id(kept)} if local else {id(self.get(key)), id(kept)}
+        new = self._new()
+        return sum(new.get(each, 0) for each in gone)
 
     def show(self, name: str) -> str:
         """Return the value for SHOW; raises UndefinedObject if there is no such variable."""
@@ -118,8 +150,7 @@ class Variables(dict[str, str]):
         Raises SessionLimitExceeded if the session keeps too much.
         """
         if len(value) >= LONG:
-            self.kept.check_room(len(value))
-            self._assigned += len(value)
+            self.kept.check_room(len(value), instead_of=self._replaced(key, local=local))
         self.touched = True
         self.version += 1
         self[key] = value
@@ -160,7 +191,7 @@ class Variables(dict[str, str]):
     def commit(self) -> None:
         """Keep the values set in the transaction, except local ones."""
         self.touched = False
-        self._assigned = 0
+        self._marks.clear()
         self.version += 1
         kept = dict(self._set)
         for name in ("transaction_isolation", "transaction_read_only"):
@@ -178,14 +209,22 @@ class Variables(dict[str, str]):
             self.commit()
 
     def mark(self) -> Mark:
-        """Return the present values, for `return_to`."""
-        return self._set, dict(self)
+        """Return the present values, for `return_to`, until `release` or the transaction's end."""
+        mark = Mark(dict(self), self._set, sum(self._new().values()))
+        self._marks.append(mark)
+        self.touched = True  # the end of the transaction forgets it
+        return mark
+
+    def release(self, mark: Mark) -> None:
+        """Forget a mark and those after it."""
+        del self._marks[self._marks.index(mark) :]
 
     def return_to(self, mark: Mark) -> None:
-        """Return to the values at `mark`, in the same transaction."""
-        self._set, values = mark
+        """Return to the values at `mark`, in the same transaction; forget the marks after it."""
+        del self._marks[self._marks.index(mark) + 1 :]
+        self._set = mark.set
         self.clear()
-        self.update(values)
+        self.update(mark.present)
         self.touched = True
         self.version += 1
 

@@ -313,7 +313,9 @@ class Transactions:
 
     def release_savepoint(self, name: str) -> None:
         """Forget savepoint `name` and those after it."""
-        del self._savepoints[self._place_of(name) :]
+        place = self._place_of(name)
+        self._variables.release(self._savepoints[place].variables)
+        del self._savepoints[place:]
 
     def return_to(self, name: str) -> None:
         """Undo what the transaction did since savepoint `name`, and go on from there."""

@@ -120,6 +120,46 @@ async def test_what_a_session_keeps_is_bounded_in_all(
     await own_env.ran("small", "DISCARD ALL", *KEEPERS[other](0))
 
 
+# What is assigned again and again in one transaction, and has gone as often.
+REPLACED: dict[str, tuple[str, ...]] = {
+    "local values": (f"SET LOCAL app.s = '{TEXT}'",),
+    "values of the session": (f"SET app.s = '{TEXT}'",),
+    "both": (f"SET app.s = '{TEXT}'", f"SET LOCAL app.t = '{TEXT[:4096]}'"),
+    "values by a function": (f"SELECT set_config('app.s', '{TEXT}', true)",),
+    "values that are reset": (f"SET LOCAL app.s = '{TEXT}'", "RESET app.s"),
+    "savepoints that are released": (
+        "SAVEPOINT s",
+        f"SET LOCAL app.s = '{TEXT}'",
+        "RELEASE s",
+    ),
+    "savepoints that are returned to": (
+        "SAVEPOINT s",
+        f"SET LOCAL app.s = '{TEXT}'",
+        "ROLLBACK TO s",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(REPLACED))
+async def test_replaced_settings_do_not_count(own_env: TestEnvironment, kind: str) -> None:
+    await sized(own_env, "'18kB'")  # three texts; one stays until the commit
+    await own_env.ran("small", "BEGIN")
+    for _ in range(5):
+        await own_env.ran("small", *REPLACED[kind])
+    await own_env.ran("small", "COMMIT")
+
+
+async def test_settings_that_savepoints_keep_count_until_the_end(own_env: TestEnvironment) -> None:
+    await sized(own_env, "'16kB'")
+    for _ in range(3):
+        await own_env.ran("small", "BEGIN", "SAVEPOINT a")
+        for name in ("b", "c"):
+            await own_env.ran("small", f"SET LOCAL app.s = '{TEXT}'", f"SAVEPOINT {name}")
+        refused = await own_env.query("small", f"SET LOCAL app.s = '{TEXT}'")
+        assert refused.startswith("ERROR 53400"), refused
+        await own_env.ran("small", "ROLLBACK TO b", f"SET LOCAL app.s = '{TEXT}'", "COMMIT")
+
+
 async def test_arguments_of_portals_are_bounded(own_env: TestEnvironment) -> None:
     await sized(own_env, "'10kB'")
     session = own_env.sessions["small"]
