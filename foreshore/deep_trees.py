@@ -25,13 +25,17 @@ def allow_depth() -> None:
         sys.setrecursionlimit(FRAMES)
 
 
+_starting = threading.Lock()  # the size of new stacks is of the whole process
+
+
 class DeepThreads(ThreadPoolExecutor):
     """Threads on which trees of any allowed depth may be walked, compared and destroyed."""
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Have a thread do it; it is started here if there is none yet."""
-        before = threading.stack_size(STACK_BYTES)
-        try:
-            return super().submit(fn, *args, **kwargs)
-        finally:
-            threading.stack_size(before)
+        with _starting:
+            before = threading.stack_size(STACK_BYTES)
+            try:
+                return super().submit(fn, *args, **kwargs)
+            finally:
+                threading.stack_size(before)

@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from foreshore.deep_trees import STACK_BYTES, DeepThreads
 
 # Ways in which recursion goes through C, each with the stack that C needs; `f` calls itself.
 WAYS = {
@@ -71,6 +75,36 @@ def run():
         return "refused"
 print(DeepThreads(1, "deep").submit(run).result())
 """
+
+
+def test_threads_that_are_started_at_once_have_their_stacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Programs may run two databases on two event loops."""
+    first, second = DeepThreads(1), DeepThreads(1)
+    other = threading.Thread(target=lambda: second.submit(print))
+    is_within, has_ended = threading.Event(), threading.Event()
+    sizes = []
+
+    def submit(pool: DeepThreads, *_: object) -> None:
+        if pool is first:
+            other.start()
+            is_within.wait(0.05)  # the other one has to wait for us
+        else:
+            is_within.set()
+            has_ended.wait()
+        sizes.append(threading.stack_size(STACK_BYTES))
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    before = threading.stack_size(0)  # it is told only when another one is set
+    try:
+        first.submit(print)
+        has_ended.set()
+        other.join()
+        assert threading.stack_size(0) == 0
+    finally:
+        threading.stack_size(before)
+    assert sizes == [STACK_BYTES, STACK_BYTES]
 
 
 @pytest.mark.full
