@@ -91,12 +91,12 @@ from foreshore.server.traces import open_traces
 from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
-from foreshore.storage.directory import check_restored, local_places
 from foreshore.storage.external.process_memory import VARIABLE as CONNECTOR_MEMORY
 from foreshore.storage.external.process_memory import default_megabytes
 from foreshore.storage.inspection import inspect
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.lake.unfinished import remove_unfinished
+from foreshore.storage.private_directory import prepare
 from foreshore.storage.wal import SEGMENT_BYTES
 
 if TYPE_CHECKING:
@@ -298,17 +298,8 @@ async def _bind(
 
 async def _server_lock(options: ServeOptions) -> ServerLock:
     """Return the lock on the data, not acquired; the data directory is made if it is not there."""
-
-    def prepare() -> None:
-        options.data_dir.mkdir(parents=True, exist_ok=True)
-        # A first start may be among files of somebody else, which stay as they are.
-        is_database = (options.data_dir / "log").is_dir()
-        file_modes.secure(options.data_dir, group=options.allow_group_access, deep=is_database)
-        for place in local_places(options.blob, options.consensus):
-            file_modes.secure_own(place, group=options.allow_group_access)
-        check_restored(options.data_dir)
-
-    await blocking.run(None, prepare)
+    stores, group = (options.blob, options.consensus), options.allow_group_access
+    await blocking.run(None, prepare, options.data_dir, stores, key_files.NAME, group=group)
     return ServerLock(options.data_dir, open_shared_lock(options.consensus))
 
 

@@ -12,7 +12,8 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from foreshore.errors import ObjectNotInPrerequisiteState
@@ -95,23 +96,28 @@ def check_owner(directory: Path, what: str = "data directory") -> None:
         )
 
 
-def secure(
-    directory: Path, *, group: bool = False, deep: bool = True, what: str = "data directory"
-) -> None:
+def secure(directory: Path, *, group: bool = False, what: str = "data directory") -> None:
     """Take a directory and all that is in it away from other users, and log if there was need.
 
-    With `group` the group may read all but keys; without `deep` directories inside are left. So
-    are symbolic links, and files of other users: nobody gets to them through the directory. Raises
-    ObjectNotInPrerequisiteState if the directory belongs to another user.
+    With `group` the group may read all but keys. Symbolic links are left, and files of other users:
+    nobody gets to them through the directory. Raises ObjectNotInPrerequisiteState if the directory
+    belongs to another user.
     """
     check_owner(directory, what)
     changed = _secure([directory], group=group)  # first, so that nobody exchanges what is inside
     for folder, folders, files in os.walk(directory, onerror=_note):
-        names = (*folders, *files) if deep else files
-        changed += _secure((Path(folder, name) for name in names), group=group)
-        if not deep:
-            break
+        changed += _secure((Path(folder, name) for name in (*folders, *files)), group=group)
     _log(what, directory, changed, group=group)
+
+
+def secure_new(directory: Path, key: str, *, group: bool = False) -> None:
+    """Secure a data directory that has no data yet, and the file of a key in it.
+
+    What else is there may be somebody's work, and keeps its modes. Raises as `secure` does.
+    """
+    check_owner(directory)
+    changed = _secure([directory, directory / key], group=group)
+    _log("data directory", directory, changed, group=group)
 
 
 def secure_own(path: Path, *, group: bool = False) -> None:
@@ -133,12 +139,20 @@ def _log(what: str, path: Path, changed: int, *, group: bool) -> None:
 def open_to_others(directory: Path, *, group: bool = False) -> Path | None:
     """Return a file or directory that others can use, None if there is none."""
     mask = GROUP if group else PRIVATE
-    paths = (Path(at, name) for at, *names in os.walk(directory) for name in (*names[0], *names[1]))
-    for path in (directory, *paths):
-        mode = path.lstat().st_mode
-        if not stat.S_ISLNK(mode) and mode & mask:
-            return path
+    for path in _walk(directory):
+        with suppress(FileNotFoundError):  # a server may have removed it meanwhile
+            mode = path.lstat().st_mode
+            if not stat.S_ISLNK(mode) and mode & mask:
+                return path
     return None
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    """Yield a directory and all paths in it."""
+    yield directory
+    for folder, folders, files in os.walk(directory):
+        for name in (*folders, *files):
+            yield Path(folder, name)
 
 
 def _secure(paths: Iterable[Path], *, group: bool) -> int:

@@ -83,11 +83,38 @@ def test_group_may_read_all_but_keys(tmp_path: Path) -> None:
     assert not open_paths(place)
 
 
-def test_new_directory_leaves_directories_of_others_inside(tmp_path: Path) -> None:
+def test_new_directory_leaves_what_others_have_inside(tmp_path: Path) -> None:
     place = opened(tmp_path / "data")
-    file_modes.secure(place, deep=False)
-    assert place.stat().st_mode & 0o777 == 0o700
-    assert (place / "log").stat().st_mode & 0o777 == 0o777
+    (place / "script.sh").touch()
+    (place / "script.sh").chmod(0o755)
+    file_modes.secure_new(place, "secrets.key")
+    modes = {
+        path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777
+        for path in (place, *place.rglob("*"))
+    }
+    assert modes == {
+        "data": 0o700,
+        "data/secrets.key": 0o600,
+        "data/script.sh": 0o755,
+        "data/log": 0o777,
+        "data/log/segment": 0o666,
+        "data/log/run.sh": 0o777,
+    }
+
+
+def test_file_that_goes_away_is_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory of a running server is looked at by its doctor."""
+    place, walk = opened(tmp_path / "data"), os.walk
+    file_modes.secure(place)
+
+    def walk_late(directory: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for folder, folders, files in walk(directory):
+            yield folder, [*folders, "gone"], [*files, "gone too"]
+
+    monkeypatch.setattr(os, "walk", walk_late)
+    assert file_modes.open_to_others(place) is None
+    (place / "log/segment").chmod(0o644)
+    assert file_modes.open_to_others(place) == place / "log/segment"
 
 
 def test_directory_of_another_user_is_refused(
