@@ -8,18 +8,24 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.state import with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.ids import GlobalId, is_builtin
+from foreshore.python_functions.handler import Handler
 
 
 def alter_function(
-    change: Transaction, function: Item, create_sql: str, depends_on: Iterable[GlobalId]
+    change: Transaction,
+    function: Item,
+    create_sql: str,
+    depends_on: Iterable[GlobalId],
+    handler: Handler | None,
 ) -> Item:
-    """Let `create_sql` be the definition of a function; return it."""
+    """Let `create_sql` be the definition of a function, and `handler` its handler; return it."""
     state = change.state
     needs = tuple(sorted(each for each in depends_on if not is_builtin(each)))
     bound = tuple((state.full_name(state.item(need)), need) for need in needs)
     altered = msgspec.structs.replace(
         function,
         create_sql=create_sql,
+        handler=handler or msgspec.UNSET,
         depends_on=needs,
         bound=bound,
         known=msgspec.UNSET,

@@ -20,6 +20,7 @@ from foreshore.metric_spec import MetricSpec
 from foreshore.network_policy import NetworkRule
 from foreshore.policy import PolicyOf
 from foreshore.privileges import Grant, open_to_all
+from foreshore.python_functions.handler import Handler
 from foreshore.refresh import Refresh
 from foreshore.sinks.spec import SinkSpec
 from foreshore.sources.spec import Feed
@@ -314,6 +315,9 @@ class Item(Granted, frozen=True):
 
     # Of a table: its foreign keys, which are no part of its statement.
     foreign_keys: tuple[ForeignKey, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    # Of a function in Python: what its source defines for it.
+    handler: Handler | msgspec.UnsetType = msgspec.UNSET
 
     # Whether a numeric without a scale keeps the digits of each value, which directories of older
     # versions had not: their items have numerics of 20 digits after the point.

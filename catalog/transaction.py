@@ -52,6 +52,7 @@ from foreshore.errors import (
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, global_id, is_temporary
 from foreshore.privileges import RIGHTS
+from foreshore.python_functions.handler import Handler
 from foreshore.refresh import Refresh
 from foreshore.sinks.spec import SinkSpec
 from foreshore.sources.spec import Feed
@@ -242,6 +243,7 @@ class Transaction:
         part_of: GlobalId | None = None,
         feed: Feed | None = None,
         sink: SinkSpec | None = None,
+        handler: Handler | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
@@ -286,6 +288,7 @@ class Transaction:
                 part_of=part_of or msgspec.UNSET,
                 feed=feed or msgspec.UNSET,
                 sink=sink or msgspec.UNSET,
+                handler=handler or msgspec.UNSET,
                 grants=grants,
             )
         )

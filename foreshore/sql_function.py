@@ -8,6 +8,7 @@ call in plans (`foreshore/python_functions/`).
 from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
+from foreshore.python_functions.handler import Handler
 from foreshore.types import SqlType
 
 Mode = OneOf["IN", "OUT", "INOUT", "VARIADIC", "TABLE"]
@@ -41,7 +42,7 @@ class SqlFunction:
     The last parameter of a `variadic` one is the array of further arguments.
     `body` is the text of a query, or of the expression after RETURN if it `is_expression`, or of a
     module in Python. That of an aggregate is an expression over `$1`, the array of a group's
-    values, which are of its only parameter's type.
+    values, which are of its only parameter's type. `handler` is what a module defines for it.
     """
 
     parts: tuple[str, ...]
@@ -56,6 +57,7 @@ class SqlFunction:
     variadic: bool = False
     language: Language = "sql"
     is_aggregate: bool = False
+    handler: Handler | None = None
 
     @property
     def arguments(self) -> tuple[FunctionArgument, ...]:

@@ -3,6 +3,7 @@
 Plans are not durable: each start makes them, and so does ALTER TABLE for the items above.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -16,6 +17,7 @@ from foreshore.constraint import Unique, is_implied
 from foreshore.errors import DatabaseError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.definitions.sequence import SEQUENCE_DESC
+from foreshore.sql.bind.python_calls import with_handler
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     CreateDomain,
@@ -90,7 +92,15 @@ def plan_item(
     catalog = DefinitionCatalog(state, planned, item, own=own)
     plan = plan_statement(syntax, catalog, defined=True)
     assert isinstance(plan, Defining), item
-    return planned_as(plan, planned, item.stored_names or ())
+    found = planned_as(plan, planned, item.stored_names or ())
+    function = found.function
+    if function is None or function.language != "python":
+        return found
+    if item.handler:
+        return dataclasses.replace(
+            found, function=dataclasses.replace(function, handler=item.handler)
+        )
+    return dataclasses.replace(found, function=with_handler(function))  # of an older version
 
 
 def planned_as(

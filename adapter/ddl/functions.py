@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.enums import plan_again
@@ -46,7 +47,15 @@ def create_function(context: StatementContext, plan: CreateFunction) -> Complete
         if each.arguments == arguments
     ]
     if not same:
-        add_item(context, plan, schema, plan.name.item, plan.depends_on, arguments=arguments)
+        add_item(
+            context,
+            plan,
+            schema,
+            plan.name.item,
+            plan.depends_on,
+            arguments=arguments,
+            handler=plan.function.handler,
+        )
         return Completed(f"CREATE {'AGGREGATE' if plan.function.is_aggregate else 'FUNCTION'}")
     if not plan.or_replace:
         raise DuplicateFunction(
@@ -72,7 +81,7 @@ def _replace(context: StatementContext, old: Item, plan: CreateFunction) -> None
         raise FeatureNotSupported("recursive functions are not supported")
     if before.body != plan.function.body or _is_other_call(before, plan.function):
         _check_unused(above, old)
-    alter_function(change, old, plan.sql, plan.depends_on)
+    alter_function(change, old, plan.sql, plan.depends_on, plan.function.handler)
     plan_again(context, change.state.item(old.id))
 
 
@@ -109,7 +118,7 @@ def _spelled(function: SqlFunction) -> str:
     return f"{function.name}({','.join(map(str, function.types))})"
 
 
-def alter(context: StatementContext, plan: AlterFunction) -> Completed:
+async def alter(context: StatementContext, plan: AlterFunction) -> Completed:
     """Run ALTER FUNCTION or COMMENT ON FUNCTION."""
     item = function_called(context, plan.name, plan.types, if_exists=False)
     assert item is not None
@@ -123,11 +132,11 @@ def alter(context: StatementContext, plan: AlterFunction) -> Completed:
             refuse_public(plan.role)
             change.set_owner(item, role_of(context, plan.role))
         case _:
-            _redefine(context, item, plan)
+            await _redefine(context, item, plan)
     return Completed("ALTER FUNCTION")
 
 
-def _redefine(context: StatementContext, item: Item, plan: AlterFunction) -> None:
+async def _redefine(context: StatementContext, item: Item, plan: AlterFunction) -> None:
     """Give a function another name, schema or attributes; plan anew what uses it."""
     change = context.catalog_change()
     before = context.planner.reader().planned[item.id].function
@@ -151,8 +160,8 @@ def _redefine(context: StatementContext, item: Item, plan: AlterFunction) -> Non
         strict=before.strict if plan.strict is None else plan.strict,
         volatility=plan.volatility or before.volatility,
     )
-    if after.language == "python":
-        check_same_handler(before, after)
+    if after.language == "python" and after.name != before.name:
+        await blocking.run(None, check_same_handler, before, after)
     if _is_other_call(before, after):
         _check_unused(change.state.items_above(item.id), item)
     redefine_function(change, item, name, schema.id, written_function(after))

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -50,19 +49,21 @@ class Compiler:
         self._memory, self._seconds = memory, seconds
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._known: OrderedDict[str, tuple[Definition, ...]] = OrderedDict()
+        self._known: dict[str, tuple[Definition, ...]] = {}  # read without the lock
         self._length = 0
 
     def definitions_of(self, source: str) -> tuple[Definition, ...]:
         """Return the functions and classes of a source, in its order.
 
-        Raises SyntaxError_ with the line, or OutOfMemory, QueryCanceled or StatementTooComplex at
-        a limit.
+        For one that is known it waits for nothing, else also for other compilations. Raises
+        SyntaxError_ with the line, or OutOfMemory, QueryCanceled or StatementTooComplex at a limit.
         """
+        known = self._known.get(source)
+        if known is not None:
+            return known
         with self._lock:
-            known = self._known.get(source)
+            known = self._known.get(source)  # it may have been compiled meanwhile
             if known is not None:
-                self._known.move_to_end(source)
                 return known
             answer = self._ask(source)
             if answer.message:
@@ -83,7 +84,8 @@ class Compiler:
         self._known[source] = definitions
         self._length += len(source)
         while self._length > KEPT and len(self._known) > 1:
-            oldest, _ = self._known.popitem(last=False)
+            oldest = next(iter(self._known))
+            del self._known[oldest]
             self._length -= len(oldest)
 
     def _ask(self, source: str) -> _Answer:
@@ -146,6 +148,8 @@ def definitions_of(source: str) -> tuple[Definition, ...]:
     pid = os.getpid()
     found = _compilers.get(pid)
     if found is None:
-        found = _compilers[pid] = Compiler()
-        atexit.register(found.close)
+        made = Compiler()
+        found = _compilers.setdefault(pid, made)  # another thread may have been first
+        if found is made:
+            atexit.register(found.close)
     return found.definitions_of(source)

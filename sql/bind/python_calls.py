@@ -57,13 +57,25 @@ def check_python(function: SqlFunction) -> None:
         )
     if function.result == VOID:
         raise FeatureNotSupported("RETURNS void is not supported in Python")
-    handler_of(function.body, function.name, len(function.parameters))
+
+
+def with_handler(function: SqlFunction) -> SqlFunction:
+    """Return a function with what its source, if that is a module, defines for it.
+
+    Raises what `handler_of` raises. Unless the source is known, this takes long.
+    """
+    if function.language != "python":
+        return function
+    found = handler_of(function.body, function.name, len(function.parameters))
+    return replace(function, handler=found)
 
 
 def check_same_handler(before: SqlFunction, after: SqlFunction) -> None:
-    """Raise InvalidFunctionDefinition if a source means another function by another name."""
-    count = len(before.parameters)
-    if handler_of(before.body, before.name, count) != handler_of(after.body, after.name, count):
+    """Raise InvalidFunctionDefinition if a source means another function by another name.
+
+    Unless the source is known, this takes long.
+    """
+    if with_handler(after).handler != before.handler:
         raise InvalidFunctionDefinition(
             f'function "{before.name}" cannot be renamed to "{after.name}", because its source'
             " defines another function of that name"
@@ -72,7 +84,8 @@ def check_same_handler(before: SqlFunction, after: SqlFunction) -> None:
 
 def python_function(function: SqlFunction) -> PythonFunction:
     """Return what hosts need to know of a function."""
-    handler = handler_of(function.body, function.name, len(function.parameters))
+    handler = function.handler
+    assert handler is not None, function
     return PythonFunction(
         handler.name,  # which ALTER FUNCTION ... RENAME leaves as it is
         function.body,

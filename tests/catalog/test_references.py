@@ -71,7 +71,7 @@ OTHERS = {
     "Item": "comment id oid type name create_sql stored_names retain_ms memory_limit hydrate"
     " error_policy_changes refresh column_comments constraints constraint_comments since"
     " constrained_since keeps_digits security_invoker row_security force_row_security metric"
-    " generation enum_values arguments on_commit",
+    " generation enum_values arguments on_commit handler",
     "Membership": "admin",
     "DefaultGrants": "kind oid",
     "Grant": "rights grantable",

@@ -3,6 +3,7 @@
 import resource
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -65,3 +66,12 @@ def test_known_source_needs_no_process(compiler: Compiler, monkeypatch: pytest.M
     monkeypatch.setattr(subprocess, "Popen", None)
     compiler.close()
     assert compiler.definitions_of(source) == found
+
+
+def test_known_source_waits_for_no_other_compilation(compiler: Compiler) -> None:
+    source = "def f(a): ..."
+    found = compiler.definitions_of(source)
+    with ThreadPoolExecutor(1) as thread:
+        with compiler._lock:  # as while another source is compiled
+            assert thread.submit(compiler.definitions_of, source).result(10) == found
+        assert thread.submit(compiler.definitions_of, "def g(): ...").result()

@@ -15,7 +15,7 @@ from foreshore.item_view import Name
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.python_calls import check_python
+from foreshore.sql.bind.python_calls import check_python, with_handler
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.bind.user_functions import (
@@ -62,6 +62,8 @@ def bind_create_function(
     )
     if function.language == "python":
         check_python(function)
+        if not planning.defined:  # what is kept has its handler beside its statement
+            function = with_handler(function)
     else:
         function = replace(function, body=_checked_body(planning, function))
     sql = written_function(function)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter.session import planner
+from foreshore.python_functions import handler
 from foreshore.python_functions.limits import ALLOWED
 from tests.adapter.harness import TestEnvironment, in_environment
 
@@ -297,3 +298,26 @@ async def test_source_is_compiled_after_option_and_right_are_checked(
 async def test_source_that_needs_much_memory_is_refused(own_env: TestEnvironment) -> None:
     assert "out of memory" in await own_env.query("a", HOSTILE)
     assert await own_env.query("a", "SELECT 1") == "1\nSELECT 1"
+
+
+SPREAD_OF = made("spread_of", "v float8[]) RETURNS float8", SPREAD)
+
+
+def test_call_compiles_nothing_also_after_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+
+    async def created(env: TestEnvironment) -> None:
+        await env.ran("a", AREA, SPREAD_OF, "ALTER FUNCTION area RENAME TO surface")
+
+    async def called(env: TestEnvironment) -> None:
+        await env.ran("a", "ALTER FUNCTION surface(int, float8) STRICT")
+        assert await env.query("a", "SELECT surface(3, 0.5)") == "1.5\nSELECT 1"
+        assert await env.query("a", "SELECT spread_of(ARRAY[1, 3.5])") == "2.5\nSELECT 1"
+        await env.ran("a", "CREATE VIEW v AS SELECT surface(1, 2)")
+
+    in_environment(tmp_path, created)
+    monkeypatch.setattr(handler, "definitions_of", compiled.append)
+    in_environment(tmp_path, called)
+    assert not compiled
