@@ -1,16 +1,19 @@
 """A watchdog of an event loop: it reports what holds the loop up for more than 50 ms.
 
     step          a step of a task, a callback, or a method of a protocol takes long
+    wait          a step sleeps: it waits for a lock, a file or another process
     interpreter   another thread holds the interpreter's lock (GIL)
 
 A thread looks at the loop's thread each 20 ms. If the loop is in the same step as before, the time
-counts that its thread has spent on the processor since, without collections of garbage; so a busy
-machine makes no difference. A step of 75 ms is found, of 125 ms after a second of rest, one of less
-than 50 ms never.
+counts that its thread has spent on the processor since, without collections of garbage, or for
+which it has slept (`thread_sleep.py`); so a busy machine makes no difference. A step of 75 ms is
+found, of 125 ms after a second of rest, one of less than 50 ms never. One that sleeps when the loop
+has done nearly nothing before is found from 160 ms on.
 
 uvloop's handles are in C and cannot be measured one by one. Two looks see the same step if neither
 the running task nor the number of protocol callbacks (`protocol_callback`) has changed, and if a
-probe that the loop was sent meanwhile was not answered.
+probe that the loop was sent meanwhile was not answered. A loop that has run for a moment and rests
+gets one probe, since it may rest within a step; one that has only answered it gets no other.
 
 A call in C that holds the GIL keeps the watchdog waiting, too. It is found by the watchdog's own
 delay, without the time in which no processor was free for it. The delay is the loop's if the loop's
@@ -36,6 +39,7 @@ from typing import Any, TypeVar
 from prometheus_client import Counter
 
 from foreshore.run_queue import RunQueue
+from foreshore.thread_sleep import ThreadSleep
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +48,9 @@ INTERVAL_S = 0.02
 IDLE_INTERVAL_S = 0.05  # after so many looks at an idle loop:
 MANY_IDLE = 50
 CLOSE_S = 0.005  # between looks while a step lasts
-IDLE_S = 0.0005  # of the processor between two looks; a loop with less is idle, and gets no probe
+IDLE_S = 0.0005  # of the processor between two looks; a loop with less is idle
+REST_S = 0.075  # in which a loop with a timer each 100 ms does not rest
+ANSWER_S = 0.0001  # of the processor, that a loop takes at most to rest after it has answered
 FRAMES = 5
 QUIET_S = 10.0  # between two warnings
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
@@ -60,7 +66,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """What has held up a loop: `cause` is "step" or "interpreter"."""
+    """What has held up a loop: `cause` is "step", "wait" or "interpreter"."""
 
     cause: str
     seconds: float
@@ -118,7 +124,18 @@ def protocol_callback(method: F) -> F:
 
 
 Report = Callable[[Stall], None]
-Excluded = Callable[[float], float]
+
+
+class Excluded:
+    """The work on a loop's thread that does not count: none."""
+
+    def seconds(self, now: float) -> float:
+        """Return the seconds of the thread so far that do not count, given its time now."""
+        return 0.0
+
+    def lasts(self) -> bool:
+        """Return whether the thread is at such work."""
+        return False
 
 
 class Watchdog:
@@ -128,15 +145,12 @@ class Watchdog:
         self,
         report: Report | None = None,
         limit_s: float = LIMIT_S,
-        excluded: Excluded = lambda now: 0.0,
+        excluded: Excluded | None = None,
     ) -> None:
-        """Watch with a limit.
-
-        `excluded` returns the seconds of the loop's thread that do not count, given its time now.
-        """
+        """Watch with a limit."""
         self._report = report or _report
         self._limit = limit_s
-        self._excluded = excluded
+        self._excluded = excluded or Excluded()
         self._closed = threading.Lock()  # released to close
         self._closed.acquire()
         self._thread: threading.Thread | None = None
@@ -175,11 +189,14 @@ class _Looking:
         self._thread = get_ident()
         self._clock = time.pthread_getcpuclockid(self._thread)
         self._collections = Collections()
-        self._sent = self._answered = 0  # probes
+        self._sleep = ThreadSleep()
+        self._sent = self._answered = self._noted = 0  # probes; answers that were seen
+        self._answered_at = 0.0  # by the loop thread's clock
+        self._at_rest: float | None = None  # that clock, when the loop had only answered
         self._step: object = None
         self._began = 0.0  # by the loop's clock, when the step was first seen
         self._stack = ""
-        self._lasted = 0.0
+        self._lasted = self._slept = 0.0
 
     def run(self, closed: threading.Lock) -> None:
         """Look until closed."""
@@ -202,12 +219,13 @@ class _Looking:
             due = perf_counter() + interval
         self._ended()
         self._collections.close()
+        self._sleep.close()
         waits.close()
 
     def _now(self) -> float:
         """Return the time of the processor that counts."""
         spent = time.clock_gettime(self._clock)
-        return spent - self._collections.total(self._thread, spent) - self._excluded(spent)
+        return spent - self._collections.total(self._thread, spent) - self._excluded.seconds(spent)
 
     def _others(self) -> float:
         """Return the time of the processor that the other threads have had."""
@@ -219,36 +237,49 @@ class _Looking:
         `loops` and `others` are the processor time of the loop's thread and of others meanwhile.
         """
         if loops > self._limit and loops > others:
-            self._lasted = 0.0  # the same step is not reported twice
+            self._lasted = self._slept = 0.0  # the same step is not reported twice
             self._step = None
             self._tell("step", loops, self._place(self._where()))
         elif others > self._limit:
             self._tell("interpreter", min(delay, others), ", ".join(_other_places(self._thread)))
 
     def _look(self, now: float, *, is_idle: bool) -> bool:
-        """Compare with the last look; return whether the same step lasts."""
+        """Compare with the last look; return whether the next one should be soon."""
         step = (asyncio.current_task(self._loop), _Callbacks.count, self._answered)
-        if step == self._step and self._sent != self._answered:
+        rests = self._sleep.look()
+        if step == self._step and self._sent != self._answered and self._loop.is_running():
             self._lasted = now - self._began
-            if self._lasted > self._limit / 2 and (not self._stack or self._lasted < self._limit):
+            if rests > CLOSE_S and self._sleep.could_not_run() and not self._excluded.lasts():
+                self._slept = max(self._slept, rests)
+            lasted = max(self._lasted, self._slept)
+            if lasted > self._limit / 2 and (not self._stack or lasted < self._limit):
                 self._stack = self._where()
             return True
         self._ended()
         self._step, self._began, self._stack = step, now, ""
-        if self._sent == self._answered and not is_idle:
+        if self._noted != self._answered:
+            self._noted = self._answered
+            if self._sleep.spent - self._answered_at < ANSWER_S:
+                self._at_rest = self._sleep.spent
+        may_wait = rests > REST_S and self._sleep.spent != self._at_rest
+        if self._sent == self._answered and (may_wait or not is_idle):
             self._sent += 1
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._answer)
+            return may_wait
         return False
 
     def _answer(self) -> None:
+        self._answered_at = thread_time()
         self._answered += 1
 
     def _ended(self) -> None:
         """Report the step that has ended, if it has taken long."""
-        if self._lasted > self._limit:
-            self._tell("step", self._lasted, self._place(self._stack))
-        self._lasted = 0.0
+        lasted = max(self._lasted, self._slept)
+        if lasted > self._limit:
+            cause = "step" if lasted == self._lasted else "wait"
+            self._tell(cause, lasted, self._place(self._stack))
+        self._lasted = self._slept = 0.0
 
     def _place(self, stack: str) -> str:
         task = self._step[0] if isinstance(self._step, tuple) else None

@@ -1,4 +1,4 @@
-"""No step of an environment's event loop takes longer than 50 ms of the processor.
+"""No step of an environment's event loop takes 50 ms of the processor, or sleeps for so long.
 
 `foreshore/loop_watchdog.py` finds those that do. A server and its ingestion (`guarded_server.py`)
 say in the log which were slow. In this process the limit is wider: the test, and replicas without a
@@ -13,14 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import thread_time
 
-from foreshore.loop_watchdog import LIMIT_S, Stall, Watchdog
+from foreshore.loop_watchdog import LIMIT_S, Excluded, Stall, Watchdog
 
 SHARED_LIMIT_S = 0.5
 REFERENCE_S = 0.0015  # what `reference` takes on an idle machine
 MARK = "slow callback: "
+OWN = ("step", "wait")  # causes that are not another thread's
 
 
-class SlowCallbacks:
+class SlowCallbacks(Excluded):
     """What has held up loops of this process, each from `watch` to `unwatch`."""
 
     def __init__(self) -> None:
@@ -35,10 +36,10 @@ class SlowCallbacks:
         notes: list[str] = []
 
         def note(stall: Stall) -> None:
-            if stall.cause == "step" and is_slow(stall.seconds, SHARED_LIMIT_S):
-                notes.append(f"{stall.seconds:.3f} s in {stall.place}")
+            if stall.cause in OWN and is_slow(stall.seconds, SHARED_LIMIT_S):
+                notes.append(f"{stall.cause} of {stall.seconds:.3f} s in {stall.place}")
 
-        watchdog = Watchdog(note, SHARED_LIMIT_S, self._excluded)
+        watchdog = Watchdog(note, SHARED_LIMIT_S, self)
         watchdog.start()
         self._found[loop] = watchdog, notes
 
@@ -61,9 +62,14 @@ class SlowCallbacks:
             self._apart += thread_time() - began
             self._began = None
 
-    def _excluded(self, now: float) -> float:
+    def seconds(self, now: float) -> float:
+        """Return the seconds of the bodies of `apart` so far."""
         began = self._began
         return self._apart + (now - began if began is not None else 0.0)
+
+    def lasts(self) -> bool:
+        """Return whether such a body runs."""
+        return self._began is not None
 
 
 SLOW = SlowCallbacks()
@@ -71,8 +77,8 @@ SLOW = SlowCallbacks()
 
 def report(stall: Stall) -> None:
     """Say in the log of a server or of ingestion what was slow; other threads may be."""
-    if stall.cause == "step" and is_slow(stall.seconds):
-        text = f"{MARK}{stall.seconds:.3f} s in {stall.place}"
+    if stall.cause in OWN and is_slow(stall.seconds):
+        text = f"{MARK}{stall.cause} of {stall.seconds:.3f} s in {stall.place}"
         print(text, file=sys.stderr, flush=True)
 
 

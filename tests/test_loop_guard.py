@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from decimal import Context, Decimal
+from pathlib import Path
 from socket import socketpair
+from threading import Event
 from time import thread_time
 from typing import Any
 
 import pytest
 import uvloop
 
+from foreshore import loop_watchdog
 from foreshore.loop_watchdog import LIMIT_S, Stall, Watchdog, protocol_callback
+from foreshore.thread_sleep import ThreadSleep
 from tests import loop_guard
 from tests.loop_guard import SHARED_LIMIT_S, SLOW
 
@@ -111,6 +115,71 @@ def test_slow_step_is_reported(steps: Any, new_loop: Any) -> None:
     stall = next(each for each in found if each.cause == "step")
     assert stall.seconds > LIMIT_S
     assert "test_loop_guard.py" in stall.place
+
+
+class Seen(ThreadSleep):
+    """Lets `wait` return when a watchdog has seen a sleep of twice the limit."""
+
+    seen = Event()
+    is_long = False
+
+    def look(self) -> float:
+        if Seen.is_long:
+            self.seen.set()
+        rests = super().look()
+        Seen.is_long = rests > 2 * LIMIT_S and self.could_not_run()
+        return rests
+
+
+def wait() -> None:
+    Seen.is_long = False
+    Seen.seen.clear()
+    assert Seen.seen.wait(20)
+
+
+async def waits_in_task() -> None:
+    wait()
+
+
+async def waits_in_callback() -> None:
+    asyncio.get_running_loop().call_soon(wait)
+
+
+async def waits_after_rest() -> None:
+    await asyncio.sleep(LIMIT_S)
+    wait()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not tell")
+@pytest.mark.parametrize("new_loop", LOOPS)
+@pytest.mark.parametrize("steps", [waits_in_task, waits_in_callback, waits_after_rest])
+def test_step_that_sleeps_is_reported(
+    steps: Any, new_loop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_watchdog, "ThreadSleep", Seen)
+    found = stalls_of(steps, new_loop)
+    stall = next(each for each in found if each.cause == "wait")
+    assert stall.seconds > LIMIT_S
+    assert "test_loop_guard.py" in stall.place
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_loop_that_rests_is_not_reported(new_loop: Any) -> None:
+    async def rests() -> None:
+        for seconds in (0, 0.01, 3 * LIMIT_S):
+            await asyncio.sleep(seconds)
+
+    assert "wait" not in {each.cause for each in stalls_of(rests, new_loop)}
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_loop_that_waits_for_the_interpreter_is_not_asleep(new_loop: Any) -> None:
+    async def shares() -> None:
+        others = [asyncio.to_thread(work) for _ in range(4)]
+        await asyncio.gather(*others)
+        work(LIMIT_S / 2)
+
+    assert "wait" not in {each.cause for each in stalls_of(shares, new_loop)}
 
 
 @pytest.mark.parametrize("new_loop", LOOPS)
