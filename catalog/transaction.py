@@ -567,12 +567,8 @@ class Transaction:
         dropped = objects_to_drop(self.state, targets, cascade, describe, drop_default)
         for each in dropped.objects:
             if isinstance(each, ForeignKeyOf):
-                left = [
-                    key
-                    for key in self.state.foreign_keys_of(each.table.id)
-                    if key.name != each.name
-                ]
-                self.set_foreign_keys(each.table, left)
+                keys = self.state.foreign_keys_of(each.table.id)
+                self.set_foreign_keys(each.table, [key for key in keys if key.name != each.name])
         ids = [each.id for each in dropped.objects if not isinstance(each, ForeignKeyOf)]
         self.state = with_objects(self.state, without(self.state, ids))
         return dropped
