@@ -94,6 +94,7 @@ class AnswersAtHand:
         self._reads = 0  # statements of the present `answer` that were reads
         # A place of the input, to which a Sync was looked for in vain: the task handles it.
         self._left_until = 0
+        self._sought = 0  # where the last search for a Sync ended in the bytes that it had
         self._turns = turns_of_loop()
         self.paused = False  # the last `answer` ended so that others have their turn
         self._wire = wire
@@ -141,7 +142,7 @@ class AnswersAtHand:
             return self._query(data, at)
         if code != _BIND and code != _PARSE:
             return 0
-        if self._wire.reader.position < self._left_until:
+        if self._left_until and self._wire.reader.position < self._left_until:
             return 0
         if at_hand.can_begin():
             unnamed, count = at_hand.unnamed(), 0
@@ -150,6 +151,7 @@ class AnswersAtHand:
             finally:
                 if not count:
                     at_hand.restore(unnamed)
+                    self._left_until = self._wire.reader.position + self._sought - at
             if count:
                 return count
         return self._changes.begin(data, at)
@@ -157,10 +159,9 @@ class AnswersAtHand:
     def _pipeline(self, data: bytes, at: int) -> int:
         """Answer the messages from `at` up to a Sync, as `_transaction` does."""
         size, count, encoded = len(data), 0, 0
-        begin = self._wire.reader.position - at
         out: list[message.Bytes] = []
         while not data.startswith(SYNC, at):
-            self._left_until = begin + at  # unless all is answered
+            self._sought = at
             end = end_of(data, at)
             if not end or encoded >= MOST_BYTES or count == MOST or len(out) >= 2 * MOST:
                 return 0
