@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 
 import msgspec
@@ -15,6 +16,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
 from foreshore.compute.keys.bound_keys import is_large
 from foreshore.compute.local.given_arrays import has_long_arrays, over_long_arrays
+from foreshore.compute.local.linear import is_light_relation
 from foreshore.compute.local.streamed import is_series
 from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block
@@ -33,10 +35,11 @@ from foreshore.update import Timestamp
 
 # Rows, without `__diff`, of collections that only one statement knows.
 Given = Mapping[GlobalId, pa.Table]
+FEW_GIVEN = 1000  # given rows that are evaluated on the event loop
 NOTHING_GIVEN: Given = MappingProxyType({})
 
 
-class BoundPeek(Struct, frozen=True, eq=False):
+class BoundPeek(Struct, frozen=True, eq=False, dict=True):
     """A plan to be executed as of `time`, without parameters and session values."""
 
     plan: PeekPlan
@@ -49,10 +52,21 @@ class BoundPeek(Struct, frozen=True, eq=False):
     has_long_values: bool  # among the arguments
     unbound: Relation | None = None  # what is `block` with the statement's arguments alone
 
-    @property
+    @cached_property
     def path(self) -> AccessPath:
         """The access path."""
         return self.plan.bound_path(self.block.relation, has_long_values=self.has_long_values)
+
+    @cached_property
+    def is_light(self) -> bool:
+        """Whether the kernels compute the relation in no time."""
+        return not self._is_large and is_light_relation(self.block.relation)
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether evaluating the plan may take milliseconds whatever it computes."""
+        given: int = sum(each.num_rows for each in self.given.values())
+        return self.plan.is_large or self.has_long_values or given > FEW_GIVEN
 
 
 async def bind_peek(

@@ -39,7 +39,6 @@ from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.local.linear import (
     Collections,
     evaluate_linear,
-    is_light_relation,
     literal_rows,
 )
 from foreshore.compute.local.stream import StreamSource, gathered
@@ -62,8 +61,6 @@ from foreshore.sizes import bytes_of
 from foreshore.sql.plan import Changes
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
-
-FEW_GIVEN = 1000  # given rows that are evaluated on the event loop
 
 
 def _bulk_choice(context: StatementContext, engine: str | None) -> BulkChoice:
@@ -115,7 +112,7 @@ def _can_be_streamed(bound: BoundPeek) -> bool:
         and comes_in_order(relation, bound.finishing.order_by)
         and not query.row_outputs
         and not bound.has_long_values
-        and not (is_light_relation(relation) and not _is_large(bound))
+        and not bound.is_light
         and can_stream(relation)
     )
 
@@ -246,12 +243,6 @@ async def _by_key(
     return await result_in_process(context, bound)
 
 
-def _are_many(given: Given) -> bool:
-    """Whether evaluating a plan over given rows may take milliseconds."""
-    rows: int = sum(each.num_rows for each in given.values())
-    return rows > FEW_GIVEN
-
-
 async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Result:
     """Return the finished rows of a relation that the kernels compute.
 
@@ -260,8 +251,7 @@ async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Res
     be in memory is left to an engine, if it is so.
     """
     relation, finishing = bound.block.relation, bound.finishing
-    is_light = is_light_relation(relation) and not _is_large(bound)
-    if is_light or memory_limit(context.variables) is not None:
+    if bound.is_light or memory_limit(context.variables) is not None:
         return await finished(await _constant(context, bound), finishing)
     executor, given = context.coordinator.executor, counted_each(bound.given)
     if bound.has_long_values or not can_stream(relation):
@@ -285,15 +275,11 @@ def _collected(rows: pa.Table, finishing: Finishing) -> Result:
     return result
 
 
-def _is_large(bound: BoundPeek) -> bool:
-    return bound.plan.is_large or bound.has_long_values or _are_many(bound.given)
-
-
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows, with `__diff`, of a relation that the kernels compute."""
     relation, executor = bound.block.relation, context.coordinator.executor
     given = counted_each(bound.given)
-    if is_light_relation(relation) and not _is_large(bound):
+    if bound.is_light:
         return evaluate_linear(relation, given)
     if memory_limit(context.variables) is not None:
         return await rows_in_process(context, bound)
