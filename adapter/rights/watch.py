@@ -92,10 +92,7 @@ def _usages(state: State, used: Iterable[str], role: str | None) -> Iterator[Usa
     for id in used:
         yield Usage(id, role=role)
         if isinstance(each := state.get(id), Connection):
-            spec = each.spec
-            below = [value.secret for value in spec.options.values() if not isinstance(value, str)]
-            tunnel = [] if spec.tunnel is None else [spec.tunnel]
-            yield from _usages(state, (*below, *tunnel), each.owner)
+            yield from _usages(state, sorted(each.spec.needs), each.owner)
 
 
 def policies_of(

@@ -20,18 +20,22 @@ def listen(session: "Session", context: StatementContext, plan: Listen) -> Compl
     channel = None if plan.channel is None else Channel(session.database, plan.channel)
     transaction = session.transactions.begin()
     if channel is not None and plan.kind == "listen":
-        check_room(session.variables, "max_listens", _listens(session), "channels")
+        _check_room(session, channel)
     transaction.add_signal(notifications.Listen(plan.kind, channel))
     return Completed(plan.kind.upper())
 
 
-def _listens(session: "Session") -> int:
-    """Return on how many channels a session listens, or will when its transaction commits."""
+def _check_room(session: "Session", channel: Channel) -> None:
+    """Raise SessionLimitExceeded if a session may not listen on one more channel.
+
+    Those count on which it will listen when its transaction commits; UNLISTEN counts afterwards.
+    """
     staged = session.transactions.begin().staged.signals
-    has, most = len(session.inbox.channels), int(session.variables["max_listens"])
-    if has + len(staged) < most:
-        return has + len(staged)
-    return has + sum(isinstance(each, notifications.Listen) for each in staged)
+    has, most = session.inbox.channels, int(session.variables["max_listens"])
+    if 0 < most <= len(has) + len(staged):
+        channels = {each.channel for each in staged if isinstance(each, notifications.Listen)}
+        if channel not in (channels := channels | has.keys()):
+            check_room(session.variables, "max_listens", len(channels), "channels")
 
 
 def notify(session: "Session", context: StatementContext, plan: Notify) -> Completed:

@@ -177,3 +177,11 @@ async def test_session_without_a_limit_keeps_all(own_env: TestEnvironment) -> No
     await sized(own_env, "0")
     for make in KEEPERS.values():
         await own_env.ran("small", *make(0), *make(1), "COMMIT")
+
+
+@pytest.mark.parametrize("before", [(), ("BEGIN",)])
+async def test_channel_that_is_listened_to_may_be_listened_to_again(
+    own_env: TestEnvironment, before: tuple[str, ...]
+) -> None:
+    await limited(own_env, "max_listens")
+    await own_env.ran("small", *before, *(f"LISTEN c{i}" for i in range(MOST)), "LISTEN c0")
