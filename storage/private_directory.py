@@ -12,7 +12,8 @@ def prepare(
     """Make the data directory if it is not there, and take all away from other users.
 
     `stores` are the URIs of blob and consensus outside of it; `key_name` is the file of a key that
-    may be in it before its first start. Raises ObjectNotInPrerequisiteState if it is another user's, or half restored.
+    may be in it before its first start. Raises ObjectNotInPrerequisiteState if it is another
+    user's, or half restored.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
     if (data_dir / "log").is_dir():
