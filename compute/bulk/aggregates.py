@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from foreshore.expr.ir import Aggregate, Literal, WindowFunction
+from foreshore.expr.series import Series
 from foreshore.expr.windows import PLACES, is_first
 from foreshore.types import SqlType
 
@@ -195,6 +196,10 @@ class Idioms(ABC):
     def unnest(self, rows: str) -> str:
         """Return the SELECT item that makes a row of each element of a list."""
 
+    def series(self, series: Series) -> str | None:
+        """Return a SELECT of `e`, the integers of a series; None if it is unnested from a list."""
+        return None
+
     @abstractmethod
     def element(self, rows: str, number: str) -> str:
         """Return the element of a list with a number from 1, the last one for -1, or NULL."""
@@ -297,6 +302,10 @@ class DuckDbIdioms(Idioms):
     def unnest(self, rows: str) -> str:
         """Return a call of unnest."""
         return f"unnest({rows})"
+
+    def series(self, series: Series) -> str:
+        """Return a call of a table function: a list would be in memory, where no limit counts."""
+        return f"SELECT generate_series AS e FROM generate_series({', '.join(map(str, series))})"
 
     def element(self, rows: str, number: str) -> str:
         """Return a subscript."""

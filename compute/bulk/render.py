@@ -46,12 +46,14 @@ from foreshore.expr.ir import (
     Union,
     Window,
 )
+from foreshore.expr.series import series_of
 from foreshore.ids import GlobalId
 from foreshore.python_functions.relations import asks_hosts
 from foreshore.types import ColumnType, SqlType, has_one_form
 
 # Larger constants are not written into statements.
 SHORT_CONSTANT = 4
+FEW_NUMBERS = 1000  # of a series that is a list
 
 
 class Renderer:
@@ -183,6 +185,8 @@ class Renderer:
             case Let(number=number, value=value, body=body):
                 self._tables[number] = self.bind(self.select(self.frame(value)))
                 return self.frame(body)
+            case FlatMap(input=Join(inputs=())) if (series := self._series(relation)) is not None:
+                return series
             case Map() | Filter() | Project() | FlatMap() | Negate():
                 frame = self.frame(relation.input)
                 if asks_hosts(relation) and self._may_cancel(relation.input):
@@ -260,6 +264,20 @@ class Renderer:
                 return replace(frame, diff=f"-({frame.diff})")
             case FlatMap():
                 return self._flat_map(relation, self.simple(frame))
+
+    def _series(self, relation: FlatMap) -> Frame | None:
+        """Return the rows of a long series of integers if the engine can make them one by one."""
+        series = series_of(relation.arrays[0])
+        if series is None or series.length < FEW_NUMBERS:
+            return None
+        made = self.idioms.series(series)
+        if made is None:
+            return None
+        items = [f"CAST(e AS {self.dialect.type_name(relation.columns[0].type)}) AS c0"]
+        if relation.is_numbered:
+            items.append(f"CAST((e - {series.first}) // {series.step} + 1 AS BIGINT) AS c1")
+        select = f"SELECT {', '.join([*items, f'{ONE} AS d'])} FROM ({made})"
+        return replace(self.table(f"({select})", len(items), ()), diff=ONE)
 
     def _flat_map(self, relation: FlatMap, frame: Frame) -> Frame:
         """Return each row with the elements of arrays in step, numbered if requested."""

@@ -22,7 +22,7 @@ from foreshore.ids import GlobalId
 
 LONG_ARRAY = 4096  # elements from which on an array becomes rows
 MOST_ELEMENTS = 250_000  # of arrays
-MOST_NUMBERS = 1 << 24  # of a series
+MOST_NUMBERS = 200_000  # of a series; an engine makes those of a longer one row by row
 MOST_SIZE = 1 << 23  # characters
 CASTS = ("cast_array(anyarray)", "assign_array(anyarray)", "relabel")
 QUICK = frozenset(

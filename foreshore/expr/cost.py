@@ -38,6 +38,7 @@ from foreshore.expr.number_cost import (
     reads_numbers,
 )
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.series import series_of
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations, walk_scalars
 from foreshore.python_functions.kernel import NAME as PYTHON
@@ -338,7 +339,9 @@ def is_light(scalar: Scalar) -> bool:
 def is_heavy(relation: Relation) -> bool:
     """Whether a single uninterruptible call, or the whole, may take long."""
     return has_long_step(relation) or any(
-        isinstance(node, Join | FlatMap) and cost_of_relation(node)[0] > MANY_ROWS
+        isinstance(node, Join | FlatMap)
+        and not _is_series(node)
+        and cost_of_relation(node)[0] > MANY_ROWS
         for node in ([] if _is_range(relation) else walk_relations(relation))
     )
 
@@ -374,10 +377,19 @@ def is_series_of_integers(array: Scalar) -> bool:
     return isinstance(array, Call) and array.function.startswith("generate_series(int")
 
 
+def _is_series(node: Relation) -> bool:
+    """Whether `node` is a series of integers, which an engine makes row by row."""
+    return (
+        isinstance(node, FlatMap)
+        and node.input == Join(())
+        and series_of(node.arrays[0]) is not None
+    )
+
+
 def _computed(node: Relation) -> Iterable[Scalar]:
     """Return the scalars that a node computes."""
     if isinstance(node, FlatMap):
-        return [each for each in node.arrays if not is_given(each)]
+        return [each for each in node.arrays if not is_given(each) and not _is_series(node)]
     return scalars_of(node)
 
 

@@ -47,6 +47,7 @@ from foreshore.expr.ir import (
     Window,
 )
 from foreshore.expr.scalars import frame_offsets
+from foreshore.expr.series import series_of
 from foreshore.expr.share import share
 from foreshore.expr.traversal import (
     inputs_of,
@@ -166,7 +167,8 @@ class Splitter:
             case Filter(input=input, predicates=predicates):
                 return self._split_filter(node, input, predicates)
             case FlatMap(input=input):
-                sound, errors = self._check(input, self._errors_of(node.arrays))
+                arrays = [each for each in node.arrays if series_of(each) is None]
+                sound, errors = self._check(input, self._errors_of(arrays))
                 return _over(node, [sound]), errors
             case Join():
                 return self._split_join(node)

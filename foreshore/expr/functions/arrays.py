@@ -26,11 +26,11 @@ from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import collect, computed, fail, mapped
 from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
+from foreshore.expr.series import MAX_ROWS
 from foreshore.numbers import shown
 from foreshore.shaped import MAX_DIMENSIONS, Shaped, filled, stored_shaped
 from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale, shaped_array
 
-MAX_ROWS = 10_000_000  # maximum of one call
 _EXACT = Context(prec=120)  # for sums and whole quotients of numerics
 
 
