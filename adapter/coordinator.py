@@ -59,6 +59,7 @@ from foreshore.expr.traversal import sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
+from foreshore.memory_shares import APART
 from foreshore.notifications import Channels
 from foreshore.processes.launch import Launcher
 from foreshore.statement_history import StatementHistory
@@ -96,6 +97,7 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         self.started = self.clock.now() * 1000  # microseconds since 1970
+        self.apart = asyncio.Semaphore(APART)  # held by evaluations in `isolated`
         corruptions = self.storage.corruptions
         self.keys = KeyIndexes(self.readable_since, corruptions)
         self.subscriptions = DurablePositions(

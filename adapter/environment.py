@@ -63,6 +63,7 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId, is_user, number_of
 from foreshore.memory import RETURNS
+from foreshore.memory_shares import of_engine
 from foreshore.processes.child_environment import NETWORK
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
@@ -86,7 +87,6 @@ logger = logging.getLogger(__name__)
 ORACLE_KEY = "oracle"
 INGEST_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.ingest.main")
 EXPORT_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.export.main")
-LEAST_ENGINE_BYTES = 512 << 20  # of an engine, which then writes to disk what is more
 THREADS = 4
 
 
@@ -156,7 +156,7 @@ class Environment:
             None,
             lambda: DuckDbEngine(
                 directories=[str(storage.files.root)],
-                memory_limit=f"{max(QUERY_MEMORY.limit, LEAST_ENGINE_BYTES)}B",
+                memory_limit=f"{of_engine(QUERY_MEMORY.limit)}B",
                 threads=2,
                 scratch=str(storage.scratch / "queries"),
             ),

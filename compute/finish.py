@@ -7,6 +7,7 @@ answer: a cross join without columns may be one row with multiplicity a billion.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.engine import check_memory, check_size
-from foreshore.compute.result import one_batch, sized
+from foreshore.compute.result import KEPT_BYTES, one_batch, sized
 from foreshore.errors import InternalError
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.comparison import PLAIN, order_keys
 from foreshore.expr.ir import Column, Finishing, OrderKey
+from foreshore.query_memory import Reservation
 from foreshore.table_rows import Row, columns_of_rows
 from foreshore.types import ColumnType
 
@@ -121,14 +123,9 @@ def finished_parts(
     only those that may be among the first. Raises OutOfMemory if the rows would exceed
     MAX_RESULT_BYTES, or what is collected the `memory` of the query.
     """
-    if finishing is None:
-        return sized([expanded(whole(parts, memory=memory), None, memory)])
-    if not finishing.order_by:
+    if finishing is not None and not finishing.order_by:
         return sized(_finished_as_they_come(parts, finishing, memory))
-    if finishing.limit is None:
-        rows = expanded(whole(parts, memory=memory), finishing, memory)
-        return sized([finish(rows, finishing)])
-    return sized([finish(_first_in_order(parts, finishing, memory), finishing)])
+    return sized(_finished_together(parts, finishing, memory))
 
 
 def streamed_parts(parts: Iterable[pa.Table], finishing: Finishing) -> Iterator[pa.RecordBatch]:
@@ -145,13 +142,37 @@ def engine_order(finishing: Finishing) -> tuple[OrderKey, ...]:
     return keys if all(type_of(key.expr).name in _PLAIN for key in keys) else ()
 
 
+def in_order(rows: pa.Table, keys: tuple[OrderKey, ...]) -> pa.Table:
+    """Return rows with `__diff` in order."""
+    if rows.num_rows < 2:
+        return rows
+    whole = one_batch(rows)
+    return pa.Table.from_batches([whole.take(pa.array(places_in_order(whole, keys)))])
+
+
+def _finished_together(
+    parts: Iterable[pa.Table], finishing: Finishing | None, memory: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the finished rows as one part, for which all of them have to be in memory."""
+    with closing(Reservation()) as reserved:
+        if finishing is not None and finishing.limit is not None:
+            rows = _first_in_order(parts, finishing, memory, reserved)
+        else:
+            rows = expanded(whole(parts, memory=memory, reserved=reserved), finishing, memory)
+        yield rows if finishing is None else finish(rows, finishing)
+
+
 def whole(
     parts: Iterable[pa.Table],
     max_bytes: int | None = MAX_RESULT_BYTES,
     *,
     memory: int | None = None,
+    reserved: Reservation | None = None,
 ) -> pa.Table:
-    """Return at least one part as one table; raises OutOfMemory beyond `max_bytes` or `memory`."""
+    """Return at least one part as one table.
+
+    Raises OutOfMemory beyond `max_bytes` or `memory`, or if no more can be `reserved`.
+    """
     kept: list[pa.Table] = []
     size = 0
     for part in parts:
@@ -159,12 +180,14 @@ def whole(
         check_memory(size, memory)
         if max_bytes is not None:
             check_size(size, max_bytes)
+        if reserved is not None and size > KEPT_BYTES:
+            reserved.reserve(size - reserved.held)
         kept.append(part)
     return pa.concat_tables(kept)
 
 
 def _first_in_order(
-    parts: Iterable[pa.Table], finishing: Finishing, memory: int | None
+    parts: Iterable[pa.Table], finishing: Finishing, memory: int | None, reserved: Reservation
 ) -> pa.RecordBatch:
     """Return rows among which are the first ones in order, as many as LIMIT and OFFSET need.
 
@@ -185,6 +208,8 @@ def _first_in_order(
             count, size = wanted, kept[0].nbytes
         check_memory(size, memory)
         check_size(size, MAX_RESULT_BYTES)
+        if size > max(KEPT_BYTES, reserved.held):
+            reserved.reserve(size - reserved.held)
     return pa.concat_batches(kept)
 
 

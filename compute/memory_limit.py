@@ -10,9 +10,9 @@ from pathlib import Path
 
 from foreshore.errors import DatabaseError
 from foreshore.memory import own_bytes
+from foreshore.memory_shares import of_replica
 from foreshore.sizes import shown
 
-SHARE = 0.8  # of the machine's memory, which a replica may take by default
 SCARCE = 0.04  # of the machine's memory: less is about to be none
 MUCH = 0.25  # of the machine's memory: a replica that has it frees some when that is scarce
 CROWDED = 0.5  # of a replica's limit: beyond it, state that is in files is read from there
@@ -97,8 +97,8 @@ class ReplicaMemory:
 
 
 def default_limit(machine: int | None) -> int | None:
-    """Return the limit of a replica that was given none, in whole MB; None if nothing is known."""
-    return None if machine is None else int(SHARE * machine) // 10**6 * 10**6
+    """Return the limit of a replica that was given none; None if nothing is known."""
+    return None if machine is None else of_replica(machine)
 
 
 def machine_bytes() -> int | None:

@@ -3,65 +3,28 @@
 Rows are added in batches until the result is complete, then taken once, in order; or they are read
 part by part, in any order, and stay. What exceeds `KEPT_BYTES`, or what queries of all sessions may
 hold (`foreshore/query_memory.py`), goes to a scratch file, so a client that does not read costs
-disk space but no memory. The file has no name: its space is freed when it is closed or its process
-ends.
+disk space but no memory. Rows of many megabytes are mapped from there, not read into memory.
 
 One thread at a time adds or takes; `close` may be called at any time from any thread.
 """
 
-import os
-import resource
-import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import islice
-from threading import Lock, RLock
-from typing import BinaryIO
+from threading import Lock
 
 import pyarrow as pa
 
-from foreshore.errors import OutOfMemory
 from foreshore.query_memory import QUERY_MEMORY, Reservation
+from foreshore.scratch_file import ScratchFile
 
 PART_BYTES = 1 << 20  # of a batch written, sent or read at once, unless rows are very wide
 KEPT_BYTES = 2 << 20
-MOST_FILES = 4096
 SMALL = 4 << 10  # bytes of a batch that are not counted
 BATCH_ROWS = 8_192  # sent to a client at once
+LONG_BYTES = 4 << 20  # of one batch: it is on disk, and mapped from there
 LARGE_RESULT = 16 << 20  # above this, allocators are asked to return memory
-
-_CLOSER = ThreadPoolExecutor(1, "close-results")
-
-
-class _Files:
-    """The scratch files that are open: a part of the files that the process may open."""
-
-    def __init__(self) -> None:
-        self._lock = RLock()
-        self._count = 0
-
-    def open(self) -> BinaryIO:
-        """Return a new file, which is counted until `close`; raises OutOfMemory for too many."""
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # a server raises it as it starts
-        most = MOST_FILES if most == resource.RLIM_INFINITY else min(most // 4, MOST_FILES)
-        with self._lock:
-            if self._count >= most:
-                raise OutOfMemory(f"{self._count} results that do not fit in memory are on disk.")
-            self._count += 1
-        try:
-            return tempfile.TemporaryFile(buffering=0)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Count a file less."""
-        with self._lock:
-            self._count -= 1
-
-
-_FILES = _Files()
 
 
 class Result:
@@ -73,7 +36,7 @@ class Result:
         self._kept: deque[pa.RecordBatch] = deque()
         self._kept_bytes = 0
         self._reserved = Reservation()  # for them
-        self._file: BinaryIO | None = None
+        self._file: ScratchFile | None = None
         # Offsets and sizes of batches, and their rows.
         self._spilled: deque[tuple[int, int, int]] = deque()
         self._end = 0
@@ -114,6 +77,12 @@ class Result:
             self._write(part)
         QUERY_MEMORY.count_spilled(rows.nbytes)
 
+    def spill_whole(self, rows: pa.RecordBatch) -> None:
+        """Add rows at the end of the file, to be taken together."""
+        self.num_rows += rows.num_rows
+        self._write(rows)
+        QUERY_MEMORY.count_spilled(rows.nbytes)
+
     def add_in_memory(self, rows: pa.RecordBatch) -> bool:
         """Add rows if they can stay in memory; return whether they do."""
         if not self._takes(rows):
@@ -148,7 +117,7 @@ class Result:
             return None
         try:
             place, size, _ = self._spilled.popleft()
-            data = os.pread(file.fileno(), size, place)
+            data = file.read(place, size)
         finally:
             self._finish()
         return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
@@ -171,7 +140,7 @@ class Result:
             return empty_batch(self.schema)
         try:
             place, size, _ = self._spilled[number - len(self._kept)]
-            data = os.pread(file.fileno(), size, place)
+            data = file.read(place, size)
         finally:
             self._finish()
         return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
@@ -202,21 +171,18 @@ class Result:
             return
         try:
             data = memoryview(rows.serialize())
-            self._spilled.append((self._end, len(data), rows.num_rows))
-            while data:
-                written = os.pwrite(file.fileno(), data, self._end)
-                self._end += written
-                data = data[written:]
+            self._spilled.append((file.add(data), len(data), rows.num_rows))
+            self._end += len(data)
         finally:
             self._finish()
 
-    def _begin(self) -> BinaryIO | None:
+    def _begin(self) -> ScratchFile | None:
         """Return the file, protected from closing until `_finish`; None if the result is closed."""
         with self._lock:
             if self._closed:
                 return None
             if self._file is None:
-                self._file = _FILES.open()
+                self._file = ScratchFile()
             self._busy = True
             return self._file
 
@@ -231,12 +197,18 @@ class Result:
         self._reserved.close()
         self._spilled.clear()
         if self._file is not None:
-            _FILES.close()
-            if self._end > LARGE_RESULT:  # freeing its space takes long
-                _CLOSER.submit(self._file.close)
-            else:
-                self._file.close()
+            self._file.close()
             self._file = None
+
+
+def mapped(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows as mapped from a scratch file, which is freed with the last of them."""
+    result = Result(rows.schema)
+    with closing(result):
+        result.spill_whole(rows)
+        found = result.take()
+        assert found is not None
+        return found
 
 
 def collected(parts: Iterable[pa.RecordBatch]) -> Result:

@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import uvloop
 
 from foreshore.deep_trees import DeepThreads
+from foreshore.scratch_share import NOBODY, SCRATCH, ScratchShare
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,7 +128,18 @@ async def run(
     loop = asyncio.get_running_loop()
     if isinstance(executor, OneThread) and isinstance(loop, uvloop.Loop):
         return await executor.hand_over(loop, partial(work, *args, **kwargs))
+    if (share := SCRATCH.get()) is not NOBODY:
+        work = partial(_for, share, work)
     return await loop.run_in_executor(executor, partial(work, *args, **kwargs))
+
+
+def _for(share: ScratchShare, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Return what `work` gives, whose scratch files belong to a session."""
+    token = SCRATCH.set(share)
+    try:
+        return work(*args, **kwargs)
+    finally:
+        SCRATCH.reset(token)
 
 
 async def each(iterator: Iterator[R]) -> AsyncIterator[R]:

@@ -32,7 +32,7 @@ _KEPT = frozenset(
     allow_in_place_tablespaces allow_system_table_mods array_nulls backslash_quote
     default_table_access_method dynamic_library_path exit_on_error ignore_checksum_failure
     ignore_system_indexes lo_compat_privileges local_preload_libraries password_encryption
-    quote_all_identifiers session_preload_libraries session_replication_role temp_file_limit
+    quote_all_identifiers session_preload_libraries session_replication_role
     temp_tablespaces timezone_abbreviations track_activities transform_null_equals
     zero_damaged_pages
     """.split()

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from threading import RLock, local
 
 from foreshore.errors import OutOfMemory
+from foreshore.memory_shares import QUERIES
 
-DEFAULT_BYTES = 256 << 20
 HINT = "Ask for less, or raise --query-memory of the server or max_query_memory of the role."
 
 
@@ -34,7 +34,7 @@ def no_room(size: int) -> OutOfMemory:
 class QueryMemory:
     """A budget of `limit` bytes. Thread-safe."""
 
-    def __init__(self, limit: int = DEFAULT_BYTES) -> None:
+    def __init__(self, limit: int = QUERIES) -> None:
         self._lock = RLock()  # a collector may close reservations at any time
         self._limit = limit
         self._used = 0

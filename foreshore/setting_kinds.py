@@ -90,6 +90,14 @@ def byte_size(name: str, value: str) -> str:
         ) from None
 
 
+def least_kilobytes(name: str, value: str) -> str:
+    """Take a size that PostgreSQL has in kilobytes; -1 is no limit, and 0 allows nothing."""
+    number = value.strip()
+    if number in ("-1", "0"):
+        return number
+    return byte_size(name, f"{number}kB" if number.isdigit() else number)
+
+
 def integer(low: int, high: int) -> Kind:
     """Take a whole number from `low` to `high`."""
 

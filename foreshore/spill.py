@@ -7,12 +7,15 @@ mapped takes memory only as long as the system has no better use for it.
 import mmap
 import os
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
+from weakref import finalize
 
 import pyarrow as pa
 
 from foreshore.errors import OutOfDisk, is_disk_full
+from foreshore.scratch_share import SCRATCH
 
 KEPT_BYTES = 32 << 20
 PIECE_BYTES = 8 << 20  # that are written at once, and mapped as one
@@ -32,20 +35,27 @@ class MappedFile:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self._share = SCRATCH.get()
+        self._counted = [0]  # bytes in the last window
         self._file: BinaryIO = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115
         self._end = 0
         self._window: memoryview = memoryview(b"")  # the last one
         self._window_start = 0
 
     def add(self, data: pa.Buffer) -> pa.Buffer:
-        """Write data, and return it as mapped from the file; raises OutOfDisk."""
+        """Write data, and return it as mapped from the file.
+
+        Raises OutOfDisk, and SessionLimitExceeded for the session in which the file was made.
+        """
         if not data.size:
             return data
         self._leave_room(data.size)
+        self._share.add(data.size)
         start = self._end + -self._end % ALIGNMENT
         left, at = memoryview(data), start
         try:
             self._extend_window(start, data.size)
+            self._counted[0] += data.size
             while left:
                 written = os.pwrite(self._file.fileno(), left, at)
                 left, at = left[written:], at + written
@@ -56,6 +66,14 @@ class MappedFile:
         self._end = at
         return pa.py_buffer(self._window[start - self._window_start :][: data.size])
 
+    def mapped(self, rows: pa.Table) -> pa.Table:
+        """Return rows as mapped from the file, in which they are written; raises as `add` does."""
+        found = [
+            pa.ipc.read_record_batch(self.add(batch.serialize()), rows.schema)
+            for batch in rows.to_batches()
+        ]
+        return pa.Table.from_batches(found, rows.schema)
+
     def _extend_window(self, start: int, size: int) -> None:
         """Map more of the file if the last window ends before the data; raises OSError."""
         if start + size <= self._window_start + len(self._window):
@@ -65,6 +83,8 @@ class MappedFile:
         os.ftruncate(self._file.fileno(), start + length)  # a hole: it takes no space
         mapped = mmap.mmap(self._file.fileno(), length, access=mmap.ACCESS_READ, offset=start)
         self._window, self._window_start = memoryview(mapped), start
+        self._counted = counted = [0]  # until nobody has any of the window
+        finalize(mapped, lambda share: share.give(counted[0]), self._share).atexit = False
 
     def _leave_room(self, size: int) -> None:
         """Raise OutOfDisk if too little would be left for what others write meanwhile."""
@@ -150,8 +170,28 @@ class Spill:
     def _mapped(self, rows: pa.Table) -> pa.Table:
         if self._file is None:
             self._file = MappedFile(self._directory)
-        found = [
-            pa.ipc.read_record_batch(self._file.add(batch.serialize()), rows.schema)
-            for batch in rows.to_batches()
-        ]
-        return pa.Table.from_batches(found, rows.schema)
+        return self._file.mapped(rows)
+
+
+def whole(parts: Iterable[pa.Table], directory: Path, check: Callable[[int], None]) -> pa.Table:
+    """Return at least one part as one table; much is mapped from a file below `directory`.
+
+    `check` is called with the bytes so far, and may raise. This blocks.
+    """
+    kept: list[pa.Table] = []
+    size = 0
+    spill: Spill | None = None
+    for part in parts:
+        size += int(part.nbytes)
+        check(size)
+        kept.append(part)
+        if spill is None and size > PIECE_BYTES:
+            spill = Spill(directory, MappedFile(directory))
+        if spill is not None:
+            for each in kept:
+                spill.add(each)
+            kept = []
+    if spill is not None:
+        spill.flush()
+        kept = spill.tables
+    return pa.concat_tables(kept)

@@ -50,6 +50,9 @@ WIDE = 1 << 18  # bytes of rows: some milliseconds of encoding
 LONG_ARGUMENTS = 1 << 17  # bytes of a Bind message: some ten milliseconds of decoding
 NOTICES_PER_TURN = 1000
 NOTIFICATIONS_PER_TURN = 256
+# These end the connection. Nobody may name them and raise them again: their tracebacks would hold a
+# frame that holds them, and with it, until the next collection of garbage, rows.
+ENDS = (Disconnected, message.FramingError)
 
 
 class Conversation:
@@ -112,6 +115,8 @@ class Conversation:
                     if not self._skipping:
                         try:
                             await self._extended(received)
+                        except ENDS:
+                            raise
                         except Exception as error:
                             await self._extended_failed(error)
 
@@ -136,6 +141,8 @@ class Conversation:
                 continue
             try:
                 ran = is_left and await self._batches.run()
+            except ENDS:
+                raise
             except Exception as error:
                 await self._extended_failed(error)
                 return await wire.next()
@@ -181,6 +188,8 @@ class Conversation:
             finally:
                 if (close := getattr(executions, "aclose", None)) is not None:
                     await close()
+        except ENDS:
+            raise
         except Exception as error:
             await self._failed(error)
         self._ready()
@@ -263,6 +272,8 @@ class Conversation:
     async def _sync(self) -> None:
         try:
             await self._session.sync()
+        except ENDS:
+            raise
         except Exception as error:
             await self._failed(error)
         self._ready()
@@ -345,7 +356,9 @@ class Conversation:
             elif size <= INLINE and not _is_wide(batch):
                 wire.put(encoder.chunk(batch, style))
             else:
-                async for piece in copying.encoded(batch, partial(encoder.chunk, style=style)):
+                pieces = copying.encoded(batch, partial(encoder.chunk, style=style))
+                del batch
+                async for piece in pieces:
                     wire.put(piece)
                     await wire.relieve()
             if rows.streaming:
@@ -432,12 +445,7 @@ class Conversation:
         self._idle, self._streaming = True, False
 
     async def _failed(self, error: Exception) -> None:
-        """Send `error` to the client and report it to the session.
-
-        Raises it instead if the connection cannot go on.
-        """
-        if isinstance(error, Disconnected | message.FramingError):
-            raise error
+        """Send `error` to the client and report it to the session."""
         self._put_notices()
         shown = self._session.explained(client_error(error))
         metrics.ERRORS.labels(shown.sqlstate).inc()

@@ -24,6 +24,7 @@ from foreshore.server.codec import CHUNK
 from foreshore.server.copy_in import Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
 from foreshore.server.encodings import ENCODINGS
+from foreshore.server.long_rows import in_slices, is_long
 from foreshore.server.wire import Wire
 from foreshore.types import REG_NAMES
 
@@ -61,7 +62,9 @@ async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
             await wire.relieve()
             continue
         rows, is_plain = formatter.chunk_rows, formatter.is_plain
-        async for piece in encoded(batch, formatter.rows, rows=rows, is_plain=is_plain):
+        pieces = encoded(batch, formatter.rows, rows=rows, is_plain=is_plain)
+        del batch
+        async for piece in pieces:
             put(piece)
             await wire.relieve()
         if copy.streaming:
@@ -93,6 +96,7 @@ async def _copy_out_converted(
         rows = encoded(
             batch, lambda part: convert(formatter.rows(part)), is_plain=formatter.is_plain
         )
+        del batch
         async for piece in rows:
             wire.put_rows(piece)
             await wire.relieve()
@@ -111,8 +115,15 @@ async def encoded(
 ) -> AsyncIterator[message.Bytes]:
     """Yield the parts of a batch, of so many rows, encoded on threads.
 
-    If a part depends on its rows alone (`is_plain`), the next is encoded while one is sent.
+    If a part depends on its rows alone (`is_plain`), the next is encoded while one is sent. A long
+    batch is let go of once it is encoded, if the caller does not hold it.
     """
+    if is_long(batch):
+        held = [batch]
+        del batch
+        async for piece in in_slices(held, encode):
+            yield piece
+        return
     parts = [batch.slice(begin, rows) for begin in range(0, batch.num_rows, rows)]
     following: asyncio.Future[message.Bytes] | None = None
     try:

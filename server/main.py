@@ -48,6 +48,7 @@ from foreshore.garbage import BoundedCollections
 from foreshore.interruptible import are_computing
 from foreshore.loop_watchdog import Watchdog
 from foreshore.memory import RETURNS, hold_queries_to
+from foreshore.memory_shares import of_connectors
 from foreshore.processes import file_modes
 from foreshore.processes.child_environment import (
     AWS,
@@ -92,7 +93,6 @@ from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
 from foreshore.storage.external.process_memory import VARIABLE as CONNECTOR_MEMORY
-from foreshore.storage.external.process_memory import default_megabytes
 from foreshore.storage.inspection import inspect
 from foreshore.storage.lake.places import CopyPlaces
 from foreshore.storage.lake.unfinished import remove_unfinished
@@ -159,7 +159,7 @@ async def serve(options: ServeOptions) -> None:
                 options.python_function_answers,
             )
         os.environ[PASSED_VARIABLE] = " ".join(options.pass_environment)
-        megabytes = options.connector_memory or default_megabytes(machine_bytes() or 0)
+        megabytes = options.connector_memory or of_connectors(machine_bytes() or 0)
         os.environ[CONNECTOR_MEMORY] = str(megabytes)
         launcher, ingest, export = _launchers(options)
         closing.push_async_callback(blocking.run, None, remove_private_home)

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from foreshore.logs import FORMATS
+from foreshore.memory_shares import MB, QUERIES
 from foreshore.python_functions.limits import DEFAULT_KEPT, DEFAULT_MEGABYTES, DEFAULT_SECONDS
-from foreshore.query_memory import DEFAULT_BYTES
 from foreshore.server.config_file import config_option
 from foreshore.server.protocol import MOST
 from foreshore.server.tls import TlsFiles
@@ -264,7 +264,7 @@ _OPTIONS = (
     option(
         "query-memory",
         type=click.IntRange(16),
-        default=DEFAULT_BYTES >> 20,
+        default=QUERIES // MB,
         metavar="MB",
         help="What queries of all sessions may hold in the server, and likewise in each replica.",
     ),

@@ -109,8 +109,8 @@ class Wire(asyncio.Protocol):
         self._is_lost = True
         self._disconnect()
         if self._drained is not None and not self._drained.done():
-            self._drained.set_exception(Disconnected())
-            self._drained.exception()  # it counts as seen: perhaps nothing waits for it
+            # No exception: its traceback would keep the rows of whoever waits.
+            self._drained.set_result(None)
 
     def pause_writing(self) -> None:
         """Make `relieve` wait: the client reads more slowly than the server writes."""
@@ -290,6 +290,8 @@ class Wire(asyncio.Protocol):
                 await asyncio.shield(self._held_back)
             if self._drained is not None:
                 await asyncio.shield(self._drained)
+        if self._is_lost:
+            raise Disconnected
 
     def close(self, last: bytes = b"") -> None:
         """Close the connection after sending everything, and then `last`, the reason.

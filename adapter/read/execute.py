@@ -256,7 +256,8 @@ async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Res
     executor, given = context.coordinator.executor, counted_each(bound.given)
     if bound.has_long_values or not can_stream(relation):
         return await blocking.run(executor, _evaluated_and_finished, relation, given, finishing)
-    rows = await gathered(relation, given, executor, LARGE_RESULT)
+    scratch = context.coordinator.storage.scratch
+    rows = await gathered(relation, given, executor, scratch, LARGE_RESULT)
     if rows is None:
         return await result_in_process(context, bound)
     if comes_in_order(relation, finishing.order_by):
@@ -285,7 +286,7 @@ async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
         return await rows_in_process(context, bound)
     if bound.has_long_values or not can_stream(relation):
         return await blocking.run(executor, evaluate_linear, relation, given)
-    rows = await gathered(relation, given, executor)
+    rows = await gathered(relation, given, executor, context.coordinator.storage.scratch)
     assert rows is not None
     return rows
 

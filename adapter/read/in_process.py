@@ -7,7 +7,7 @@ of the catalog alone are kept for all sessions (`catalog/builtin/answers.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -22,8 +22,8 @@ from foreshore.adapter.read.result import finished
 from foreshore.adapter.read.small import small_over
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
-from foreshore.compute.engine import Cancellation, Evaluations, Input
-from foreshore.compute.finish import engine_order, finished_parts, whole
+from foreshore.compute.engine import Cancellation, Evaluations, Input, check_memory, check_size
+from foreshore.compute.finish import MAX_RESULT_BYTES, engine_order, finished_parts
 from foreshore.compute.local.recursion import Evaluation, Steps, in_slices
 from foreshore.compute.local.small.first import SmallFirst
 from foreshore.compute.result import LARGE_RESULT, Result, collected
@@ -33,6 +33,7 @@ from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
 from foreshore.result_limits import memory_limit
+from foreshore.spill import whole
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import at_time, insertions_at
 
@@ -49,10 +50,8 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
         if rows is not None:
             return await finished(rows, finishing)
 
-    order: Sequence[OrderKey] = ()
-    if _is_heavy(bound):  # it may have more rows than should be in memory
-        order = engine_order(finishing)
-        finishing = msgspec.structs.replace(finishing, order_by=()) if order else finishing
+    order = engine_order(finishing)  # there may be more rows than should be in memory
+    finishing = msgspec.structs.replace(finishing, order_by=()) if order else finishing
 
     memory = memory_limit(context.variables)
 
@@ -68,7 +67,15 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
 async def rows_in_process(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows of `bound` with `__diff`, not finished."""
     question = None if bound.given else question_of(context, bound.block)
-    take = partial(whole, memory=memory_limit(context.variables))
+    memory, scratch = memory_limit(context.variables), context.coordinator.storage.scratch
+
+    def check(size: int) -> None:
+        check_memory(size, memory)
+        check_size(size, MAX_RESULT_BYTES)
+
+    def take(parts: Iterator[pa.Table]) -> pa.Table:
+        return whole(parts, scratch, check)
+
     evaluate = partial(_evaluate, context, bound, take)
     if question is None:
         return await evaluate()
@@ -92,13 +99,14 @@ async def _evaluate(
     inputs: dict[GlobalId, Input] = {}
     snapshots: list[Snapshot] = []
     cancellation, memory = Cancellation(), memory_limit(context.variables)
+    heavy = _is_heavy(bound)
+    is_apart = heavy or memory is not None
 
     def steps() -> Steps[T]:
         evaluations: Evaluations
-        heavy = _is_heavy(bound)
         engine: AbstractContextManager[Evaluations] = (
             coordinator.isolated.evaluations(cancellation, memory)
-            if heavy or memory is not None
+            if is_apart
             else coordinator.engine.evaluations(cancellation)
         )
         with ExitStack() as stack:
@@ -116,7 +124,8 @@ async def _evaluate(
     try:
         for id in block.sources() | bound.given.keys():
             inputs[id] = _input(context, bound, given, id, snapshots)
-        return await in_slices(coordinator.executor, steps())
+        async with coordinator.apart if is_apart else nullcontext():
+            return await in_slices(coordinator.executor, steps())
     except BaseException:
         cancellation.cancel()
         raise

@@ -255,7 +255,9 @@ def taken(
                 error = limits.check(selected.sent.bytes, selected.sent.rows)
                 if error is not None:
                     raise error
-            yield batch
+            held = [batch]
+            del batch  # a long one is let go of by whoever takes it
+            yield held.pop()
         else:
             await source.park()
         done(count)

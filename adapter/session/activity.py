@@ -30,6 +30,7 @@ from foreshore.errors import (
 )
 from foreshore.latencies import STATEMENTS, kind_of
 from foreshore.redaction import redacted, redacted_message
+from foreshore.scratch_share import NOBODY, SCRATCH, ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.setting_kinds import milliseconds
 from foreshore.statement_history import StatementHistory, Who
@@ -57,7 +58,8 @@ class ConnectionLost(Unavailable):
 class Interrupts:
     """The interrupts of one session."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: ScratchShare = NOBODY) -> None:
+        self.scratch = scratch
         self._task: asyncio.Task[object] | None = None
         self._reason: DatabaseError | None = None
         self._shelters = 0
@@ -118,6 +120,7 @@ class _Running:
     def __enter__(self) -> None:
         interrupts = self._interrupts
         interrupts.check()
+        SCRATCH.set(interrupts.scratch)
         self._task = asyncio.current_task()
         self._outer, interrupts._task = interrupts._task, self._task
 

@@ -71,6 +71,7 @@ from foreshore.ids import temporary_schema
 from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.result_limits import result_limits
+from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
 from foreshore.sql.plan import CopyFrom
@@ -107,7 +108,7 @@ class Session:
         self.notice = Notices(variables)
         self.peer = peer
         self.encryption: Encryption | None = None  # of the client's connection
-        self.interrupts = Interrupts()
+        self.interrupts = Interrupts(ScratchShare(variables))
         self.inbox = Inbox(pid, self.terminate)
         self.activity = Activity(
             self.coordinator.clock,

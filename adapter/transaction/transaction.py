@@ -29,6 +29,7 @@ from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
 from foreshore.notifications import NO_SIGNALS, Channels, Inbox, Signal, Signals
+from foreshore.spill import MappedFile
 from foreshore.table_rows import TableRows
 from foreshore.update import Timestamp
 
@@ -132,6 +133,7 @@ class Staged(Struct, frozen=True, eq=False):
     # By SET CONSTRAINTS: whether foreign keys, by their oids, are deferred; 0 is for the others.
     deferred: Mapping[int, bool] = {}
     signals: Signals = NO_SIGNALS  # LISTEN and NOTIFY
+    kept: int = 0  # about how many bytes of memory its rows take
 
     def fork(self) -> "Staged":
         """Return a copy whose change of the catalog is independent."""
@@ -155,6 +157,7 @@ class Transaction:
     tables_read: set[GlobalId] = field(default_factory=set)  # shards that were read as a whole
     keys_read: dict[KeyPlace, set[int]] = field(default_factory=dict)  # and keys of others
     counted: list[Change] = field(default_factory=list)  # its changes of tables, in order
+    file: MappedFile | None = None  # with the rows of large changes
     staged: Staged = NOTHING_STAGED
 
     def anew(self, staged: Staged, now: Timestamp) -> "Transaction":
@@ -241,12 +244,17 @@ class Transaction:
 
     # --- staging -------------------------------------------------------------------------------
 
-    def write(self, id: GlobalId, part: Written, committed: Planned | None = None) -> None:
-        """Add to the rows written to table `id`, whose definition is `committed` if it has one."""
+    def write(
+        self, id: GlobalId, part: Written, committed: Planned | None = None, kept: int = 0
+    ) -> None:
+        """Add to the rows written to table `id`, whose definition is `committed` if it has one.
+
+        They take about `kept` bytes of memory.
+        """
         if committed is not None:
             self.know(id, committed)
         if part.rows.num_rows:
-            self._stage_rows({**self.staged.rows, id: self.rows(id).adding(part)})
+            self._stage_rows({**self.staged.rows, id: self.rows(id).adding(part)}, kept)
 
     def know(self, id: GlobalId, committed: Planned) -> None:
         """Note the committed definition of table `id`, unless one is known already."""
@@ -270,7 +278,7 @@ class Transaction:
         """Remove the rows written to `id`."""
         self._stage_rows({each: rows for each, rows in self.staged.rows.items() if each != id})
 
-    def _stage_rows(self, rows: Mapping[GlobalId, WrittenRows]) -> None:
+    def _stage_rows(self, rows: Mapping[GlobalId, WrittenRows], kept: int = 0) -> None:
         staged = self.staged
         self.staged = Staged(
             rows,
@@ -280,6 +288,7 @@ class Transaction:
             staged.moves,
             staged.deferred,
             staged.signals,
+            staged.kept + kept,
         )
 
     def stage_altered(self, id: GlobalId, table: AlteredTable) -> None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from foreshore import blocking
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.transaction.uncommitted import kept_in_transaction
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.adapter.write.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.catalog.catalog import Planned
@@ -250,7 +251,8 @@ async def stage_rows(
             by_constraint[constraint.name] = rows
     committed = coordinator.catalog.planned.get(id)
     for part, by_constraint in zip(parts, keyed, strict=True):
-        transaction.write(id, Written(part, by_constraint), committed)
+        part, size = await kept_in_transaction(context, part, len(unique))
+        transaction.write(id, Written(part, by_constraint), committed, size)
     memory = memory_limit(context.variables)
     if memory is not None:
         check_memory(transaction.written_bytes, memory)

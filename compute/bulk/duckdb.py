@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 PATIENCE_SECONDS = 5.0  # to wait for running work when the engine is closed
-# Rows fetched at once from a bounded result.
-BATCH_ROWS = 100_000
+# Rows fetched at once from a streamed result, of some KB each in the worst of usual cases.
+BATCH_ROWS = 1 << 14
 # Contents are consolidated when this many entries were added, and as many as there were. Until then
 # entries are in a tail, which is consolidated whenever this many were added.
 CONSOLIDATE_AFTER = 4096

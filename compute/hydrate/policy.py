@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from foreshore.extras import is_spark_installed
 from foreshore.hydrate_mode import HydrateMode, checked_mode
+from foreshore.memory_shares import MOST_BULK, of_bulk
 from foreshore.sizes import bytes_of, shown
 
 BULK_ROWS = 50_000  # of inputs, from which on a bulk engine is faster than operators
@@ -23,7 +24,6 @@ START_SECONDS = 10.0  # of a session
 EXPANSION = 4  # bytes in memory for a byte in files
 SPILLING = 4  # times as long if DuckDB has to spill
 DEFAULT_EXECUTOR_CORES = 2
-MOST_MEMORY = 2 * 10**9  # bytes of DuckDB in a replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Machines:
     """The resources for bulk work: DuckDB's threads, memory and spill space; Spark's cores."""
 
     threads: int = 2
-    memory: int = MOST_MEMORY
+    memory: int = MOST_BULK
     spill: int = 16 * 10**9
     spark_cores: int = 2
 
@@ -104,7 +104,7 @@ def choose(
 def bulk_memory(options: Mapping[str, str]) -> int:
     """Return the bytes of DuckDB beside arrangements: at most half of the replica's."""
     text = options.get("memory_limit")
-    return MOST_MEMORY if text is None else min(MOST_MEMORY, bytes_of(text) // 2)
+    return of_bulk(None if text is None else bytes_of(text))
 
 
 def mode_of(options: Mapping[str, str]) -> HydrateMode:

@@ -15,27 +15,27 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from threading import Lock
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.finish import whole
+from foreshore.compute.result import LONG_BYTES
 from foreshore.errors import DatabaseError, QueryCanceled, Unavailable
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
-from foreshore.memory import physical_bytes
+from foreshore.memory_shares import of_engine, of_process_apart
 from foreshore.processes.child_environment import child_environment
 from foreshore.processes.scratch import Scratch
 from foreshore.query_memory import QUERY_MEMORY
+from foreshore.scratch_file import ScratchFile
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.isolated.worker")
 MOST_IDLE = 1
-SHARE = 8  # of the machine's memory, which each of so many evaluations may take
-LEAST_BYTES = 1 << 30
 LENGTH = struct.Struct(">Q")
 QUESTION, CALL, NEXT, FORGET = b"Q", b"C", b"N", b"F"  # kinds of requests
 PART, DONE, FAILED = b"P", b"D", b"E"  # kinds of answers
@@ -55,9 +55,9 @@ class IsolatedEngine:
         low_priority: bool = True,
         memory: int | None = None,
     ) -> None:
-        """`memory` is what an evaluation may take that has no limit; by default an eighth."""
+        """`memory` is what an evaluation may take that has no limit."""
         self._command, self._directories = command, directories
-        self._memory = memory or max(LEAST_BYTES, physical_bytes() // SHARE)
+        self._memory = memory
         self._low_priority = low_priority
         self._lock = Lock()
         self._idle: list[_Worker] = []
@@ -74,7 +74,8 @@ class IsolatedEngine:
         keeps to such a limit by spilling.
         """
         worker = self._take()
-        worker.memory, worker.most = memory, self._memory
+        worker.memory = memory
+        worker.most = self._memory or of_process_apart(QUERY_MEMORY.limit)
         try:
             cancellation.arm(worker.kill)
             try:
@@ -132,11 +133,11 @@ class _Worker:
     """A process that evaluates one relation at a time."""
 
     def __init__(self, command: Sequence[str], directories: Sequence[str]) -> None:
-        scratch = Scratch()
+        scratch, memory = Scratch(), of_engine(QUERY_MEMORY.limit)
         self._scratch: Scratch | None = scratch
         self._lock = Lock()
         self._process = subprocess.Popen(
-            [*command, str(scratch.path), *directories],
+            [*command, str(scratch.path), str(memory), *directories],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -187,7 +188,7 @@ class _Worker:
 
         Raises Unavailable if the process ends.
         """
-        limits = (max_bytes, tuple(order), self.memory, self.most, QUERY_MEMORY.limit // 2)
+        limits = (max_bytes, tuple(order), self.memory, self.most, QUERY_MEMORY.limit)
         yield from self._answers(QUESTION, (relation, dict(inputs), as_of, *limits))
 
     def batches(
@@ -221,7 +222,7 @@ class _Worker:
         """Return the rows of `relation` as of a time; raises Unavailable if the process ends."""
         return whole(self.parts(relation, inputs, as_of, max_bytes), max_bytes)
 
-    def _ask(self, kind: bytes, *pieces: bytes) -> tuple[bytes, bytearray]:
+    def _ask(self, kind: bytes, *pieces: bytes) -> tuple[bytes, "Answer"]:
         """Return the kind and the bytes of the answer; raises its error."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -261,16 +262,36 @@ def send(pipe: IO[bytes], kind: bytes, *pieces: "bytes | pa.Buffer") -> None:
     pipe.flush()
 
 
-def receive(pipe: IO[bytes]) -> tuple[bytes, bytearray]:
-    """Return the kind and the bytes of the next message; raises EOFError at the end."""
+Answer: TypeAlias = bytes | bytearray | memoryview
+
+
+def receive(pipe: IO[bytes]) -> tuple[bytes, Answer]:
+    """Return the kind and the bytes of the next message; raises EOFError at the end.
+
+    A long part of an answer is not in memory.
+    """
     start = bytearray(1 + LENGTH.size)
     _fill(pipe, start)
-    answer = bytearray(LENGTH.unpack(start[1:])[0])
+    kind, size = bytes(start[:1]), LENGTH.unpack(start[1:])[0]
+    if kind == PART and size > LONG_BYTES:
+        return kind, _mapped(pipe, size)
+    answer = bytearray(size)
     _fill(pipe, answer)
-    return bytes(start[:1]), answer
+    return kind, answer
 
 
-def _fill(pipe: IO[bytes], into: bytearray) -> None:
+def _mapped(pipe: IO[bytes], size: int) -> bytes | memoryview:
+    """Return bytes that are read into a scratch file, and mapped from there."""
+    piece = bytearray(1 << 20)
+    with closing(ScratchFile()) as file:
+        for left in range(size, 0, -len(piece)):
+            part = memoryview(piece)[:left]
+            _fill(pipe, part)
+            file.extend(part)
+        return file.read(0, size)
+
+
+def _fill(pipe: IO[bytes], into: bytearray | memoryview) -> None:
     """Fill `into` in pieces, so that other threads can run in between."""
     descriptor, view, at = pipe.fileno(), memoryview(into), 0
     while at < len(into):
@@ -295,7 +316,7 @@ def _family_of(error: DatabaseError) -> type[DatabaseError]:
     )
 
 
-def failure_of(data: bytes | bytearray) -> DatabaseError:
+def failure_of(data: Answer) -> DatabaseError:
     """Return the error encoded by `as_failure`."""
     family, message, sqlstate, detail, hint = pickle.loads(data)
     error: DatabaseError = family(message, sqlstate=sqlstate, detail=detail, hint=hint)

@@ -21,6 +21,7 @@ from foreshore.compute.isolated.engine import (
     FORGET,
     PART,
     QUESTION,
+    Answer,
     as_failure,
     receive,
     send,
@@ -30,8 +31,6 @@ from foreshore.errors import DatabaseError, InternalError, OutOfMemory, Statemen
 from foreshore.memory import at_most_more, give_back
 from foreshore.query_memory import QUERY_MEMORY, limit_all_room
 
-MEMORY_LIMIT = "512MB"  # what needs more is spilled where DuckDB can
-
 logger = logging.getLogger(__name__)
 
 
@@ -39,11 +38,11 @@ def main() -> None:
     """Answer requests from standard input on standard output, until the input ends."""
     with suppress(OSError):  # the kernel kills this process first when memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000")
-    scratch, *directories = sys.argv[1:]
+    scratch, memory, *directories = sys.argv[1:]
     engine = DuckDbEngine(
-        directories=directories, memory_limit=MEMORY_LIMIT, threads=2, scratch=scratch
+        directories=directories, memory_limit=f"{memory}B", threads=2, scratch=scratch
     )
-    requests: SimpleQueue[tuple[bytes, bytearray]] = SimpleQueue()
+    requests: SimpleQueue[tuple[bytes, Answer]] = SimpleQueue()
     Thread(target=_listen, args=(requests,), daemon=True).start()
     limit_all_room()
     parts: Iterator[pa.Table] = iter(())
@@ -63,7 +62,7 @@ def main() -> None:
             give_back()
 
 
-def _listen(requests: "SimpleQueue[tuple[bytes, bytearray]]") -> None:
+def _listen(requests: "SimpleQueue[tuple[bytes, Answer]]") -> None:
     """Receive requests; end the process, even if it is busy, when the input ends."""
     try:
         while True:
@@ -72,10 +71,10 @@ def _listen(requests: "SimpleQueue[tuple[bytes, bytearray]]") -> None:
         os._exit(0)
 
 
-def _parts(engine: DuckDbEngine, question: bytearray) -> Iterator[pa.Table]:
+def _parts(engine: DuckDbEngine, question: Answer) -> Iterator[pa.Table]:
     """Yield the rows that a question asks for, in parts."""
-    relation, inputs, as_of, max_bytes, order, memory, most, share = pickle.loads(question)
-    QUERY_MEMORY.configure(2 * (share if memory is None else min(share, memory)))
+    relation, inputs, as_of, max_bytes, order, memory, most, budget = pickle.loads(question)
+    QUERY_MEMORY.configure(budget if memory is None else min(budget, 2 * memory))
     with ExitStack() as limits:
         if memory is not None:
             engine = limits.enter_context(engine.limited(memory))
@@ -87,7 +86,7 @@ def _parts(engine: DuckDbEngine, question: bytearray) -> Iterator[pa.Table]:
             yield evaluate_linear(relation)
 
 
-def _called(question: bytearray) -> Iterator[pa.Table]:
+def _called(question: Answer) -> Iterator[pa.Table]:
     """Yield what a function yields that takes at most so much memory."""
     function, arguments, memory = pickle.loads(question)
     with at_most_more(memory):

@@ -24,15 +24,17 @@ from foreshore import blocking
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.bulk.evaluate import Plans, plans_of, raise_least
 from foreshore.compute.engine import Evaluations, Input, check_memory, check_size, result_schema
-from foreshore.compute.finish import MAX_RESULT_BYTES
+from foreshore.compute.finish import MAX_RESULT_BYTES, in_order
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear, multiplies_rows
 from foreshore.compute.local.row_goal import RowGoals, row_goals
+from foreshore.compute.result import KEPT_BYTES
 from foreshore.errors import DatabaseError, not_converged
 from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
+from foreshore.query_memory import Reservation
 from foreshore.rows import split_diffs
 from foreshore.types import ColumnType, SqlType
 from foreshore.update import DIFF, Timestamp, at_time
@@ -40,6 +42,7 @@ from foreshore.update import DIFF, Timestamp, at_time
 MOST_ROWS = 20_000_000  # of a recursion's result, which is in memory
 MOST_BYTES = 512 << 20  # likewise
 SLICE_SECONDS = 0.05
+SEEN_BYTES = 64  # of a number in a set
 SMALL_PARTS = 256  # number of small tables that are merged into one
 
 T = TypeVar("T")
@@ -80,6 +83,7 @@ class Evaluation:
         memory: int | None = None,
     ) -> None:
         self._memory = memory
+        self._reserved: list[Reservation] = []  # for results of recursions
         self._inputs = inputs
         self._time = time
         self._engine = engine
@@ -94,8 +98,9 @@ class Evaluation:
         They come in `order` (see `finish.engine_order`).
         """
         found = yield from self._results(block, {})
-        if not order and self._memory is None and self._is_linear(block.relation):
-            return iter([_evaluate_linear(block.relation, found)])
+        if self._memory is None and self._is_linear(block.relation):
+            rows = _evaluate_linear(block.relation, found)
+            return iter([in_order(rows, tuple(order)) if order else rows])
         inputs = self._inputs_with(found)
         return self._engine.parts(block.relation, inputs, self._time, MAX_RESULT_BYTES, order)
 
@@ -112,7 +117,7 @@ class Evaluation:
 
     def _result(self, recursion: Recursion, found: Found, goals: RowGoals) -> Steps[pa.Table]:
         columns = columns_of(recursion.base.relation)
-        result = _Result(result_schema(columns), self._memory)
+        result = _Result(result_schema(columns), self._memory, self._reservation())
         new_rows = _NewRows([column.type for column in columns]) if recursion.distinct else None
         missing = {each: each.count for each in goals or ()}
         if goals is not None and not any(count > 0 for count in missing.values()):
@@ -144,7 +149,7 @@ class Evaluation:
         for id, columns in zip(ids, types, strict=True):
             found = {**found, id: result_schema(columns).empty_table()}
         plans = self._plans_of(recursion)
-        rounds, settled = 0, False
+        rounds, settled, reserved = 0, False, self._reservation()
         while not settled and rounds != recursion.limit:
             settled, size, failing = True, 0, []
             for id, columns, block, plan in zip(ids, types, recursion.blocks, plans, strict=True):
@@ -157,6 +162,8 @@ class Evaluation:
                 size += rows.nbytes
             check_memory(size, self._memory)
             check_size(size, MOST_BYTES)
+            reserved.close()
+            reserved.reserve(2 * size)  # with the values of the next round
             rounds += 1
             yield
             self._check()
@@ -165,6 +172,11 @@ class Evaluation:
         if not settled and recursion.fails:
             raise not_converged(rounds)
         return found
+
+    def _reservation(self) -> Reservation:
+        """Return one that is held as long as the evaluation."""
+        self._reserved.append(Reservation())
+        return self._reserved[-1]
 
     def _plans_of(self, recursion: MutualRecursion) -> list[Plans]:
         """Return the plans of a recursion's values, the same objects each time."""
@@ -256,9 +268,10 @@ def _counted(rows: pa.Table, columns: Sequence[ColumnType]) -> tuple[np.ndarray,
 class _Result:
     """The rows found by a recursion, up to what a server can hold."""
 
-    def __init__(self, schema: pa.Schema, memory: int | None) -> None:
+    def __init__(self, schema: pa.Schema, memory: int | None, reserved: Reservation) -> None:
         self.schema = schema
         self._memory = memory
+        self._reserved = reserved
         self._parts: list[pa.Table] = []  # each of many steps
         self._small: list[pa.Table] = []
         self._count = 0
@@ -276,6 +289,8 @@ class _Result:
             )
         check_memory(self._size, self._memory)
         check_size(self._size, MOST_BYTES)
+        if self._size > KEPT_BYTES:
+            self._reserved.reserve(self._size - self._reserved.held)
         self._small.append(rows)
         if len(self._small) == SMALL_PARTS:
             self._parts.append(pa.concat_tables(self._small).combine_chunks())
@@ -291,6 +306,7 @@ class _NewRows:
 
     def __init__(self, types: Sequence[SqlType]) -> None:
         self._types = types
+        self._reserved = Reservation()
         self._seen: set[int] = set()
 
     def of(self, rows: pa.Table) -> pa.Table:
@@ -302,6 +318,8 @@ class _NewRows:
             if hash not in seen:
                 seen.add(hash)
                 places.append(place)
+        if (size := len(seen) * SEEN_BYTES) > max(KEPT_BYTES, self._reserved.held):
+            self._reserved.reserve(size - self._reserved.held)
         chosen = pa.array(places, pa.int64())
         ones = pa.array(np.ones(len(places), np.int64))
         return pa.Table.from_arrays(

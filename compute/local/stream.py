@@ -8,6 +8,7 @@ a few rows are soon there, and grow as far as the memory of queries allows.
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
+from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
@@ -18,10 +19,11 @@ from foreshore.compute.finish import MAX_RESULT_BYTES
 from foreshore.compute.local.linear import Collections
 from foreshore.compute.local.recursion import Steps, in_slices
 from foreshore.compute.local.streamed import LEAST_BYTES, MOST_BYTES, Pace, streamed
-from foreshore.compute.result import BATCH_ROWS, LARGE_RESULT, SMALL, Result
+from foreshore.compute.result import BATCH_ROWS, LARGE_RESULT, LONG_BYTES, SMALL, Result, mapped
 from foreshore.expr.ir import Relation
 from foreshore.memory import give_back
 from foreshore.query_memory import QUERY_MEMORY, Reservation
+from foreshore.spill import Spill
 
 Parts = Callable[[Pace, Cancellation], Iterator[pa.RecordBatch]]
 GROWTH = 4  # of the size of a batch, from one to the next
@@ -155,8 +157,8 @@ class StreamSource:
         self._has_rows = True
         size = rows.nbytes
         self._size += size
-        if size > LARGE_RESULT:  # rows that cannot be cut
-            self._reserved.reserve(max(size - self._reserved.held, 0))
+        if size > LONG_BYTES:  # rows that cannot be cut
+            rows = mapped(rows)
         self._cancellation.check()
         self._rows.append(rows)
 
@@ -171,9 +173,15 @@ def _spill(result: Result, batches: list[pa.RecordBatch]) -> None:
 
 
 async def gathered(
-    relation: Relation, collections: Collections, executor: Executor, most: int | None = None
+    relation: Relation,
+    collections: Collections,
+    executor: Executor,
+    scratch: Path,
+    most: int | None = None,
 ) -> pa.Table | None:
     """Return the rows of a relation that can be streamed, with `__diff`; computed in slices.
+
+    Many of them are in a file below `scratch`.
 
     None if they take more than `most` bytes, or this process has not so much for them. Raises
     OutOfMemory if they take more than a result may.
@@ -183,16 +191,20 @@ async def gathered(
     def steps() -> Steps[pa.Table | None]:
         kept: list[pa.Table] = []
         size = 0
+        spill = Spill(scratch)
         with closing(Reservation(most=most)) as reserved:
             for part in streamed(relation, collections, Pace(MOST_BYTES), cancellation.check):
                 size += part.nbytes
                 check_size(size, MAX_RESULT_BYTES)
                 if most is not None and not reserved.try_reserve(part.nbytes):
                     return None
-                if part.num_rows or not kept:
+                if most is None:
+                    spill.add(part)
+                if (part.num_rows and most is not None) or not kept:
                     kept.append(part)
                 yield
-        return pa.concat_tables(kept)
+        spill.flush()
+        return pa.concat_tables(spill.tables or kept)
 
     try:
         return await in_slices(executor, steps())

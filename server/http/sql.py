@@ -29,6 +29,7 @@ from foreshore.server.http.requests import SqlRequest, option_texts, options_of,
 from foreshore.server.http.sessions import Opened, Sessions, claimed, database_of, named_by_agent
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
+from foreshore.server.long_rows import in_slices, is_long
 
 SEND_AT = 64 << 10  # so many gathered bytes are sent before the answer is complete
 
@@ -128,6 +129,15 @@ class _Answer:
         self._add(b'"desc":' + as_json(columns_of(rows.desc)) + b',"rows":[')
         self._in_rows = True
         async for batch in rows.batches:
+            if is_long(batch):
+                held = [batch]
+                del batch
+                self._add(b"," if count else b"")
+                count += held[0].num_rows
+                async for part in in_slices(held, lambda rows: encoder.piece(rows).joined()):
+                    self._add(part)
+                    await self._relieve()
+                continue
             async for piece in encoder.parts(batch):
                 self._add((b"," if count else b"") + piece.joined())
                 count += piece.rows

@@ -10,15 +10,9 @@ import pyarrow as pa
 
 from foreshore.errors import OutOfMemory
 from foreshore.memory import give_back, limit_more, physical_bytes
+from foreshore.memory_shares import of_connectors
 
 VARIABLE = "FORESHORE_CONNECTOR_MEMORY"  # in megabytes
-SHARE = 4  # of the machine's memory, a part of which each process may take
-LEAST_MEGABYTES = 1024
-
-
-def default_megabytes(machine: int) -> int:
-    """Return the limit for a machine with so many bytes of memory."""
-    return max(LEAST_MEGABYTES, (machine >> 20) // SHARE)
 
 
 def limit_memory() -> None:
@@ -28,7 +22,7 @@ def limit_memory() -> None:
     """
     pa.set_memory_pool(pa.system_memory_pool())
     given = os.environ.get(VARIABLE)
-    megabytes = default_megabytes(physical_bytes()) if given is None else int(given)
+    megabytes = of_connectors(physical_bytes()) if given is None else int(given)
     limit_more(megabytes << 20)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.engine import Evaluations, Input
+from foreshore.compute.finish import in_order
 from foreshore.compute.linear import flat
 from foreshore.compute.local.small.evaluate import evaluate_small
 from foreshore.compute.local.small.rows import NotSmall, SmallRows
@@ -56,11 +57,11 @@ class SmallFirst:
         order: Sequence[OrderKey] = (),
     ) -> Iterator[pa.Table]:
         """Yield the rows of `relation` as of a time, part by part: at least one."""
-        found = None if order else self._found(relation, inputs)
+        found = self._found(relation, inputs)
         if found is None:
             yield from self._opened().parts(relation, inputs, as_of, max_bytes, order)
         else:
-            yield found
+            yield in_order(found, tuple(order)) if order else found
 
     def _found(self, relation: Relation, inputs: Mapping[GlobalId, Input]) -> pa.Table | None:
         """Return the rows of `relation`, None if they are left to an engine."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from foreshore.compute.isolated.engine import _Worker
+from foreshore.compute.isolated.engine import Answer, _Worker
 from foreshore.errors import DatabaseError
 from foreshore.storage.lake.columns import WrongValue, cast, from_file
 from foreshore.storage.lake.places import CopyPlaces
@@ -246,7 +246,7 @@ async def test_import_ends_in_the_middle_of_a_file(
     pq.write_table(pa.table({"x": range(1000)}), path)
     stopped, ask = Event(), _Worker._ask
 
-    def held(worker: _Worker, kind: bytes, *pieces: bytes) -> tuple[bytes, bytearray]:
+    def held(worker: _Worker, kind: bytes, *pieces: bytes) -> tuple[bytes, Answer]:
         os.kill(worker.pid, signal.SIGSTOP)
         stopped.set()
         return ask(worker, kind, *pieces)

@@ -7,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from foreshore import blocking
+from foreshore import blocking, scratch_share
 from foreshore.adapter.read import result as adapter_result
 from foreshore.adapter.read.result import BatchSource
-from foreshore.compute import result as results
 from foreshore.compute.engine import Cancellation
 from foreshore.compute.finish import streamed_parts
 from foreshore.compute.local import stream
@@ -88,11 +87,11 @@ async def test_rows_of_parked_streams_are_the_same_from_disk(
 async def test_what_is_left_of_rows_from_disk_goes_back_to_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    budget, files = QueryMemory(1), results._Files()
+    budget, files = QueryMemory(1), scratch_share._All()
     made: Callable[..., Reservation] = lambda **given: Reservation(budget, **given)  # noqa: E731
     monkeypatch.setattr(stream, "Reservation", made)
     monkeypatch.setattr(adapter_result, "Reservation", made)
-    monkeypatch.setattr(results, "_FILES", files)
+    monkeypatch.setattr(scratch_share, "_ALL", files)
     with ThreadPoolExecutor(1) as executor:
         streams = await StreamSource(Counted(5).parts, executor).begun()
         numbers = pa.array(range(10_000), pa.int64())

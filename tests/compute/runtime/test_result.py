@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore import scratch_share
 from foreshore.compute import finish
 from foreshore.compute import result as results
 from foreshore.compute.finish import finished_parts
@@ -169,8 +170,7 @@ def spilled() -> Result:
 def test_scratch_files_are_a_part_of_those_that_the_process_may_open_by_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = results._Files()
-    monkeypatch.setattr(results, "_FILES", files)
+    monkeypatch.setattr(scratch_share, "_ALL", scratch_share._All())
     limit = [8]
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit[0], 100))
     held = [spilled(), spilled()]
@@ -191,7 +191,7 @@ def test_a_scratch_file_that_cannot_be_opened_is_not_counted(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
-    monkeypatch.setattr(results, "_FILES", results._Files())
+    monkeypatch.setattr(scratch_share, "_ALL", scratch_share._All())
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "TemporaryFile", full)
         for _ in range(3):

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from foreshore.memory_shares import of_connectors
 from foreshore.processes.child_environment import child_environment, private_home
 from foreshore.processes.messages import Message
 from foreshore.storage.external.answers import Refused, WithTables, answered
-from foreshore.storage.external.process_memory import VARIABLE, default_megabytes
+from foreshore.storage.external.process_memory import VARIABLE
 from tests.harness import Server, until
 
 
@@ -28,8 +29,8 @@ def bomb(path: Path) -> Path:
 
 
 def test_limit_is_a_quarter_of_the_machine() -> None:
-    assert default_megabytes(64 << 30) == 16 << 10
-    assert default_megabytes(2 << 30) == 1024
+    assert of_connectors(64 << 30) == 16 << 10
+    assert of_connectors(2 << 30) == 1024
 
 
 def test_request_without_memory_is_refused() -> None:
