@@ -7,57 +7,19 @@ immutable, so a caller that holds them has a consistent view of the catalog.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.naming import name_key, wholes_of
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
-from foreshore.constraint import Constraint, Unique
-from foreshore.domain import Domain
 from foreshore.errors import RelationRedefined
-from foreshore.expr.ir import Get, Relation, Scalar
+from foreshore.expr.ir import Get, Relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.layered_map import LayeredMap
-from foreshore.privileges import Need
-from foreshore.sequence import Generated, Sequence
-from foreshore.sql_function import SqlFunction
-from foreshore.types import RelationDesc, SqlType
 from foreshore.update import Timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The planned definition of an item.
-
-    `definition` is the lowered relation of a view, a materialized view or a subscription, with
-    views expanded. It is None for a table, which has `defaults` and `constraints`. `key` is an
-    index's, over the columns of its relation. If `depends_on_zone`, a view's definition is that in
-    UTC, and a reader in another time zone has another one.
-    """
-
-    desc: RelationDesc
-    definition: Relation | None = None
-    defaults: tuple[Scalar, ...] = ()
-    key: tuple[Scalar, ...] = ()
-    constraints: tuple[Constraint, ...] = ()
-    generated: tuple[Generated | None, ...] = ()  # of a table: its columns that are generated
-    computed: tuple[tuple[int, Scalar], ...] = ()  # those that are stored, over the table's row
-    sequence: Sequence | None = None
-    labels: tuple[str, ...] = ()  # of an enum
-    structure: SqlType | None = None  # of a type of records, lists or maps
-    domain: Domain | None = None
-    function: SqlFunction | None = None
-    policy: tuple[Relation, ...] = ()  # of a policy: the rows that satisfy its expressions
-    depends_on_zone: bool = False
-    needs: tuple[Need, ...] = ()  # of the query of a view or a subscription
-    unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`
-
-    def __post_init__(self) -> None:
-        unique = tuple(each for each in self.constraints if isinstance(each, Unique))
-        object.__setattr__(self, "unique", unique)
 
 
 class Catalog:
@@ -122,10 +84,8 @@ class Catalog:
         found = self._bases.get(id)
         if found is None:
             planned = self.planned.get(id)
-            if planned is None or planned.definition is None:
-                found = frozenset({id})
-            else:
-                found = self.bases_of(planned.definition)
+            definition = None if planned is None else planned.definition
+            found = frozenset({id}) if definition is None else self.bases_of(definition)
             self._bases[id] = found
         return found
 

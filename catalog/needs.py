@@ -23,7 +23,7 @@ from foreshore.ids import GlobalId
 from foreshore.privileges import Need, oid_of
 
 if TYPE_CHECKING:
-    from foreshore.catalog.catalog import Planned
+    from foreshore.catalog.planned import Planned
 
 
 _SYSTEM_TABLES = ("pg_authid", "pg_statistic", "pg_user_mapping", "pg_largeobject")

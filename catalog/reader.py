@@ -1,8 +1,8 @@
 """The catalog as the binding of statements reads it: names, and the items that they mean.
 
-Binding replaces a view by its definition. The views in `arranged` are left as they are, so that a
-query that reads only such a view can be answered from its index; `unexpanded_views` collects them,
-so that a caller without such an index can plan again.
+Binding replaces a view by its definition, except in the definition of another view. The views in
+`arranged` are left as they are, so that a query that reads only such a view can be answered from
+its index; `unexpanded_views` collects them, so that a caller without such an index can plan again.
 
 Maintained collections lack the uncommitted writes of a transaction. So everything made of relations
 that the transaction sees differently from others (`own`) is replaced by its definition, down to
@@ -17,17 +17,17 @@ from typing import Self
 
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.names import Names
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.row_security import RowReader, policies_for, reads_secured
 from foreshore.catalog.state import is_system
 from foreshore.connection_spec import ConnectionKind
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
 from foreshore.errors import Conflict, FeatureNotSupported, UndefinedTable
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import Get, Relation
 from foreshore.expr.share import put_in, share
 from foreshore.expr.split import split_errors
 from foreshore.expr.traversal import sources_of
@@ -39,6 +39,10 @@ from foreshore.sql_function import SqlFunction
 from foreshore.types import Datum, DefinedType, Member, RelationDesc, SqlType, array_of
 
 _NO_COLUMNS = RelationDesc((), ())
+
+
+def _read(id: GlobalId, desc: RelationDesc) -> Get:
+    return Get(id, desc.columns, desc.keys, desc.append_only, desc.watermark)
 
 
 def type_of_item(item: Item, name: tuple[str, ...], planned: Planned) -> SqlType:
@@ -236,11 +240,17 @@ class Reader(Names, ABC):
                 secured, by_reader = reads_secured(self.state, found.id)
                 if secured:
                     view = replace(view, for_reader=partial(self.definition_in, found))
+                if planned.view is not None and planned.view.is_named:
+                    view = replace(view, reference=_read(found.id, planned.desc))
                 if found.id in self.arranged and not by_reader:
                     self.unexpanded_views.add(found.id)
                     return replace(view, in_zone=in_zone)
-                definition = self._own_definition(found.id) or planned.definition
-                return replace(view, definition=definition, in_zone=in_zone)
+                return replace(view, expanded=partial(self._expanded, found.id), in_zone=in_zone)
+
+    def _expanded(self, id: GlobalId) -> Relation:
+        definition = self._own_definition(id) or self.planned[id].definition
+        assert definition is not None, id
+        return definition
 
     def definition_of(self, id: GlobalId, *, with_errors: bool = False) -> Relation:
         """Return the relation that a materialized view holds the rows of at each time."""
@@ -260,13 +270,14 @@ class Reader(Names, ABC):
         however often each is used.
         """
         planned = self.planned.get(id)
-        if self.own is None or planned is None or planned.definition is None:
+        if self.own is None or planned is None or planned.body is None:
             return None
         item = self.state.get(id)
         if isinstance(item, Item) and item.refresh and not self.own(id):
             return None  # its rows are those of its last refresh
         if id not in self._own_definitions:
             definition = planned.definition
+            assert definition is not None, item
             sources = sources_of(definition)
             below = {
                 each: found for each in sources if (found := self._own_definition(each)) is not None

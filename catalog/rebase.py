@@ -17,7 +17,7 @@ from foreshore.errors import Conflict
 from foreshore.ids import GlobalId
 
 if TYPE_CHECKING:
-    from foreshore.catalog.catalog import Planned
+    from foreshore.catalog.planned import Planned
 
 
 def rebased(transaction: Transaction, now: State) -> Transaction:

@@ -7,9 +7,9 @@ new column, None for an added one.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.names import Names
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.constraint import Check, Unique, same
 from foreshore.errors import DependentObjectsStillExist

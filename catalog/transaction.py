@@ -59,7 +59,7 @@ from foreshore.sources.spec import Feed
 from foreshore.types import TYPES
 
 if TYPE_CHECKING:
-    from foreshore.catalog.catalog import Planned
+    from foreshore.catalog.planned import Planned
 
 # Oids of system types that are in the range of users' oids.
 _SYSTEM_OIDS = {oid for info in TYPES.values() for oid in (info.oid, info.array_oid)}

@@ -56,8 +56,8 @@ class ItemView:
     kind: ItemKind
     name: Name
     desc: RelationDesc
-    # The lowered relation of a view, substituted where it is named, or of a subscription; None for
-    # items with a collection of their own.
+    # The lowered relation of a subscription, or of a table or materialized view that is not read
+    # as it is, substituted where it is named; None for items with a collection of their own.
     definition: Relation | None = None
     # Of a table: the default of each column, the constraints, and the defining statement.
     defaults: tuple[Scalar, ...] = ()
@@ -84,3 +84,7 @@ class ItemView:
     # Of a table with row-level security: its policies for a role, None: for the current one. None
     # if the role sees all rows.
     policies: Callable[[str | None], tuple[PolicyView, ...] | None] | None = None
+    # Of a view: the relation that reads it by its id, which stands for it in other views'
+    # definitions, and what returns its relation over collections. See `catalog/planned.py`.
+    reference: Relation | None = None
+    expanded: Callable[[], Relation] | None = None

@@ -118,6 +118,8 @@ def plan_statement(
     planning.as_role = as_role
     if isinstance(statement.ast, ast.CreateViewStatement) and not statement.ast.materialized:
         planning.defining = securing is None  # it is bound again for who reads it
+        is_own = securing is None and zone.is_utc
+        planning.names_views = is_own and statement.ast.emit_at is None
     if securing is not None:
         planning.securing = securing
         if securing.locking and isinstance(statement.ast, ast.CreateViewStatement):

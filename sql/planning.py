@@ -138,6 +138,7 @@ class Planning:
     in_view: bool = False  # a definition, which has no parameters
     defining: bool = False  # expressions are bound to be kept, without row-level security
     as_role: str | None = None  # the id of the role whose policies count, None: the current one
+    names_views: bool = False  # a view's own text is bound, in which views stand for themselves
     securing: Securing = field(default_factory=Securing)
     keeps_text: bool = False  # and its text is kept, with the names in `qualified` replaced
     changes: "list[Changes] | None" = None  # of CHANGES(...), where allowed

@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from foreshore.adapter.ddl.view_expansion import view_over
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog, with_present_names
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, ItemType
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.constraint import Unique, is_implied
 from foreshore.errors import DatabaseError, InternalError
@@ -114,7 +115,10 @@ def planned_as(
         case CreateTable():
             return plan_created_table(plan, stored)
         case CreateView(query=query, depends_on_zone=depends_on_zone, needs=needs):
-            return Planned(query.desc, query.relation, depends_on_zone=depends_on_zone, needs=needs)
+            view = view_over(query.relation, planned)
+            return Planned(
+                query.desc, query.relation, depends_on_zone=depends_on_zone, needs=needs, view=view
+            )
         case CreateMaterializedView(query=query, needs=needs):
             desc = replace(query.desc, stored=stored if stored != query.desc.names else ())
             return Planned(desc, query.relation, needs=needs)

@@ -4,8 +4,8 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table
 from foreshore.adapter.ddl.objects import add_item, schema_of
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, OwnedBy
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.catalog.table_changes import Columns
 from foreshore.errors import FeatureNotSupported

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.catalog.table_changes import moved_views
 from foreshore.errors import DatabaseError

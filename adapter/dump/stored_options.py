@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from foreshore.catalog.bootstrap import FIRST_CLUSTER
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sql import ast

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from foreshore.adapter.metrics.create import relation_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.expr.ir import Project
 from foreshore.ids import GlobalId

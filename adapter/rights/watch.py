@@ -19,7 +19,7 @@ from foreshore.ids import GlobalId
 from foreshore.privileges import Need, Privilege
 
 if TYPE_CHECKING:
-    from foreshore.catalog.catalog import Planned
+    from foreshore.catalog.planned import Planned
 
 
 @dataclass(frozen=True, slots=True)

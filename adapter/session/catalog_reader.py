@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.known_columns import as_known
 from foreshore.catalog.names import IMPLICIT_SCHEMAS
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.reader import Reader
 from foreshore.catalog.row_security import RowReader
 from foreshore.catalog.state import State
@@ -125,7 +125,14 @@ class DefinitionCatalog(SessionCatalog):
         def relation_as_known(definition: Relation | None) -> Relation:
             return as_known(view.id, view.desc, known, keys, definition)[1]
 
+        relation: Relation | None
         desc, relation = as_known(view.id, view.desc, known, keys, view.definition)
+        expanded = view.expanded
+        if view.reference is not None:
+            view = replace(view, reference=relation_as_known(None))
+        if expanded is not None:
+            view = replace(view, expanded=lambda: relation_as_known(expanded()))
+            relation = None
         if zoned is not None:
             view = replace(view, in_zone=lambda zone: relation_as_known(zoned(zone)))
         select = columns_as_known(

@@ -27,9 +27,9 @@ from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared, casts_of
 from foreshore.adapter.session.side_effects import calls_in
 from foreshore.adapter.write.stage import rules_of
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.names import effective_path
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.row_security import RowReader
 from foreshore.catalog.state import State
 from foreshore.compute.keys.layout import has_all_rows

@@ -6,8 +6,8 @@ from foreshore.adapter.sinks.show_kafka import shown_formats, shown_topic, with_
 from foreshore.adapter.sinks.show_webhook import shown_webhook
 from foreshore.adapter.sources.connections import full_name
 from foreshore.adapter.sources.show_others import call_text, catalog_table_text
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Connection, Item
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sinks.kafka import KafkaTarget

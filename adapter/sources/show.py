@@ -12,9 +12,9 @@ from foreshore.adapter.sources.show_others import (
     python_text,
 )
 from foreshore.adapter.sources.versions import details_of, table_of
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sources.files import FilesSource

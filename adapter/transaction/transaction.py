@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.activity import Change
-from foreshore.catalog.catalog import Planned
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.subscription_positions import Move, Moves
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.keys.key_index import KeyIndex

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.calendar import TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY
-from foreshore.catalog.catalog import Planned
+from foreshore.catalog.planned import Planned
 from foreshore.errors import DatabaseError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.table_rows import Row, TableRows

@@ -21,7 +21,7 @@ from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.uncommitted import kept_in_transaction
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.adapter.write.violations import check_fails, failing_row, key_exists, null_in
-from foreshore.catalog.catalog import Planned
+from foreshore.catalog.planned import Planned
 from foreshore.compute.engine import check_memory
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import MANY, KeyedRows

@@ -6,8 +6,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.errors import TableAltered, WrongObjectType
 from foreshore.ids import GlobalId

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, NamedConstraint, Role, Schema
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.role_names import is_role, role_name, role_oid
 from foreshore.catalog.state import State
 from foreshore.constraint import Constraint, Unique, is_implied

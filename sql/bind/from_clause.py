@@ -221,6 +221,10 @@ def relation_of_item(planning: Planning, view: ItemView, at: int = -1) -> Relati
         from foreshore.sql.bind.definitions.sequence import sequence_relation
 
         return sequence_relation(planning, view)
+    if view.reference is not None and planning.names_views:
+        if view.in_zone is not None:
+            planning.zone.was_used = True
+        return view.reference
     if view.for_reader is not None:
         if view.in_zone is not None:
             planning.zone.was_used = True
@@ -237,10 +241,11 @@ def relation_of_item(planning: Planning, view: ItemView, at: int = -1) -> Relati
         planning.zone.was_used = True
         if not planning.zone.is_utc:
             return renumbered(planning, view.in_zone(planning.zone.name))
-    if view.definition is None:
+    definition = view.definition if view.expanded is None else view.expanded()
+    if definition is None:
         desc = view.desc
         return Get(view.id, desc.columns, desc.keys, desc.append_only, desc.watermark)
-    return renumbered(planning, view.definition)
+    return renumbered(planning, definition)
 
 
 def renumbered(planning: Planning, relation: Relation) -> Relation:

@@ -5,7 +5,7 @@ import pytest
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.builtin.registry import all_builtins, builtins_by_name
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
-from foreshore.catalog.catalog import Planned
+from foreshore.catalog.planned import Planned
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 
 SETTING = {"name": "TimeZone", "setting": "UTC", "reset_val": "UTC"}

@@ -33,9 +33,9 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.stage import committed_index
 from foreshore.adapter.write.target import committed_rows, lock_to_alter
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.known_columns import remember_columns, rename_columns
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.table_changes import (
     AddedConstraints,
     added_constraints,

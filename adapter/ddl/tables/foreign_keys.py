@@ -11,7 +11,7 @@ from foreshore.adapter.ddl.tables.verify_constraints import with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.foreign_keys import check_present, resolved
 from foreshore.adapter.write.target import committed_rows, lock_to_alter, target_of
-from foreshore.catalog.catalog import Planned
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import DependentObjectsStillExist
 from foreshore.foreign_key import THIS_TABLE, ForeignKey

@@ -20,8 +20,8 @@ from foreshore.adapter.ddl.sequences import remember_committed
 from foreshore.adapter.session.catalog_reader import with_present_names
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.policies import (
     check_policy_name_free,
     create_policy,

@@ -26,7 +26,6 @@ from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.adapter.transaction.transaction import AlteredTable, Written
 from foreshore.adapter.write.stage import values_of
 from foreshore.adapter.write.target import committed_rows
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import ColumnOf, Item, KnownColumn
 from foreshore.catalog.known_columns import (
     known_columns,
@@ -34,6 +33,7 @@ from foreshore.catalog.known_columns import (
     views_naming,
     without_column,
 )
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.table_changes import (
     AddedConstraints,
     indexes_of_shard,
@@ -159,10 +159,10 @@ def _users(context: StatementContext, table: Item, at: int) -> list[GlobalId]:
             return error
         if item.is_policy:
             return tuple(narrow(each, ties=False) for each in plan.policy)
-        if plan.definition is None:
+        if plan.body is None:
             assert plan.function is not None, item
             return plan.function  # it would be an error without a column that it uses
-        return narrow(plan.definition, ties=False)
+        return narrow(plan.body, ties=False)
 
     found = []
     for item in views_naming(state, table.id):

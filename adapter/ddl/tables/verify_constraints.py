@@ -8,7 +8,7 @@ from foreshore import blocking
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.stage import first_failing
 from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
-from foreshore.catalog.catalog import Planned
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.table_changes import AddedConstraints
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.keys.key_index import KeyIndex

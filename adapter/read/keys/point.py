@@ -13,7 +13,7 @@ from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.catalog import Planned
+from foreshore.catalog.planned import Planned
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys
 from foreshore.compute.keys.layout import takes_tuples

@@ -20,8 +20,8 @@ from foreshore.adapter.sources.changes.refresh_lake import is_lake_table, refres
 from foreshore.adapter.sources.tables import is_table, source_called
 from foreshore.adapter.sources.versions import details_of, table_of
 from foreshore.adapter.subscribe.durable_statements import subscribed_by
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
+from foreshore.catalog.planned import Planned
 from foreshore.errors import (
     DatabaseError,
     DependentObjectsStillExist,

@@ -306,7 +306,7 @@ def default_index_key(planning: Planning, item: ItemView) -> Sequence[int]:
     """Return the columns of an index without any: a unique key that is known, otherwise all."""
     if item.desc.keys:
         return item.desc.keys[0]
-    if item.definition is None:
+    if item.definition is None and item.expanded is None:
         return range(len(item.desc.columns))
     block = lower_and_optimize_block(temporal_filters(relation_of_item(planning, item)))
     return range(len(item.desc.columns)) if block.recursions else default_key(block.relation)

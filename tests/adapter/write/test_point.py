@@ -16,7 +16,7 @@ from psycopg.adapt import PyFormat, Transformer
 from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.prepared import Prepared
-from foreshore.catalog.catalog import Planned
+from foreshore.catalog.planned import Planned
 from foreshore.compute.keys import layout
 from foreshore.compute.keys.layout import PLAIN
 from foreshore.constraint import Unique
