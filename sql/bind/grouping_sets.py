@@ -32,16 +32,20 @@ class GroupingRef(Node, frozen=True, cache_hash=True):
 
 def expand(elements: Sequence[Element], key: Key, *, distinct: bool) -> list[tuple[Scalar, ...]]:
     """Return the grouping sets of GROUP BY, each as its keys; `key` binds an expression."""
-    sets: list[tuple[Scalar, ...]] = [()]
+    sets: list[list[Scalar]] = [[]]
     for element in elements:
         own = _sets_of(element, key)
         if len(sets) * len(own) > MAX_SETS:
             raise _too_many()
-        sets = [(*left, *right) for left in sets for right in own]
-    sets = [tuple(dict.fromkeys(each)) for each in sets]
+        if len(own) == 1:
+            for each in sets:
+                each += own[0]
+        else:
+            sets = [[*left, *right] for left in sets for right in own]
+    found = [tuple(dict.fromkeys(each)) for each in sets]
     if distinct:
-        return list({frozenset(each): each for each in reversed(sets)}.values())[::-1]
-    return sets
+        return list({frozenset(each): each for each in reversed(found)}.values())[::-1]
+    return found
 
 
 def _sets_of(element: Element, key: Key) -> list[tuple[Scalar, ...]]:

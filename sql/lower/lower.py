@@ -184,14 +184,14 @@ class _PlanLowering(JoinLowering):
                 return result
             case Map(input=input, scalars=scalars):
                 row = self.row(input, outer)
-                added: Map | None = None  # the last node, if no subquery has come upon it
+                waiting: list[Scalar] = []  # to be one node, for only subqueries read the rows
                 for scalar in scalars:
-                    lowered = self.scalar(row, scalar, ())
-                    if added is not None and row.relation is added:
-                        added = Map(added.input, (*added.scalars, lowered))
-                    else:
-                        added = Map(row.relation, (lowered,))
-                    row.columns.append(row.append(added, column_type(lowered)).index)
+                    if waiting and has_subquery(scalar):
+                        row.relation, waiting = Map(row.relation, tuple(waiting)), []
+                    waiting.append(self.scalar(row, scalar, ()))
+                    added = row.append(row.relation, column_type(waiting[-1]))
+                    row.columns.append(added.index)
+                row.relation = Map(row.relation, tuple(waiting)) if waiting else row.relation
                 return self.close(row)
             case Filter(input=input, predicates=predicates):
                 row = self.row(input, outer)

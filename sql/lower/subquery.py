@@ -145,7 +145,8 @@ class SubqueryLowering(Lowering):
     def scalar(self, row: Row, scalar: Scalar, guards: tuple[Scalar, ...]) -> Scalar:
         """Return `scalar` over the columns of `row`, with the values of its subqueries appended.
 
-        It is evaluated only where all `guards`, already lowered, are TRUE.
+        It is evaluated only where all `guards`, already lowered, are TRUE; they count only for
+        subqueries.
         """
         match scalar:
             case Column(index=index, type=type, nullable=nullable):
@@ -163,10 +164,13 @@ class SubqueryLowering(Lowering):
                 return self.any_subquery(row, scalar, guards)
             case Case(branches=branches, otherwise=otherwise, type=type):
                 lowered: list[tuple[Scalar, Scalar]] = []
+                guarded = has_subquery(scalar)
                 for condition, result in branches:
                     test = self.scalar(row, for_truth(condition), guards)
-                    lowered.append((test, self.scalar(row, result, (*guards, test))))
-                    guards = (*guards, call("is_not_true", test))
+                    inner = (*guards, test) if guarded else ()
+                    lowered.append((test, self.scalar(row, result, inner)))
+                    if guarded:
+                        guards = (*guards, call("is_not_true", test))
                 return Case(tuple(lowered), self.scalar(row, otherwise, guards), type)
             case And(args=args):
                 return And(self.connective(row, args, guards, "is_not_false"))
@@ -174,9 +178,11 @@ class SubqueryLowering(Lowering):
                 return Or(self.connective(row, args, guards, "is_not_true"))
             case Call(function="coalesce", args=args, type=type):
                 values: list[Scalar] = []
+                guarded = has_subquery(scalar)
                 for arg in args:
                     values.append(self.scalar(row, arg, guards))
-                    guards = (*guards, call("is_null", values[-1]))
+                    if guarded:
+                        guards = (*guards, call("is_null", values[-1]))
                 return Call("coalesce", tuple(values), type)
             case Call() | ErrorOf():
                 operands = tuple(self.scalar(row, o, guards) for o in operands_of(scalar))
@@ -189,6 +195,8 @@ class SubqueryLowering(Lowering):
     ) -> tuple[Scalar, ...]:
         """Lower the operands of And or Or; subqueries only where other operands do not decide."""
         plain = {i: self.scalar(row, a, guards) for i, a in enumerate(args) if not has_subquery(a)}
+        if len(plain) == len(args):
+            return tuple(plain.values())
         inner = (*guards, *(call(test, value) for value in plain.values()))
         return tuple(
             plain[i] if i in plain else self.scalar(row, arg, inner) for i, arg in enumerate(args)

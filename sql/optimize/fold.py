@@ -74,12 +74,12 @@ class _Fold:
     def scalars(self, node: Relation, below: list[Nullable]) -> tuple[Relation, Nullable]:
         """Simplify the scalars of `node`; return also which of its columns are nullable."""
         if isinstance(node, Map):
-            nullable = below[0]
+            columns = list(below[0])
             scalars = []
             for scalar in node.scalars:
-                scalars.append(self.scalar(scalar, nullable))
-                nullable = (*nullable, may_be_null(scalars[-1], nullable))
-            return Map(node.input, tuple(scalars)), nullable
+                scalars.append(self.scalar(scalar, columns))
+                columns.append(may_be_null(scalars[-1], columns))
+            return Map(node.input, tuple(scalars)), tuple(columns)
         row = tuple(may for each in below for may in each)
         node = with_scalars(node, lambda scalar: self.scalar(scalar, row))
         nullable = nullable_above(node, below, self.locals)

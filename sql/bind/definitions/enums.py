@@ -18,13 +18,15 @@ def bind_create_enum(planning: Planning, statement: ast.CreateEnumStatement) -> 
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name)
     labels = tuple(label for label, _ in statement.labels)
-    for place, label in enumerate(labels):
+    given: set[str] = set()
+    for label in labels:
         check_label(label)
-        if label in labels[:place]:
+        if label in given:
             raise UniqueViolation(
                 'duplicate key value violates unique constraint "pg_enum_typid_label_index"',
                 detail=f"The label {quote_string(label)} is given twice.",
             )
+        given.add(label)
     return CreateEnum(name, labels, enum_statement(name.parts, labels))
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from foreshore.adapter.ddl import view_expansion
 from foreshore.adapter.session.planner import SessionPlanner
+from foreshore.catalog.planned import ViewOver
+from foreshore.expr.ir import Relation
 from foreshore.expr.traversal import walk_relations
 from tests.adapter.harness import TestEnvironment, in_environment
 
@@ -44,7 +46,7 @@ def test_plan_of_view_does_not_grow_with_stack(
 ) -> None:
     expanded: list[object] = []
 
-    def expand(view: view_expansion.ViewOver) -> view_expansion.Relation:
+    def expand(view: ViewOver) -> Relation:
         expanded.append(view)
         return real(view)
 
