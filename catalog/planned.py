@@ -10,17 +10,16 @@ first use, of all bodies below at once, and kept.
                                                definition  Filter(Get(t), a > 0, a < 9)
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from foreshore.constraint import Constraint, Unique
 from foreshore.domain import Domain
 from foreshore.expr.ir import Relation, Scalar
-from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql_function import SqlFunction
 from foreshore.types import RelationDesc, SqlType
+from foreshore.view_over import ViewOver
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Planned:
     policy: tuple[Relation, ...] = ()  # of a policy: the rows that satisfy its expressions
     depends_on_zone: bool = False
     needs: tuple[Need, ...] = ()  # of the query of a view or a subscription
-    view: "ViewOver | None" = field(default=None, compare=False)  # of a view
+    view: ViewOver | None = field(default=None, compare=False)  # of a view
     unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`
 
     def __post_init__(self) -> None:
@@ -62,31 +61,3 @@ class Planned:
         Raises StatementTooComplex if too many views stand on one another.
         """
         return self.body if self.view is None else self.view.relation()
-
-
-class ViewOver:
-    """A view's body over the views that it reads, and its relation once it is known.
-
-    `is_named`: the bodies of other views read it by its id; otherwise they contain its relation.
-
-    Two threads may expand a view at once: they find the same.
-    """
-
-    def __init__(
-        self,
-        body: Relation,
-        below: Mapping[GlobalId, "ViewOver"],
-        expand: Callable[["ViewOver"], Relation],
-        *,
-        is_named: bool,
-    ) -> None:
-        self.body, self.below, self.is_named = body, below, is_named
-        self.levels: int = 1 + max((each.levels for each in below.values()), default=0)
-        self.known: Relation | None = None if below else body
-        self._expand = expand
-
-    def relation(self) -> Relation:
-        """Return the view's relation over collections."""
-        if self.known is None:
-            self.known = self._expand(self)
-        return self.known

@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from foreshore.adapter.ddl.view_expansion import view_over
 from foreshore.adapter.session.catalog_reader import DefinitionCatalog, with_present_names
 from foreshore.catalog.item import Item, ItemType
 from foreshore.catalog.planned import Planned
@@ -34,7 +33,9 @@ from foreshore.sql.plan import (
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
+from foreshore.sql.rewrite.view_expansion import view_over
 from foreshore.types import RelationDesc
+from foreshore.view_over import ViewOver
 
 Defining: TypeAlias = (
     CreateTable
@@ -115,7 +116,7 @@ def planned_as(
         case CreateTable():
             return plan_created_table(plan, stored)
         case CreateView(query=query, depends_on_zone=depends_on_zone, needs=needs):
-            view = view_over(query.relation, planned)
+            view = view_over(query.relation, lambda id: _view(planned.get(id)))
             return Planned(
                 query.desc, query.relation, depends_on_zone=depends_on_zone, needs=needs, view=view
             )
@@ -138,6 +139,10 @@ def planned_as(
             return Planned(SEQUENCE_DESC, sequence=sequence)
         case CreateIndex(on=on, key=key):
             return Planned(planned[on].desc, key=key)
+
+
+def _view(planned: Planned | None) -> ViewOver | None:
+    return None if planned is None else planned.view
 
 
 def verify_sql_round_trip(

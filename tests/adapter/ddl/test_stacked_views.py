@@ -6,11 +6,11 @@ from time import thread_time
 
 import pytest
 
-from foreshore.adapter.ddl import view_expansion
 from foreshore.adapter.session.planner import SessionPlanner
-from foreshore.catalog.planned import ViewOver
 from foreshore.expr.ir import Relation
 from foreshore.expr.traversal import walk_relations
+from foreshore.sql.rewrite import view_expansion
+from foreshore.view_over import ViewOver
 from tests.adapter.harness import TestEnvironment, in_environment
 
 SHAPES = {

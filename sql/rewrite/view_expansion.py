@@ -4,12 +4,11 @@ All bodies below a view are put into one another and optimized once, so the time
 sizes together, and not with the depth of the stack for each of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
-from foreshore.catalog.planned import Planned, ViewOver
 from foreshore.expr.ir import Get, Let, LetRec, LocalGet, Relation
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.scalars import scalars_of
@@ -18,18 +17,19 @@ from foreshore.ids import GlobalId
 from foreshore.sql.bind.result import lower_and_optimize_block
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.parse.grammar.base import too_deep
+from foreshore.view_over import ViewOver
 
 MAX_LEVELS: Final = 2_000  # of views on one another: recursion over their relation is safe
 
 
-def view_over(body: Relation, planned: Mapping[GlobalId, Planned]) -> ViewOver:
-    """Return a view by its body.
+def view_over(body: Relation, view_of: Callable[[GlobalId], ViewOver | None]) -> ViewOver:
+    """Return a view by its body; `view_of` returns the views that it reads.
 
     Other views contain it, and do not name it, if it has parts that must have other numbers at each
     use: calls with side effects and recursions.
     """
-    plans = {id: planned[id] for id in sources_of(body) if id in planned}
-    below = {id: each.view for id, each in plans.items() if each.view is not None}
+    found = {id: view_of(id) for id in sources_of(body)}
+    below = {id: view for id, view in found.items() if view is not None}
     is_named = not any(
         isinstance(node, LetRec) or any(map(has_side_effects, scalars_of(node)))
         for node in walk_relations(body)
