@@ -114,18 +114,31 @@ def _nullable(compute: Callable[..., Any]) -> Kernel:
     return kernel
 
 
-def _append(key: Any, array: Any, item: Any) -> Any:
-    return (*(array or ()), item)
+def _append(types: Signature, array: pa.Array, item: pa.Array) -> Outcome:
+    return _concatenated(types, array, _single(item))
 
 
-def _prepend(key: Any, item: Any, array: Any) -> Any:
-    return (item, *(array or ()))
+def _prepend(types: Signature, item: pa.Array, array: pa.Array) -> Outcome:
+    return _concatenated(types, _single(item), array)
 
 
-def _cat(key: Any, a: Any, b: Any) -> Any:
-    if a is None or b is None:
-        return a if b is None else b
-    return (*a, *b)
+def _cat(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+    return _concatenated(types, a, b)
+
+
+def _single(items: pa.Array) -> pa.ListArray:
+    """Return arrays of one element each."""
+    return pa.ListArray.from_arrays(np.arange(len(items) + 1, dtype=np.int32), items)
+
+
+def _concatenated(types: Signature, a: pa.ListArray, b: pa.ListArray) -> pa.ListArray:
+    """Return the elements of `a` and then of `b` for each row; NULL if both are NULL."""
+    arrow, rows = arrow_type(types.result), len(a)
+    in_turn = np.arange(2 * rows).reshape(2, rows).T.ravel()
+    parts = pa.concat_arrays([a.cast(arrow), b.cast(arrow)]).take(pa.array(in_turn))
+    offsets = pa.array(np.asarray(parts.offsets)[::2])
+    nulls = pc.and_(a.is_null(), b.is_null())
+    return pa.ListArray.from_arrays(offsets, parts.values, type=arrow, mask=nulls)
 
 
 def _same(key: Any, x: Any, y: Any) -> bool:
@@ -450,21 +463,21 @@ declare(
     "array_append ||",
     "anycompatiblearray anycompatible",
     "anycompatiblearray",
-    _nullable(_append),
+    _append,
     strict=False,
 )
 declare(
     "array_prepend ||",
     "anycompatible anycompatiblearray",
     "anycompatiblearray",
-    _nullable(_prepend),
+    _prepend,
     strict=False,
 )
 declare(
     "array_cat ||",
     "anycompatiblearray anycompatiblearray",
     "anycompatiblearray",
-    _nullable(_cat),
+    _cat,
     strict=False,
 )
 declare(
