@@ -12,7 +12,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from foreshore.storage.external.dial import addresses_soon
+from foreshore.storage.external.dial import addresses_soon, first_that_soon
 
 SECONDS = 10.0  # without a byte of an answer
 LONGEST_SECONDS = 30.0  # for an answer as a whole
@@ -38,19 +38,17 @@ class _Checked(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Connect to the first address of a host that takes the connection."""
-        failure: Exception = httpcore.ConnectError(f"{host} has no address")
         try:
             found = await addresses_soon(host, port)
         except OSError as error:
             raise httpcore.ConnectError(str(error)) from error
-        for each in found:
-            try:
-                return await self._network.connect_tcp(
-                    each, port, timeout, local_address, socket_options
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failure = error
-        raise failure
+        return await first_that_soon(
+            found,
+            lambda each: self._network.connect_tcp(
+                each, port, timeout, local_address, socket_options
+            ),
+            (httpcore.ConnectError, httpcore.ConnectTimeout),
+        )
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -11,7 +11,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
-from foreshore.storage.external.dial import addresses
+from foreshore.storage.external.dial import addresses, first_that
 
 
 def check_addresses(session: Session) -> None:
@@ -27,19 +27,19 @@ def check_addresses(session: Session) -> None:
 
 class _Checked(HTTPConnection):
     def _new_conn(self) -> socket.socket:
-        name, failure = self._dns_host, None
+        name = self._dns_host
+
+        def connect(address: str) -> socket.socket:
+            self._dns_host = address
+            return super(_Checked, self)._new_conn()
+
+        failures = (ConnectTimeoutError, NewConnectionError)
         try:
-            for address in addresses(name, self.port):
-                self._dns_host = address
-                try:
-                    return super()._new_conn()
-                except (ConnectTimeoutError, NewConnectionError) as error:
-                    failure = error
+            return first_that(addresses(name, self.port), connect, failures)
         except socket.gaierror as error:
             raise NameResolutionError(name, self, error) from error
         finally:
             self._dns_host = name  # by which TLS knows the other side
-        raise failure or NewConnectionError(self, f"{name} has no address")
 
 
 class _CheckedTls(_Checked, HTTPSConnection):

@@ -16,7 +16,7 @@ import threading
 from urllib.parse import urlsplit
 
 from foreshore.errors import DatabaseError
-from foreshore.storage.external.dial import addresses_soon
+from foreshore.storage.external.dial import addresses_soon, first_that_soon
 from foreshore.storage.external.tunnels import HOST, THREAD, LoopbackPort, ended, passed_on
 
 CONNECT_SECONDS = 10
@@ -90,13 +90,7 @@ async def _connected(
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             found = await addresses_soon(name, port)
-            failure: OSError = OSError(f"{name} has no address")
-            for each in found:
-                try:
-                    return await asyncio.open_connection(each, port)
-                except OSError as error:
-                    failure = error
-            raise failure
+            return await first_that_soon(found, lambda each: asyncio.open_connection(each, port))
     except DatabaseError as error:
         raise _Refused(b"403 Forbidden", error.message) from error
     except OSError as error:

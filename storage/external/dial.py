@@ -11,11 +11,15 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from foreshore.errors import InsufficientPrivilege
+
+T = TypeVar("T")
+
+Failures: TypeAlias = tuple[type[Exception], ...]
 
 _OTHERS = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200")))
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -23,7 +27,7 @@ _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 def addresses(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, in the order in which they are to be tried. Blocks.
+    """Return the addresses of a host, at least one, in the order in which to try them. Blocks.
 
     Raises OSError if it has none, and InsufficientPrivilege if one is link-local.
     """
@@ -42,8 +46,33 @@ async def addresses_soon(host: str, port: int) -> list[str]:
         raise OSError(f'"{host[:100]}" is no name of a host') from error
 
 
+def first_that(
+    found: Sequence[str], connect: Callable[[str], T], failures: Failures = (OSError,)
+) -> T:
+    """Return what `connect` returns for the first address for which it does not raise a failure.
+
+    If there is none, raises what it has raised for the last one. Blocks as `connect` does.
+    """
+    for address in found[:-1]:
+        with contextlib.suppress(*failures):
+            return connect(address)
+    return connect(found[-1])
+
+
+async def first_that_soon(
+    found: Sequence[str], connect: Callable[[str], Awaitable[T]], failures: Failures = (OSError,)
+) -> T:
+    """Return and raise as `first_that` does, and do not block."""
+    for address in found[:-1]:
+        with contextlib.suppress(*failures):
+            return await connect(address)
+    return await connect(found[-1])
+
+
 def _checked(host: str, found: Iterable[Any]) -> list[str]:
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+    if not addresses:
+        raise OSError(f'"{host[:100]}" has no address')
     for each in addresses:
         if is_link_local(each):
             raise InsufficientPrivilege(
@@ -93,7 +122,7 @@ def with_checked_address(url: str) -> str:
     except OSError:
         return url  # the library tells
     parts = urlsplit(url)
-    if parts.scheme == "https" or not found:
+    if parts.scheme == "https":
         return url
     address = f"[{found[0]}]" if ":" in found[0] else found[0]
     port = "" if parts.port is None else f":{parts.port}"

@@ -13,7 +13,7 @@ import asyncssh
 from foreshore.errors import ConnectionFailure, InvalidParameterValue
 from foreshore.storage.blob import sync_file
 from foreshore.storage.external.access import Tunnel
-from foreshore.storage.external.dial import addresses_soon
+from foreshore.storage.external.dial import addresses_soon, first_that_soon
 from foreshore.storage.external.reasons import reasons
 
 Error = asyncssh.Error
@@ -104,20 +104,22 @@ async def _connect(tunnel: Tunnel) -> asyncssh.SSHClientConnection:
         ) from None
     keys = [asyncssh.import_private_key(each) for each in tunnel.private_keys]
     try:
-        address, *_ = await addresses_soon(tunnel.host, tunnel.port)
-        return await asyncssh.connect(
-            address,
-            tunnel.port,
-            username=tunnel.user,
-            client_keys=keys,
-            client_factory=lambda: client,
-            known_hosts=(trusted, [], []),
-            config=None,
-            agent_path=None,
-            preferred_auth="publickey",
-            connect_timeout=CONNECT_SECONDS,
-            login_timeout=CONNECT_SECONDS,
-            keepalive_interval=SILENT_SECONDS,
+        return await first_that_soon(
+            await addresses_soon(tunnel.host, tunnel.port),
+            lambda address: asyncssh.connect(
+                address,
+                tunnel.port,
+                username=tunnel.user,
+                client_keys=keys,
+                client_factory=lambda: client,
+                known_hosts=(trusted, [], []),
+                config=None,
+                agent_path=None,
+                preferred_auth="publickey",
+                connect_timeout=CONNECT_SECONDS,
+                login_timeout=CONNECT_SECONDS,
+                keepalive_interval=SILENT_SECONDS,
+            ),
         )
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
         if client.shown is None:

@@ -47,8 +47,8 @@ def place_of(url: str) -> Place:
     return Place(parts.scheme, parts.hostname, port or PORTS[parts.scheme], path)
 
 
-def address_of(place: Place, *, private: bool) -> str:
-    """Return an address of a place. Blocks.
+def addresses_of(place: Place, *, private: bool) -> list[str]:
+    """Return the addresses of a place. Blocks.
 
     Raises ConnectionFailure if it has none, InsufficientPrivilege if one is link-local, or is not
     public and `private` does not allow that.
@@ -63,7 +63,7 @@ def address_of(place: Place, *, private: bool) -> str:
                 f'the address {each} of "{place.host}" is not public',
                 hint="A superuser may create the sink with PRIVATE = true.",
             )
-    return found[0]
+    return found
 
 
 def is_public(address: str) -> bool:

@@ -5,7 +5,7 @@ from foreshore.errors import FeatureNotSupported
 from foreshore.sinks.webhook import WebhookTarget
 from foreshore.storage.export.exporter import Exporter
 from foreshore.storage.export.messages import Export
-from foreshore.storage.export.webhook.address import address_of, place_of
+from foreshore.storage.export.webhook.address import addresses_of, place_of
 from foreshore.storage.export.webhook.exporter import WebhookExporter
 
 
@@ -26,7 +26,7 @@ class WebhookSinkKind:
             )
         WebhookExporter(export)  # raises for headers that cannot be sent
         place, private = place_of(target.url), target.private
-        await blocking.run(None, lambda: address_of(place, private=private))
+        await blocking.run(None, lambda: addresses_of(place, private=private))
 
     async def dispose(self, export: Export) -> None:
         """Do nothing: the other end keeps nothing."""

@@ -7,7 +7,8 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from foreshore.storage.export.webhook.address import Place, address_of
+from foreshore.storage.export.webhook.address import Place, addresses_of
+from foreshore.storage.external.dial import first_that
 
 _TEXT_BYTES = 200
 
@@ -55,8 +56,10 @@ class Call:
         Raises OSError, and DatabaseError if the address is not allowed. Each step may take
         `seconds`.
         """
-        address = address_of(place, private=private)
-        link = socket.create_connection((address, place.port), seconds)
+        link = first_that(
+            addresses_of(place, private=private),
+            lambda address: socket.create_connection((address, place.port), seconds),
+        )
         try:
             self._linked(link)
             if place.is_secure:

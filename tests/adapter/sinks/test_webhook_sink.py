@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from foreshore.errors import InsufficientPrivilege, InvalidParameterValue
-from foreshore.storage.export.webhook.address import address_of, is_public, place_of
+from foreshore.storage.export.webhook.address import addresses_of, is_public, place_of
 from tests.adapter.harness import TestEnvironment
 
 
@@ -195,7 +195,7 @@ def test_public_addresses() -> None:
 
 def test_a_number_is_an_address_as_well() -> None:
     with pytest.raises(InsufficientPrivilege):
-        address_of(place_of("https://2130706433/"), private=False)
+        addresses_of(place_of("https://2130706433/"), private=False)
     with pytest.raises(InvalidParameterValue):
         place_of("https://x/a b")
 

@@ -165,6 +165,28 @@ def test_a_name_is_resolved_once(
 
 
 @pytest.mark.parametrize("connect", DIALLERS, ids=lambda each: each.__name__)
+def test_the_second_address_is_tried_if_the_first_does_not_answer(
+    connect: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a machine that has IPv6 for one that has none."""
+    real = socket.getaddrinfo
+
+    def resolve(host: Any, *more: Any, **options: Any) -> Any:
+        if host not in ("rebound.example", b"rebound.example"):
+            return real(host, *more, **options)
+        return real("127.0.0.2", *more, **options) + real("127.0.0.1", *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=lambda: server.accept()[0].close(), daemon=True)
+        thread.start()
+        with pytest.raises((DatabaseError, OSError)):
+            connect(server.getsockname()[1])
+        thread.join(10)
+        assert not thread.is_alive(), "it was not reached"
+
+
+@pytest.mark.parametrize("connect", DIALLERS, ids=lambda each: each.__name__)
 def test_a_link_local_name_is_refused_before_anything_is_sent(
     connect: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
