@@ -7,7 +7,7 @@ do not. `postgres_identity.py` says who we are there.
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -103,7 +103,8 @@ async def ended_soon(work: Coroutine[Any, Any, T]) -> T:
     """Return what work with a connection returns.
 
     If this is cancelled, the work ends in seconds, even if the server is silent: to leave a COPY or
-    a transaction waits for its answer. A wait that is interrupted again closes the connection.
+    a transaction waits for its answer. A wait that is interrupted again closes the connection, and
+    so does who cancels this again: it never ends before the work.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -111,7 +112,8 @@ async def ended_soon(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         while not task.done():
             task.cancel()
-            await asyncio.wait([task], timeout=END_SECONDS)
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=END_SECONDS)
         if not task.cancelled():
             task.exception()  # it counts as seen: the cancellation is what is told
         raise
