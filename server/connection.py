@@ -133,6 +133,7 @@ class Conversation:
             return await wire.next()
         is_left = answers.answer()
         while True:
+            wire.require_reader()
             if self._changes.in_flight and not wire.is_connected:  # the client waits for nothing
                 await self._changes.landed()
             if is_left and answers.paused:

@@ -2,8 +2,8 @@
 
 A task uses the wire. If the client disconnects while the task waits for input, the task gets
 `Disconnected`. If the task is busy, `runs_on` decides: it goes on with what has arrived, in its
-turns like every other (turns.py), until it has used all input or gathered much output, which nobody
-will read; or it is cancelled.
+turns like every other (turns.py), until it has used all input; or it is cancelled. Once a send has
+failed, it goes on for `SEND_AT` bytes more of answers, and for `RUN_ON_S` at most.
 
 All answers to clients go through `flush`, and only under a lease (lease.py). If the lease has run
 out, they are held back until it is renewed.
@@ -27,6 +27,7 @@ from foreshore.server.turns import Turn
 READ_AHEAD = 4 * 1024 * 1024  # reading pauses beyond so many bytes of messages not yet handled
 SEND_AT = 64 * 1024  # so many gathered bytes are sent before the answer is complete
 SEND_QUEUE = 1024 * 1024  # sending waits beyond so many bytes that the client has not read
+RUN_ON_S = 5  # how long what has arrived may run once its answers cannot be sent
 LINGER_S = 10  # how long a client may take to read what is left when its connection is closed
 
 
@@ -58,7 +59,8 @@ class Wire(asyncio.Protocol):
         # Whether the busy task goes on when its client has gone.
         self.runs_on: Callable[[], bool] = lambda: False
         self._disconnected = False
-        self._is_lost = False  # nothing can be sent any more
+        self._lost_at: float | None = None  # since when nothing can be sent any more
+        self._unsent = 0  # bytes of answers that could not be sent
         self._done = False  # the task must not be cancelled any more
 
     # --- called by the loop ---------------------------------------------------------------
@@ -106,7 +108,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the task if it waits to receive or to send."""
-        self._is_lost = True
+        self._lost_at = asyncio.get_running_loop().time()
         self._disconnect()
         if self._drained is not None and not self._drained.done():
             # No exception: its traceback would keep the rows of whoever waits.
@@ -208,11 +210,20 @@ class Wire(asyncio.Protocol):
             return await blocking.run(None, parse_long, received, self.reader.recode)
         return received
 
+    def require_reader(self) -> None:
+        """Raise Disconnected if the session is to end: nobody reads what it answers."""
+        if self._lost_at is None:
+            return
+        seconds = asyncio.get_running_loop().time() - self._lost_at
+        if self._unsent >= SEND_AT or seconds >= RUN_ON_S:
+            raise Disconnected
+
     async def share(self) -> None:
         """Let other connections have their turn if this one has had its slice.
 
         Waits also while the client reads too slowly. Raises Disconnected.
         """
+        self.require_reader()
         if self._out_size >= SEND_AT or self._drained is not None or self._held_back is not None:
             await self.relieve()
         if self.turn.is_over:
@@ -252,7 +263,9 @@ class Wire(asyncio.Protocol):
             if not self._lease.is_valid():
                 self._hold_back()
                 return
-            if not self._transport.is_closing():
+            if self._transport.is_closing():
+                self._unsent += self._out_size
+            else:
                 for data in _joined(self._out, self._out_size):
                     self._transport.write(data)
             self._out.clear()
@@ -280,7 +293,7 @@ class Wire(asyncio.Protocol):
         Raises Disconnected if there are many and nobody is there to read them.
         """
         if self._out_size >= SEND_AT:
-            if self._is_lost:
+            if self._lost_at is not None:
                 raise Disconnected
             self.flush()
         if self._held_back is None and self._drained is None:

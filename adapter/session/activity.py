@@ -11,7 +11,9 @@ not committed is rolled back.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -43,11 +45,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PLANNING_S = 10  # how long a text may be parsed or planned whose client has gone
+
 STATES = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
 
 
 class ConnectionLost(Unavailable):
-    """The client has gone, and client_connection_check_interval has passed."""
+    """The client has gone, and what it waited for has lasted too long since then."""
 
     sqlstate = "08006"
 
@@ -186,6 +190,9 @@ class Activity:
         self._root: tracing.Root | None = None  # of the running statement, if it is traced
         self._began = 0.0  # when the statement began, by the process's counter
         self._timer: asyncio.TimerHandle | None = None
+        self._terminate: Callable[[], object] | None = None  # set once the client has gone
+        self._plans = False  # whether a thread parses or plans
+        self._planning_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._idle_since = self._loop.time()
 
@@ -314,14 +321,36 @@ class Activity:
     def outlives_client(self, terminate: Callable[[DatabaseError], None]) -> bool:
         """Whether what runs goes on to its end now that the client has gone, as in PostgreSQL.
 
-        `terminate` is called later if client_connection_check_interval is set.
+        `terminate` is called later if client_connection_check_interval is set, or if planning
+        takes long.
         """
         if self._interrupts.follows:
             return False
+        self._terminate = partial(terminate, ConnectionLost())
+        if self._plans:
+            self._limit_planning()
         interval = milliseconds(self._variables["client_connection_check_interval"])
         if interval:
-            self._loop.call_later(interval / 1000, terminate, ConnectionLost())
+            self._loop.call_later(interval / 1000, self._terminate)
         return True
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """Note that a thread parses or plans in the block, which has a limit without a client."""
+        self._plans = True
+        self._limit_planning()
+        try:
+            yield
+        finally:
+            self._plans = False
+            if self._planning_timer is not None:
+                self._planning_timer.cancel()
+
+    def _limit_planning(self) -> None:
+        if self._planning_timer is not None:
+            self._planning_timer.cancel()
+        if self._terminate is not None:
+            self._planning_timer = self._loop.call_later(PLANNING_S, self._terminate)
 
     def expired(self, now: float, *, in_block: bool) -> DatabaseError | None:
         """Return the error of a session that has been idle for too long at `now`."""

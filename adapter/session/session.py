@@ -297,7 +297,7 @@ class Session:
         """Return what `work` gives, run on a thread unless it `is_small`."""
         if is_small:
             return work(*args, **kwargs)
-        with self.interrupts.running():
+        with self.activity.planning(), self.interrupts.running():
             owner = planning_owner(self.coordinator.locks, self.transactions.running, self.roles)
             return await interruptible.run(owner, work, *args, **kwargs)
 

@@ -129,3 +129,36 @@ def test_check_interval_ends_what_runs(server: Server, other: Connection) -> Non
     )
     until(lambda: not is_active(other, pid), "the statement ends")
     assert rows(other, "checked_rows") == 0
+
+
+FLOODS = {
+    "Sync": SYNC,
+    "BEGIN": query("begin"),
+    "empty statements": query(";;;"),
+    "LISTEN": query("listen a"),
+    "ROLLBACK TO": query("rollback to a"),
+    "SELECT": query("SELECT 1"),
+    "errors": query("selec"),
+    "Parse": parsed("", "SELECT 1"),
+    "extended": extended("SELECT 1") + SYNC,
+}
+READ = 100_000  # bytes of answers, after which the server has read all that was sent
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("flood", FLOODS)
+def test_session_ends_when_its_answers_cannot_be_sent(
+    server: Server, other: Connection, flood: str
+) -> None:
+    """In the midst of what has arrived, so that its last statement does not run."""
+    other.execute("DROP TABLE IF EXISTS flooded")
+    other.execute("CREATE TABLE flooded (i int)")
+    raw = Raw(server.port)
+    (pid,) = struct.unpack("!i", dict(raw.greeting)["K"][:4])
+    raw.socket.sendall(query("begin; savepoint a") + FLOODS[flood] * 60_000)
+    raw.socket.sendall(SYNC + query("rollback") + query("INSERT INTO flooded VALUES (1)"))
+    raw.exactly(READ)
+    raw.socket.close()
+    connected = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+    until(lambda: other.execute(connected, [pid]).fetchone() == (0,), "the session ends")
+    assert rows(other, "flooded") == 0
