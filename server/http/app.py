@@ -18,9 +18,11 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foreshore.errors import InvalidAuthorization
 from foreshore.server.http import programs
@@ -31,7 +33,9 @@ from foreshore.server.http.origins import Origins
 from foreshore.server.http.probes import Observed, Probes
 from foreshore.server.http.protocols import protocols
 from foreshore.server.http.sessions import Sessions
+from foreshore.server.http.shared import Shared
 from foreshore.server.ports import listen
+from foreshore.server.turns import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +61,7 @@ def application(
     and `observed` what `/metrics` is about; `origins` says who may see it.
     """
     known = origins or Origins()
+    consistency = Shared(check_consistency)
 
     async def check(request: Request) -> Response:
         if not is_ready():
@@ -67,7 +72,7 @@ def application(
         except InvalidAuthorization as refusal:
             return JSONResponse({"error": error_fields(refusal)}, status_code=403)
         try:
-            await check_consistency()
+            await consistency.get()
         except AssertionError as error:
             logger.exception("the state is not consistent")
             return JSONResponse({"consistent": False, "violated": str(error)}, status_code=500)
@@ -79,8 +84,21 @@ def application(
             Route("/check", check),
             *programs.routes(sessions),
             *console_routes(),
-        ]
+        ],
+        middleware=[Middleware(_InTurns)],
     )
+
+
+class _InTurns:
+    """Has each request, of whatever route, wait for its turn among all connections."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await Turn().next()
+        await self._app(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

@@ -53,7 +53,7 @@ async def answered(
     """Answer one request by `handle`, and its error by `refuse`, or as an error in JSON.
 
     Pages of origins that are not allowed are refused, and OPTIONS is answered here. There are no
-    `sessions` until the data is opened. Each request waits for its turn among all connections.
+    `sessions` until the data is opened.
     """
     if sessions is None:
         await _send_not_ready(send)
@@ -61,7 +61,6 @@ async def answered(
     exchange = Exchange(sessions, scope, receive, send)
     with logged_request(exchange.id):
         try:
-            await exchange.turn.next()
             sessions.origins.check(exchange.request)
             if scope["method"] == "OPTIONS":
                 await exchange.answer(b"{}")

@@ -30,6 +30,7 @@ from foreshore import blocking
 from foreshore.errors import InvalidAuthorization
 from foreshore.server.http.messages import error_fields
 from foreshore.server.http.origins import Origins
+from foreshore.server.http.shared import Shared
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # series that say when a counter began
 
@@ -60,13 +61,19 @@ class _Collected:
         yield from self.metrics
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Probes:
     """The probes; `observed` returns the environment, None until SQL connections are accepted."""
 
     is_ready: Callable[[], bool]
     observed: Callable[[], Observed | None]
     origins: Origins = field(default_factory=Origins)
+    _text: Shared[bytes] = field(init=False)  # of /metrics
+    _not_hydrated: Shared[list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._text = Shared(self._find_text)
+        self._not_hydrated = Shared(self._find_not_hydrated)
 
     def routes(self) -> list[Route]:
         """Return the routes of the application."""
@@ -95,7 +102,7 @@ class Probes:
         observed = self.observed()
         if not self.is_ready() or (asked and observed is None):
             return JSONResponse({"status": "starting"}, status_code=503)
-        left = observed.not_hydrated() if asked and observed is not None else []
+        left = await self._not_hydrated.get() if asked else []
         if left:
             shown = {"status": "hydrating", "count": len(left), "views": left[:MOST_SHOWN]}
             return JSONResponse(shown, status_code=503)
@@ -107,7 +114,13 @@ class Probes:
             self.origins.check_name(request, "requests of metrics")
         except InvalidAuthorization as refusal:
             return JSONResponse({"error": error_fields(refusal)}, status_code=403)
+        return Response(await self._text.get(), media_type=CONTENT_TYPE_LATEST)
+
+    async def _find_text(self) -> bytes:
         observed = self.observed()
         found = _Collected([] if observed is None else await observed.metrics())
-        text = await blocking.run(None, generate_latest, found)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        return await blocking.run(None, generate_latest, found)
+
+    async def _find_not_hydrated(self) -> list[str]:
+        observed = self.observed()
+        return [] if observed is None else observed.not_hydrated()

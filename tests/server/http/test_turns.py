@@ -6,6 +6,7 @@ What is counted is the order of events: nothing is answered while the turns are 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,10 @@ def asked(http: Http, path: str, body: Any) -> Awaitable[Any]:
     return http.client.post(path, json=body, headers=accept)
 
 
+def got(path: str, http: Http) -> Awaitable[Any]:
+    return http.client.get(path)
+
+
 def rpc(method: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
 
@@ -62,6 +67,11 @@ REQUESTS: dict[str, Callable[[Http], Awaitable[Any]]] = {
     "a request that is refused": lambda http: asked(http, "/api/sql", {"nothing": 1}),
     "OPTIONS": lambda http: http.client.options("/api/sql"),
     "MCP": lambda http: asked(http, "/api/mcp/developer", rpc("tools/list")),
+    "a webhook": lambda http: asked(http, "/api/webhook/a/b/c", {}),
+    **{
+        path: partial(got, path)
+        for path in ("/livez", "/readyz", "/health", "/metrics", "/check", "/console/", "/nothing")
+    },
 }
 
 
