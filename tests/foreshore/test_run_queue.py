@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from foreshore import run_queue
 from foreshore.run_queue import Deadline, RunQueue
 
 
@@ -22,7 +21,7 @@ class Waits(RunQueue):
 
 def test_waits_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(run_queue.time, "monotonic", lambda: now)
+    monkeypatch.setattr("foreshore.run_queue.time.monotonic", lambda: now)
     waits = Waits()
     deadline = Deadline(3, waits)
     now += 10
@@ -33,7 +32,7 @@ def test_waits_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_time_counts_where_waits_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(run_queue.time, "monotonic", lambda: now)
+    monkeypatch.setattr("foreshore.run_queue.time.monotonic", lambda: now)
     waits = Waits()
     waits.now = None
     deadline = Deadline(3, waits)
