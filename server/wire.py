@@ -303,7 +303,7 @@ class Wire(asyncio.Protocol):
                 await asyncio.shield(self._held_back)
             if self._drained is not None:
                 await asyncio.shield(self._drained)
-        if self._is_lost:
+        if self._lost_at is not None:
             raise Disconnected
 
     def close(self, last: bytes = b"") -> None:
