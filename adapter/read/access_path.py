@@ -188,7 +188,7 @@ class PeekPlan:
     def bound_path(self, relation: Relation, *, has_long_values: bool = False) -> AccessPath:
         """Return the path for its bound `relation`: short arguments may need no engine."""
         if has_long_values and isinstance(self.path, Constant) and is_heavy(relation):
-            return InProcess(relation)
+            return Constant(relation) if can_stream(relation) else InProcess(relation)
         if isinstance(self.path, InProcess) and not self.is_large and self.reads_nothing:
             return Constant(relation) if is_for_kernels(relation) else InProcess(relation)
         return (

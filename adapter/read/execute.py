@@ -111,7 +111,6 @@ def _can_be_streamed(bound: BoundPeek) -> bool:
         isinstance(bound.path, Constant)
         and comes_in_order(relation, bound.finishing.order_by)
         and not query.row_outputs
-        and not bound.has_long_values
         and not bound.is_light
         and can_stream(relation)
     )
@@ -254,7 +253,7 @@ async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Res
     if bound.is_light or memory_limit(context.variables) is not None:
         return await finished(await _constant(context, bound), finishing)
     executor, given = context.coordinator.executor, counted_each(bound.given)
-    if bound.has_long_values or not can_stream(relation):
+    if not can_stream(relation):
         return await blocking.run(executor, _evaluated_and_finished, relation, given, finishing)
     scratch = context.coordinator.storage.scratch
     rows = await gathered(relation, given, executor, scratch, LARGE_RESULT)
@@ -284,7 +283,7 @@ async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
         return evaluate_linear(relation, given)
     if memory_limit(context.variables) is not None:
         return await rows_in_process(context, bound)
-    if bound.has_long_values or not can_stream(relation):
+    if not can_stream(relation):
         return await blocking.run(executor, evaluate_linear, relation, given)
     rows = await gathered(relation, given, executor, context.coordinator.storage.scratch)
     assert rows is not None

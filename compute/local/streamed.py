@@ -243,13 +243,12 @@ class _Pieces:
         self._is_wide = isinstance(node, Map)  # it adds columns
         scalars = [] if isinstance(node, Project) else list(scalars_of(node))
         growing = [cost_of(each) for each in scalars if grows(each)]
-        self._size = sum(max(each.size, each.dearest) for each in growing) + sum(
-            max(FIXED, _literal_bytes(each)) for each in scalars
-        )
-        self._grows = bool(growing)
+        literals = sum(max(FIXED, _literal_bytes(each)) for each in scalars)
+        self._size = sum(max(each.size, each.dearest) for each in growing) + literals
+        self._grows = bool(growing) or literals > LIGHT
         if self._size >= MOST:
             self.count = FEW_ROWS
-        elif growing:
+        elif self._grows:
             self.count = self._most()
         else:
             self.count = max(self._most(), FEW_ROWS)

@@ -185,7 +185,7 @@ def _formatted(values: Values, sizes: Sizes) -> int:
     pattern = values[0]
     if not isinstance(pattern, str):
         return MOST  # it may have any width
-    widths = sum(int(digits[-9:]) for digits in re.findall(r"[0-9]+", pattern))
+    widths = sum(min(int(digits[:20]), MOST) for digits in re.findall(r"[0-9]+", pattern))
     if "*" in pattern:  # a width is among the arguments
         widths += sum(_number(each) for each in values[1:] if not isinstance(each, str))
     return len(pattern) + widths + (pattern.count("%") + 1) * sum(sizes)

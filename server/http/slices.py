@@ -32,7 +32,8 @@ class Slices:
     def put(self, data: bytes) -> None:
         """Take bytes now, as far as this step of the loop has time, and the rest later."""
         self._rest += data
-        if self._is_busy:
+        if self._is_busy:  # somebody else has let the transport read
+            self._transport.pause_reading()
             return
         if self._turns.has_time():
             self._run(self._turns.has_time)

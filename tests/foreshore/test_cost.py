@@ -49,7 +49,18 @@ HEAVY = (
     Call("replace(text,text,text)", (repeated(A, number(1000)), A, repeated(B, number(500))), TEXT),
     Call("regexp_count(text,text)", (repeated(A, number(10_000)), A), INT4),
     Call("match(text,text)", (A, repeated(A, number(9000))), TEXT),
-    Call("format(text,any)", (Literal("%100000000s", TEXT), A), TEXT),
+    *(
+        Call("format(text,any)", (Literal(f"%{width}s", TEXT), A), TEXT)
+        for width in (
+            10**8,
+            10**9,
+            10**10,
+            10**20,
+            10**40,
+            "0" * 5 + "1" + "0" * 9,
+            "1$-" + "1" + "0" * 9,
+        )
+    ),
     Call("format(text,any)", (Literal("%*s", TEXT), number(100_000_000), A), TEXT),
     Call("format(text,any)", (Column(0, TEXT), A), TEXT),  # its widths are not known
     Call("upper(text)", (Literal("a" * 200_000, TEXT),), TEXT),

@@ -109,6 +109,20 @@ async def test_bytes_that_come_meanwhile_stay_in_order(clock: SimpleNamespace) -
 
 
 @in_loop
+async def test_connection_that_is_resumed_meanwhile_is_paused_again(
+    clock: SimpleNamespace,
+) -> None:
+    one = Connection(clock)
+    one.slices.put(data(40))
+    for _ in range(3):
+        one.resume_reading()  # as uvicorn does when a body is read
+        one.slices.put(data(1))
+        assert not one.is_reading
+    await steps(clock, lambda: one.is_reading)
+    assert len(one.taken) == len(data(43))
+
+
+@in_loop
 async def test_connection_that_has_ended_holds_up_no_other(clock: SimpleNamespace) -> None:
     connections = [Connection(clock) for _ in range(3)]
     for each in connections:
