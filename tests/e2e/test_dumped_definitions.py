@@ -95,7 +95,7 @@ DERIVED = {
     "id", "oid", "schema", "name", "owner", "depends_on", "on", "bound", "known", "known_keys",
     "stored_names", "part_of", "since", "constrained_since", "keeps_digits", "generation", "on_commit",
     "error_policy_changes",
-    "enum_values", "arguments",
+    "enum_values", "arguments", "handler",
     # pg_dump has no statement for these: `foreshore dump` has.
     "feed", "sink", "metric",
 }  # fmt: skip
