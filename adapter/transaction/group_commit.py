@@ -324,8 +324,7 @@ class GroupCommit:
                 self._wake.clear()
                 self._settled.clear()
                 try:
-                    group = self._form()
-                    await self._commit(group)
+                    await self._commit(self._form())  # nothing keeps what it wrote
                 except OutOfDisk as error:  # for times: reads go on at the one that they have
                     self._no_room = error
                     self._tell_not_reached(error)
