@@ -71,12 +71,16 @@ def memory(pid: int) -> int:
 
 
 def scratch_bytes(server: Server) -> int:
-    """Return what the server holds in files that have no name."""
+    """Return what results hold in files that have no name.
+
+    Those in the data directory have rows that were written lately, until they are compacted.
+    """
     assert server.process is not None
-    total = 0
+    total, written = 0, str(server.data_dir)
     for each in Path(f"/proc/{server.process.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
-            if os.readlink(each).endswith("(deleted)"):
+            place = os.readlink(each)
+            if place.endswith("(deleted)") and not place.startswith(written):
                 total += each.stat().st_size
     return total
 
