@@ -16,12 +16,13 @@ from foreshore.errors import (
 )
 from foreshore.postgres_settings import postgres_settings
 from foreshore.session_limits import LONG, Kept
-from foreshore.settings import VARIABLES, join_names, split_names
+from foreshore.settings import VARIABLES, Variable, join_names, split_names
 
 OF_ROLES = frozenset(("role", "session_authorization", "is_superuser"))
 _ALIASES = {"time zone": "timezone", "transaction isolation level": "transaction_isolation"}
 _OF_TRANSACTION = ("transaction_isolation", "transaction_read_only", "transaction_deferrable")
 MOST_CUSTOM = 1000  # settings of applications
+LONGEST_REPORTED = 8192  # bytes: libpq closes the connection at 30,000, in any encoding
 _CUSTOM = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+\Z")
 
 
@@ -242,6 +243,7 @@ class Variables(dict[str, str]):
         for key in _REPORTED:
             value = self[key]
             if self._reported.get(key) != value:
+                assert len(value.encode()) <= LONGEST_REPORTED, (key, len(value))
                 self._reported[key] = value
                 changed[VARIABLES[key].name] = value
         return changed
@@ -251,10 +253,20 @@ class Variables(dict[str, str]):
         return _ALIASES.get(key, key)
 
     def _parse(self, name: str, values: tuple[str, ...]) -> str:
+        """Return the value as SHOW writes it; raises InvalidParameterValue if it cannot be set."""
         key = self._key(name)
         known = VARIABLES.get(key)
         if known is None:
             return ", ".join(values)
+        value = self._parse_known(known, key, values)
+        if known.report and (size := len(value.encode())) > LONGEST_REPORTED:
+            raise InvalidParameterValue(
+                f'invalid value for parameter "{known.name}"',
+                detail=f"Its value has {size} bytes. Clients are sent at most {LONGEST_REPORTED}.",
+            )
+        return value
+
+    def _parse_known(self, known: Variable, key: str, values: tuple[str, ...]) -> str:
         if key == "search_path":
             if len(values) == 1 and ("," in values[0] or '"' in values[0]):
                 values = split_names(values[0])

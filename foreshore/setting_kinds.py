@@ -25,6 +25,11 @@ def text(name: str, value: str) -> str:
     return value
 
 
+def object_name(name: str, value: str) -> str:
+    """Take the name of an object, cut to 63 bytes as names are in statements."""
+    return truncate_name(value)
+
+
 def fraction(name: str, value: str) -> str:
     """Take a number from 0 to 1."""
     try:
@@ -210,6 +215,7 @@ def encoding(name: str, value: str) -> str:
 
 
 _ZONES = {zone.lower(): zone for zone in available_timezones()}
+LONGEST_ZONE = 255  # characters, as in PostgreSQL
 _HOURS = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)\Z")
 _CLOCK = re.compile(r"([+-]?)(\d{1,3}):([0-5]\d)\Z")
 
@@ -220,6 +226,8 @@ def timezone(name: str, value: str) -> str:
     `UTC+3`, `<-03>+03` and `+03:00` count westwards, as in PostgreSQL and POSIX.
     """
     word = value.strip()
+    if len(word) > LONGEST_ZONE:
+        raise _invalid(name, value)
     if word.lower() in ("default", "local"):
         return "UTC"
     zone = _ZONES.get(word.lower())

@@ -36,6 +36,7 @@ from foreshore.server.ports import listen
 from foreshore.server.protocol import MOST
 from foreshore.server.tls import ALPN, Tls
 from foreshore.server.wire import Disconnected, Wire
+from foreshore.text import truncate_name
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +190,7 @@ class Listener:
         startup = await self._startup(wire)
         if startup is None:
             return None
-        user = startup.parameters.get("user", "")
+        user = truncate_name(startup.parameters.get("user", ""))
         if not user:
             raise InvalidAuthorization("no PostgreSQL user name specified in startup packet")
         if startup.parameters.get("replication", "false") not in ("false", "off", "no", "0"):
@@ -201,7 +202,7 @@ class Listener:
         minor = min(startup.minor, message.NEWEST_MINOR)
         if minor < startup.minor or unknown:
             wire.put(message.negotiate_version(minor, unknown))
-        database = startup.parameters.get("database") or user
+        database = truncate_name(startup.parameters.get("database") or user)
         login = await self.authenticator.authenticate(wire, user, database)
         place = self.places.take(login)
         try:

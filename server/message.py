@@ -409,8 +409,15 @@ def parse_opening(body: bytes) -> Opening:
 
 
 # --- to the client --------------------------------------------------------------------------
+#
+# libpq closes the connection at a message of more than 30,000 bytes, unless its type is A, D, d,
+# E, N, T or V, and before the end of the login at an error of more. Messages of other types are
+# bounded by what they hold. ParameterDescription of more than 7,400 parameters is longer, as in
+# PostgreSQL: only clients that describe such a statement get it, and all but libpq accept it.
 
 NEWEST_MINOR = 2  # of version 3
+LONGEST_TAG = 64  # bytes, as in PostgreSQL
+LONGEST_FATAL = 800  # characters of a field of an error that may precede the end of the login
 LONGEST_KEY = 256  # bytes of a cancel request's key
 PARSE_COMPLETE = b"1\0\0\0\x04"
 BIND_COMPLETE = b"2\0\0\0\x04"
@@ -447,6 +454,7 @@ def _string(text: str) -> bytes:
 
 def command_complete(tag: str) -> bytes:
     """Return CommandComplete with a statement's tag."""
+    assert len(tag) < LONGEST_TAG, tag
     return frame(b"C", tag.encode() + b"\0")
 
 
@@ -522,6 +530,8 @@ def error_pieces(error: DatabaseError, *, fatal: bool = False) -> Iterator[bytes
         "R": error.routine,
         **{_SUBJECTS[subject]: name for subject, name in error.about.items()},
     }
+    if fatal:
+        fields = {code: text and text[:LONGEST_FATAL] for code, text in fields.items()}
     return _fields(fields)
 
 

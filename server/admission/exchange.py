@@ -25,7 +25,7 @@ NONCE_BYTES = 18
 
 _FIRST = re.compile(
     r"(?P<header>(?:n|y|p=(?P<binding>[A-Za-z0-9.-]+)),(?P<identity>a=[^,]*)?,)"
-    r"(?P<bare>(?P<extension>m=[^,]*,)?n=[^,]*,r=(?P<nonce>[!-+\--~]+)(?:,.*)?)\Z",
+    r"(?P<bare>(?P<extension>m=[^,]*,)?n=[^,]*,r=(?P<nonce>[!-+\--~]{1,1024})(?:,.*)?)\Z",
     re.DOTALL,
 )
 _FINAL = re.compile(

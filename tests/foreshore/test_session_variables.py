@@ -1,10 +1,18 @@
 """SET, SHOW and RESET, with PostgreSQL's canonical values and errors."""
 
+from contextlib import suppress
+
 import pytest
 
-from foreshore.errors import CantChangeRuntimeParam, DatabaseError, UndefinedObject
-from foreshore.session_variables import Variables
-from foreshore.settings import split_names
+from foreshore.errors import (
+    CantChangeRuntimeParam,
+    DatabaseError,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    UndefinedObject,
+)
+from foreshore.session_variables import LONGEST_REPORTED, Variables
+from foreshore.settings import VARIABLES, split_names
 
 
 @pytest.mark.parametrize(
@@ -123,3 +131,39 @@ def test_application_name_is_short_ascii() -> None:
     assert variables["application_name"] == "m" * 63
     variables.set("application_name", ("zur\u00fcck\n" + "n" * 100_000,))
     assert variables["application_name"] == "zur??ck?" + "n" * 55
+
+
+REPORTED = sorted(name for name, each in VARIABLES.items() if each.report and not each.fixed)
+LONG_VALUES = (
+    "x" * 40_000,
+    "ü" * 20_000,
+    ",".join(f"a{number}" for number in range(30_000)),
+    f"<{'a' * 40_000}>+3",
+    "iso," * 20_000,
+    '"' * 40_000,
+    f"{'0' * 40_000}1",
+    " " * 40_000 + "UTC",
+)
+
+
+@pytest.mark.parametrize("value", LONG_VALUES, ids=lambda value: value[:6])
+@pytest.mark.parametrize("name", REPORTED)
+def test_value_that_is_reported_is_short_or_refused(name: str, value: str) -> None:
+    variables = Variables({})
+    with suppress(InvalidParameterValue, FeatureNotSupported):
+        variables.set(name, (value,))
+    assert all(
+        len(each.encode()) <= LONGEST_REPORTED for each in variables.drain_reports().values()
+    )
+
+
+def test_search_path_of_many_names_is_refused() -> None:
+    names = tuple(f"a{number}" for number in range(30_000))
+    with pytest.raises(InvalidParameterValue, match='value for parameter "search_path"'):
+        Variables({}).set("search_path", names)
+
+
+def test_names_are_cut_as_names_in_statements_are() -> None:
+    variables = Variables({"database": "d" * 100})
+    variables.set("cluster", ("ü" * 40,))
+    assert (variables["database"], variables["cluster"]) == ("d" * 63, "ü" * 31)

@@ -2,9 +2,31 @@
 
 import pytest
 
+from foreshore import session_variables
 from foreshore.adapter.client import Startup
 from foreshore.errors import DatabaseError, InvalidAuthorization
 from tests.adapter.harness import TestEnvironment
+
+
+@pytest.mark.parametrize("kept_for", ["ROLE long", "DATABASE foreshore"])
+async def test_search_path_too_long_for_clients_is_refused_and_does_not_lock_out(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, kept_for: str
+) -> None:
+    env = own_env
+    await env.ran("a", "CREATE ROLE long LOGIN")
+    names = ", ".join(f"a{number}" for number in range(30_000))
+    keep = f"ALTER {kept_for} SET search_path TO {names}"
+    assert 'ERROR 22023: invalid value for parameter "search_path"' in await env.query("a", keep)
+    with monkeypatch.context() as patched:  # a value that was kept when there was no bound
+        patched.setattr(session_variables, "LONGEST_REPORTED", 1 << 20)
+        await env.ran("a", keep)
+    session = await env.environment.connect(Startup("long", "foreshore", {}))
+    reported = session.changed_parameters()
+    assert reported["search_path"] == "public"
+    assert [each.message for each in session.notices()] == [
+        'invalid value for parameter "search_path"'
+    ]
+    await session.close()
 
 
 async def test_audit_tells_what_happened_for_whom_and_no_secrets(own_env: TestEnvironment) -> None:
