@@ -43,7 +43,7 @@ from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome, Selected, check_returned
 from foreshore.adapter.read.select import select
-from foreshore.adapter.rights.authorize import authorize
+from foreshore.adapter.rights.authorize import authorize_any
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.planning_cost import planning_owner
@@ -230,7 +230,7 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
         await wait_for_sources(context, context.prepared.used)
     plan = context.prepared.plan
     assert plan is not None
-    authorize(context)
+    await authorize_any(context)
     kind = type(plan)
     if kind not in NO_QUERY:
         settle(context)

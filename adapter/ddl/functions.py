@@ -22,6 +22,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.functions.function import type_key
+from foreshore.in_turns import in_turns
 from foreshore.python_functions.limits import check_allowed
 from foreshore.sql.bind.definitions.functions import written_function
 from foreshore.sql.bind.python_calls import check_same_handler
@@ -182,7 +183,7 @@ def _check_unused(above: Iterable[Item], function: Item) -> None:
 async def drop_function(context: StatementContext, plan: DropFunction) -> Completed:
     """Run DROP FUNCTION."""
     targets = []
-    for parts, types in plan.functions:
+    async for parts, types in in_turns(plan.functions):
         found = function_called(context, parts, types, if_exists=plan.if_exists)
         if found is not None:
             targets.append(found)

@@ -4,8 +4,10 @@ It is made once for each state of the catalog and version of the session's varia
 and ALTER ROLE change the state, SET ROLE the version. Superusers pass.
 """
 
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
+from foreshore import blocking
 from foreshore.adapter.rights.checker import Checker
 from foreshore.adapter.rights.rules import RULES
 from foreshore.catalog.builtin.registry import BUILTINS
@@ -16,6 +18,26 @@ from foreshore.ids import GlobalId
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.context import StatementContext
+
+
+FEW = 64  # entries of a list, for each of which the rights are looked up on the event loop
+
+
+async def authorize_any(context: "StatementContext") -> None:
+    """Do as `authorize`, on a thread if the statement has a long list."""
+    if context.role.superuser or not _has_long_list(context.prepared.plan):
+        authorize(context)
+    else:
+        await blocking.run(None, authorize, context)
+
+
+def _has_long_list(plan: Any) -> bool:
+    """Return whether a field of a plan is a list of more than a few names, columns or the like."""
+    for field in fields(plan):
+        value = getattr(plan, field.name)
+        if isinstance(value, tuple) and len(value) > FEW:
+            return True
+    return False
 
 
 def authorize(context: "StatementContext") -> None:

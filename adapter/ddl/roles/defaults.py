@@ -1,7 +1,7 @@
 """ALTER DEFAULT PRIVILEGES."""
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.roles.names import current_role, grantee_of, role_of
+from foreshore.adapter.ddl.roles.names import current_role, grantees_of, roles_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.default_rights import changed_defaults
 from foreshore.catalog.granting import Giving
@@ -9,14 +9,15 @@ from foreshore.catalog.item import Role
 from foreshore.catalog.rights import is_member
 from foreshore.catalog.roles import check_not_predefined, role_with
 from foreshore.errors import InsufficientPrivilege, InvalidGrant, InvalidSchemaName
+from foreshore.in_turns import in_turns
 from foreshore.privileges import RIGHTS
 from foreshore.sql.plan import AlterDefaultRights
 
 
-def alter_default_rights(context: StatementContext, plan: AlterDefaultRights) -> Completed:
+async def alter_default_rights(context: StatementContext, plan: AlterDefaultRights) -> Completed:
     """Run ALTER DEFAULT PRIVILEGES."""
     actor = current_role(context)
-    grantees = tuple(grantee_of(context, each) for each in plan.grantees)
+    grantees = await grantees_of(context, plan.grantees)
     giving = Giving(
         actor, plan.grants, grantees, plan.option, plan.cascade, lambda message, sqlstate: None
     )
@@ -24,24 +25,26 @@ def alter_default_rights(context: StatementContext, plan: AlterDefaultRights) ->
         raise InvalidGrant("cannot use IN SCHEMA clause when using GRANT/REVOKE ON SCHEMAS")
     if plan.kind not in ("table", "sequence", "function", "type", "schema"):
         raise InvalidGrant(f"default privileges cannot be set for {plan.kind}s")
-    roles = [role_of(context, each) for each in plan.roles] or [actor]
-    for role in roles:
+    roles = await roles_of(context, plan.roles) or [actor]
+    schemas = await _schemas(context, plan) or [None]
+    async for role in in_turns(roles):
         check_not_predefined(role)
         if not is_member(context.planner.state, actor, role.id):
             raise InsufficientPrivilege(f'must be member of role "{role.name}"')
-        for schema in _schemas(context, plan) or [None]:
+        async for schema in in_turns(schemas):
             _change(context, giving, role.id, plan, schema)
     return Completed("ALTER DEFAULT PRIVILEGES")
 
 
-def _schemas(context: StatementContext, plan: AlterDefaultRights) -> list[str | None]:
-    found: list[str | None] = []
-    for name in plan.schemas:
+async def _schemas(context: StatementContext, plan: AlterDefaultRights) -> list[str | None]:
+    """Return the ids of the schemas that the statement names, each once."""
+    found: dict[str | None, None] = {}
+    async for name in in_turns(plan.schemas):
         schema = context.planner.reader().schema(context.database, name.item)
         if schema is None:
             raise InvalidSchemaName(f'schema "{name.item}" does not exist')
-        found.append(schema.id)
-    return found
+        found[schema.id] = None
+    return list(found)
 
 
 def _change(

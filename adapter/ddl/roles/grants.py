@@ -1,10 +1,10 @@
 """GRANT and REVOKE of rights on objects, and on all of a kind in a schema."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.functions import function_called
-from foreshore.adapter.ddl.roles.names import current_role, grantee_of, role_of
+from foreshore.adapter.ddl.roles.names import current_role, grantees_of, role_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog import roles
 from foreshore.catalog.granting import Giving, change_column_rights, change_rights
@@ -21,6 +21,7 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
+from foreshore.in_turns import in_turns
 from foreshore.item_view import Name
 from foreshore.sql.plan import GrantRights
 
@@ -33,13 +34,13 @@ _ALL_IN_SCHEMA = {
 }
 
 
-def grant_rights(context: StatementContext, plan: GrantRights) -> Completed:
+async def grant_rights(context: StatementContext, plan: GrantRights) -> Completed:
     """Run GRANT or REVOKE of rights."""
     tag = Completed("GRANT" if plan.grants else "REVOKE")
     actor = current_role(context)
     if plan.granted_by is not None and role_of(context, plan.granted_by).id != actor.id:
         raise InvalidGrant("grantor must be current user", sqlstate="0A000")
-    grantees = tuple(grantee_of(context, each) for each in plan.grantees)
+    grantees = await grantees_of(context, plan.grantees)
     if plan.kind == "system":
         _on_system(context, plan, actor, grantees)
         return tag
@@ -48,19 +49,20 @@ def grant_rights(context: StatementContext, plan: GrantRights) -> Completed:
         context.notice(message, severity="WARNING", sqlstate=sqlstate)
 
     giving = Giving(actor, plan.grants, grantees, plan.option, plan.cascade, warn)
-    for each in list(_objects(context, plan)):
-        _change(context, giving, each.id, plan)
+    ids = dict.fromkeys([each.id async for each in _objects(context, plan)])
+    async for id in in_turns(ids):
+        await _change(context, giving, id, plan)
     return tag
 
 
-def _change(context: StatementContext, giving: Giving, id: str, plan: GrantRights) -> None:
+async def _change(context: StatementContext, giving: Giving, id: str, plan: GrantRights) -> None:
     change = context.catalog_change()
     each = change.state.objects[id]
     assert isinstance(each, Grantable), each
     if plan.rights is not None:
         letters = plan.rights.letters
         change_rights(change, giving, each, letters, is_all=letters is None)
-    for column, rights in plan.column_rights:
+    async for column, rights in in_turns(plan.column_rights):
         item = change.state.item(id)
         columns = context.planner.reader().planned[item.id].desc.names
         change_column_rights(change, giving, item, columns, column, rights.letters)
@@ -78,22 +80,27 @@ def _on_system(
         roles.alter_role(context.catalog_change(), actor, role, attributes, replicates=False)
 
 
-def _objects(context: StatementContext, plan: GrantRights) -> Iterator[Grantable]:
+async def _objects(context: StatementContext, plan: GrantRights) -> AsyncIterator[Grantable]:
     """Yield the objects that GRANT names."""
     if plan.in_schemas:
-        for name in plan.names:
-            schema = _object(context, "schema", name)
-            for item in context.planner.state.all(Item):
-                if item.schema == schema.id and item.type in _ALL_IN_SCHEMA[plan.kind]:
-                    yield item
+        schemas = [_object(context, "schema", name).id async for name in in_turns(plan.names)]
+        async for item in in_turns(_all_in(context, schemas, plan.kind)):
+            yield item
     elif plan.kind == "function":
-        for parts, types in plan.functions:
+        async for parts, types in in_turns(plan.functions):
             found = function_called(context, parts, types, if_exists=False)
             assert found is not None
             yield found
     else:
-        for name in plan.names:
+        async for name in in_turns(plan.names):
             yield _object(context, plan.kind, name)
+
+
+def _all_in(context: StatementContext, schemas: Iterable[str], kind: str) -> Iterable[Item]:
+    """Return what GRANT ... ON ALL ... IN SCHEMA means."""
+    found, types = frozenset(schemas), _ALL_IN_SCHEMA[kind]
+    items = context.planner.state.all(Item)
+    return (each for each in items if each.schema in found and each.type in types)
 
 
 def _object(context: StatementContext, kind: str, name: Name) -> Grantable:

@@ -1,10 +1,13 @@
 """Roles as statements name them."""
 
+from collections.abc import Iterable
+
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Role
 from foreshore.catalog.rights import is_member
 from foreshore.catalog.roles import role_called
 from foreshore.errors import InsufficientPrivilege, InvalidName, UndefinedObject
+from foreshore.in_turns import in_turns
 from foreshore.privileges import PUBLIC
 from foreshore.role_options import RoleName
 
@@ -45,6 +48,18 @@ def owner_of_new(context: StatementContext, name: RoleName | None) -> Role:
 def grantee_of(context: StatementContext, name: RoleName) -> str:
     """Return the id of a role, or PUBLIC."""
     return PUBLIC if name.means == "public" else role_of(context, name).id
+
+
+async def grantees_of(context: StatementContext, names: Iterable[RoleName]) -> tuple[str, ...]:
+    """Return the ids of roles and PUBLIC, each once."""
+    found = {grantee_of(context, each): None async for each in in_turns(names)}
+    return tuple(found)
+
+
+async def roles_of(context: StatementContext, names: Iterable[RoleName]) -> list[Role]:
+    """Return the roles that `names` mean, each once."""
+    found = {(role := role_of(context, each)).id: role async for each in in_turns(names)}
+    return list(found.values())
 
 
 def refuse_public(name: RoleName) -> None:

@@ -2,7 +2,7 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
-from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of
+from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of, roles_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import (
@@ -19,15 +19,16 @@ from foreshore.catalog.policies import without_role
 from foreshore.catalog.predefined import is_predefined
 from foreshore.catalog.rights import owns
 from foreshore.errors import DependentObjectsStillExist, InsufficientPrivilege
+from foreshore.in_turns import in_turns
 from foreshore.sql.plan import ChangeOwned
 
 
 async def change_owned(context: StatementContext, plan: ChangeOwned) -> Completed:
     """Run DROP OWNED or REASSIGN OWNED."""
     actor, state = current_role(context), context.planner.state
-    for name in (*plan.roles, *((plan.to,) if plan.to is not None else ())):
+    async for name in in_turns((*plan.roles, *((plan.to,) if plan.to is not None else ()))):
         refuse_public(name)
-    roles = [role_of(context, each) for each in plan.roles]
+    roles = await roles_of(context, plan.roles)
     verb = "drop objects" if plan.kind == "drop" else "reassign objects"
     new = None if plan.to is None else role_of(context, plan.to)
     for role in (*roles, *((new,) if new is not None else ())):
@@ -43,8 +44,7 @@ async def change_owned(context: StatementContext, plan: ChangeOwned) -> Complete
     if new is None:
         await _drop(context, roles, cascade=plan.cascade)
         return Completed("DROP OWNED")
-    for role in roles:
-        await _reassign(context, role, new)
+    await _reassign(context, roles, new)
     return Completed("REASSIGN OWNED")
 
 
@@ -52,7 +52,7 @@ async def _drop(context: StatementContext, roles: list[Role], *, cascade: bool) 
     ids = {role.id for role in roles}
     targets = [
         each
-        for each in context.planner.state.objects.values()
+        async for each in in_turns(context.planner.state.objects.values())
         if isinstance(each, Schema | Item)
         and each.owner in ids
         and not is_part(context.planner.state, each)
@@ -64,7 +64,7 @@ async def _drop(context: StatementContext, roles: list[Role], *, cascade: bool) 
     await lock_to_alter(context, tables)
     notify_cascaded(context, dropped)
     change = context.catalog_change()
-    for role in roles:
+    async for role in in_turns(roles):
         without_rights_of(change, role, context.database)
         drop_objects(context, without_role(change, role, context.database), cascade=False)
 
@@ -73,12 +73,13 @@ def _is_temporary_schema(each: Object) -> bool:
     return isinstance(each, Schema) and each.temporary
 
 
-async def _reassign(context: StatementContext, role: Role, new: Role) -> None:
+async def _reassign(context: StatementContext, roles: list[Role], new: Role) -> None:
     state, change = context.planner.state, context.catalog_change()
-    for each in list(state.objects.values()):
+    ids = {role.id for role in roles}
+    async for each in in_turns(list(state.objects.values())):
         if not isinstance(each, Grantable | NetworkPolicy):
             continue
-        if each.owner != role.id or is_part(state, each) or _is_temporary_schema(each):
+        if each.owner not in ids or is_part(state, each) or _is_temporary_schema(each):
             continue
         if database_of(state, each) not in (None, context.database):
             continue

@@ -6,7 +6,7 @@ from typing import Any
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of, warn
+from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of, roles_of, warn
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog import roles
 from foreshore.catalog.item import FIRST_ROLE_ID, Item, Role
@@ -19,6 +19,7 @@ from foreshore.errors import (
     InvalidParameterValue,
     ObjectInUse,
 )
+from foreshore.in_turns import in_turns
 from foreshore.role_options import RoleName, RoleOptions
 from foreshore.scram import Verifier
 from foreshore.sql.plan import AlterRole, CreateRole, DropRole, GrantRoles, RenameRole
@@ -43,12 +44,12 @@ async def create_role(context: StatementContext, plan: CreateRole) -> Completed:
     attributes = await _attributes(context, plan.options, plan.valid_until)
     replicates = bool(plan.options.replication)
     role = roles.create_role(change, actor, plan.name, attributes, replicates=replicates)
-    for name in plan.in_roles:
-        _admit(context, actor, role_of(context, name), role, admin=False)
-    for name in plan.admins:
-        _admit(context, actor, role, role_of(context, name), admin=True)
-    for name in plan.members:
-        _admit(context, actor, role, role_of(context, name), admin=False)
+    async for each in in_turns(await roles_of(context, plan.in_roles)):
+        _admit(context, actor, each, role, admin=False)
+    async for each in in_turns(await roles_of(context, plan.admins)):
+        _admit(context, actor, role, each, admin=True)
+    async for each in in_turns(await roles_of(context, plan.members)):
+        _admit(context, actor, role, each, admin=False)
     return Completed("CREATE ROLE")
 
 
@@ -101,13 +102,13 @@ def rename_role(context: StatementContext, plan: RenameRole) -> Completed:
     return Completed("ALTER ROLE")
 
 
-def drop_role(context: StatementContext, plan: DropRole) -> Completed:
+async def drop_role(context: StatementContext, plan: DropRole) -> Completed:
     """Run DROP ROLE."""
     actor = current_role(context)
     if not roles.may_create_roles(actor):
         raise InsufficientPrivilege("permission denied to drop role")
     found: dict[str, Role] = {}
-    for name in plan.roles:
+    async for name in in_turns(plan.roles):
         if name.means != "named":
             raise InvalidParameterValue("cannot use special role specifier in DROP ROLE")
         role = context.planner.state.role(name.name)
@@ -117,7 +118,7 @@ def drop_role(context: StatementContext, plan: DropRole) -> Completed:
         role = roles.role_called(context.planner.state, name.name)
         _check_droppable(context, actor, role)
         found[role.id] = role
-    for role in found.values():
+    async for role in in_turns(found.values()):
         uses = _uses(context, role)
         if uses:
             raise DependentObjectsStillExist(
@@ -151,13 +152,13 @@ def _check_droppable(context: StatementContext, actor: Role, role: Role) -> None
 # --- memberships ---------------------------------------------------------------------------------
 
 
-def grant_roles(context: StatementContext, plan: GrantRoles) -> Completed:
+async def grant_roles(context: StatementContext, plan: GrantRoles) -> Completed:
     """Run GRANT and REVOKE of memberships."""
     actor = current_role(context)
     grantor = _grantor(context, actor, plan.granted_by)
-    for role_name in plan.roles:
-        for member_name in plan.members:
-            role, member = role_of(context, role_name), role_of(context, member_name)
+    granted, members = await roles_of(context, plan.roles), await roles_of(context, plan.members)
+    for role in granted:
+        async for member in in_turns(members):
             if plan.grants:
                 _admit(context, actor, role, member, admin=plan.option, grantor=grantor.id)
             else:
