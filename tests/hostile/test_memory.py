@@ -15,8 +15,6 @@ from tests.harness import Server, serving, until
 from tests.hostile.bystander import growth, resident
 from tests.hostile.hungry import KINDS, Session, prepare, query, reset_peaks, sizes
 
-pytestmark = pytest.mark.full
-
 MIB = 1 << 20
 # Beside DuckDB's 512 MB: rows that are made, encoded, or written, of which one in turn is long.
 MOST = 800 * MIB
@@ -34,6 +32,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
+# One of each way in; all others take half a minute each, too.
+OFTEN = {
+    "unread: a long value",
+    "COPY TO: a series",
+    "portals: a thousand long values",
+    "HTTP: sorted rows",
+    "WebSocket: arrays",
+    "COPY FROM: one row without end",
+    "writes: one transaction",
+}
+TRIED = [
+    pytest.param(name, marks=pytest.mark.full if name in OFTEN else pytest.mark.slow)
+    for name in KINDS
+]
+
+
 def end_statements(server: Server) -> None:
     """End what the role's sessions still compute, as a time-out would."""
     with server.connect() as connection:
@@ -42,7 +56,7 @@ def end_statements(server: Server) -> None:
         )
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", TRIED)
 def test_memory_is_bounded_and_given_back(server: Server, name: str) -> None:
     assert server.process is not None
     with server.connect() as honest, ExitStack() as opened:
@@ -60,6 +74,7 @@ def test_memory_is_bounded_and_given_back(server: Server, name: str) -> None:
     until(lambda: growth(before, resident(server)) < LEFT, "the memory is back", GONE_S)
 
 
+@pytest.mark.full
 def test_client_that_goes_while_it_is_sent_rows_leaves_none(server: Server) -> None:
     before = resident(server)
     for _ in range(3):
