@@ -59,9 +59,9 @@ class ArrowStream:
         return self._size >= self._needed
 
     @property
-    def is_at_boundary(self) -> bool:
-        """Whether all bytes belong to complete messages."""
-        return self._size == 0
+    def unread_bytes(self) -> int:
+        """The bytes that have been fed and not been read."""
+        return self._size
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""

@@ -96,6 +96,11 @@ class ArrowCopyParser:
         """Whether a `take` may find rows."""
         return self._stream.is_ready
 
+    @property
+    def unparsed_bytes(self) -> int:
+        """The bytes that have been fed and not been taken."""
+        return self._stream.unread_bytes
+
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
         self._stream.feed(data)
@@ -107,7 +112,7 @@ class ArrowCopyParser:
             for batch in self._stream.batches():
                 found.append(self._conformed(batch))
                 self._rows += batch.num_rows
-            if final and (self._stream.schema is None or not self._stream.is_at_boundary):
+            if final and (self._stream.schema is None or self._stream.unread_bytes):
                 raise StreamError("unexpected EOF in COPY data")
         except StreamError as error:
             where = f"COPY {self._table}, line {self._rows + 1}"

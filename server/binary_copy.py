@@ -43,6 +43,11 @@ class BinaryCopyParser:
         """Whether enough data has been fed for a `take` to pay."""
         return len(self._data) >= self._enough
 
+    @property
+    def unparsed_bytes(self) -> int:
+        """The bytes that have been fed and not been taken."""
+        return len(self._data)
+
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
         if self.ended and data:

@@ -114,6 +114,11 @@ class CopyParser:
         """Whether enough data has been fed for a piece."""
         return self._size >= self._wanted
 
+    @property
+    def unparsed_bytes(self) -> int:
+        """The bytes that have been fed and not been taken."""
+        return self._size
+
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
         if not self.ended:
@@ -187,19 +192,33 @@ class CopyParser:
 
     def _end_of_records(self, data: bytes) -> int:
         """Return the end of the last record that is certainly complete."""
-        end = data.rfind(b"\n")
+        if self._csv and self._escape != self._quote and self._escape in data:
+            return self._end_of_escaped_records(data)
+        newline = b"\n" if b"\n" in data else b"\r"
+        end = data.rfind(newline, 0, len(data) - (newline == b"\r"))  # "\n" may follow the last
         if self._csv:
-            if self._escape != self._quote and self._escape in data:
-                return 0  # only the exact reader can tell: it reads all the data at the end
             quotes = _count(data, self._quote, end + 1)
             while quotes % 2:  # this newline is quoted
-                before = data.rfind(b"\n", 0, end)
+                before = data.rfind(newline, 0, end)
                 quotes -= data.count(self._quote, before + 1, end)
                 end = before
             return end + 1
         while end > 0 and _backslashes_before(data, end) % 2:
-            end = data.rfind(b"\n", 0, end)
+            end = data.rfind(newline, 0, end)
         return end + 1
+
+    def _end_of_escaped_records(self, data: bytes) -> int:
+        """Return the same for csv whose escape is not its quote."""
+        end, quoted = 0, False
+        for match in self._csv_stop.finditer(data):
+            found = match[0]
+            if found == self._quote:
+                quoted = not quoted
+            elif found[:1] == self._escape:
+                quoted = quoted or found[1:] == self._quote
+            elif not quoted and match.end() < len(data):
+                end = match.end()
+        return end
 
     # --- the bulk reader ------------------------------------------------------------------
 

@@ -14,20 +14,22 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.errors import QueryCanceled
+from foreshore.errors import OutOfMemory, QueryCanceled, Unavailable
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
-from foreshore.server.arrow_copy import ArrowCopyParser, ArrowFormatter
+from foreshore.server.arrow_copy import MAX_MESSAGE, ArrowCopyParser, ArrowFormatter
 from foreshore.server.binary_copy import BinaryCopyParser
 from foreshore.server.client_encoding import ClientEncoding, LinesDecoder, client_encoding
 from foreshore.server.codec import CHUNK
-from foreshore.server.copy_in import Bulk, CopyParser
+from foreshore.server.copy_in import PIECE, Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
 from foreshore.server.encodings import ENCODINGS
+from foreshore.server.gathered import GatheredHere, TooMuchGathered
 from foreshore.server.long_rows import in_slices, is_long
 from foreshore.server.wire import Wire
 from foreshore.types import REG_NAMES
 
+LONGEST_ROW = MAX_MESSAGE  # bytes that one row may have as it is sent
 PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # of one COPY, parsed concurrently
 
 
@@ -145,6 +147,7 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
     conversation then ignores the rest of the client's data.
     """
     intake: _Intake | None = None
+    gathered = GatheredHere()
     try:
         intake, format = _intake_of(wire, copy, zone)
         wire.put(message.copy_response(b"G", format, len(copy.desc.columns)))
@@ -154,6 +157,7 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
             match received:
                 case message.CopyData(data):
                     await intake.take(data)
+                    _check_row(intake.unparsed_bytes, gathered)
                 case message.CopyDone():
                     await intake.finish()
                     last = simple or await wire.upcoming() == message.SYNC_TYPE
@@ -172,6 +176,26 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
             intake.close()
         copy.target.abort()
         raise
+    finally:
+        gathered.clear()
+
+
+def _check_row(size: int, gathered: GatheredHere) -> None:
+    """Raise an error if a row that has not arrived in full, of `size` bytes so far, is too long.
+
+    The rows of all connections have a bound, too, above what a COPY without long rows has.
+    """
+    if size > LONGEST_ROW:
+        raise Unavailable(
+            "out of memory",
+            detail=f"A row of COPY has more than {LONGEST_ROW} bytes.",
+            sqlstate="54000",
+        )
+    try:
+        gathered.change(max(size - PIECE, 0))
+    except TooMuchGathered as error:
+        detail = "Rows of COPY that have not arrived in full hold too many bytes."
+        raise OutOfMemory(detail, error.hint) from None
 
 
 def _intake_of(wire: Wire, copy: CopyIn, zone: str) -> tuple["_Intake", int]:
@@ -191,6 +215,10 @@ def _intake_of(wire: Wire, copy: CopyIn, zone: str) -> tuple["_Intake", int]:
 class _Intake(Protocol):
     """Parses the data of one COPY and writes the rows to its target, in order."""
 
+    @property
+    def unparsed_bytes(self) -> int:
+        """The bytes that have been taken and are in no piece yet."""
+
     async def take(self, data: bytes) -> None:
         """Add the next bytes; waits while many pieces are in progress."""
 
@@ -207,6 +235,10 @@ class _BinaryIntake:
     def __init__(self, copy: CopyIn) -> None:
         self._copy = copy
         self._parser = BinaryCopyParser(copy)
+
+    @property
+    def unparsed_bytes(self) -> int:
+        return self._parser.unparsed_bytes
 
     async def take(self, data: bytes) -> None:
         self._parser.feed(data)
@@ -231,6 +263,10 @@ class _ArrowIntake:
     def __init__(self, copy: CopyIn) -> None:
         self._copy = copy
         self._parser = ArrowCopyParser(copy)
+
+    @property
+    def unparsed_bytes(self) -> int:
+        return self._parser.unparsed_bytes
 
     async def take(self, data: bytes) -> None:
         self._parser.feed(data)
@@ -257,6 +293,10 @@ class _TextIntake:
         self._decoder = None if encoding is None else LinesDecoder(encoding)
         self._parser = CopyParser(copy, zone)
         self._reading: deque[tuple[bytes, asyncio.Task[Bulk | None]]] = deque()
+
+    @property
+    def unparsed_bytes(self) -> int:
+        return self._parser.unparsed_bytes
 
     async def take(self, data: bytes) -> None:
         self._parser.feed(data if self._decoder is None else self._decoder.decoded(data))

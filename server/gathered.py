@@ -1,8 +1,9 @@
-"""The bytes of long messages that the process holds, which together have a bound.
+"""The bytes of long messages and rows of COPY that the process holds, which together have a bound.
 
 A message of 256 MB is gathered until it has arrived in full, so 1,000 clients that each send most
 of one could take all memory. A little may always be gathered on a connection. When much is held for
 all, the connection whose bytes would be too many ends. The bytes count until the message is done.
+A row of COPY is gathered in the same way; its statement fails, and the connection goes on.
 """
 
 from foreshore.server.message import FramingError
@@ -38,8 +39,12 @@ class GatheredHere:
 
     def add(self, count: int) -> None:
         """Count bytes that have arrived; raises TooMuchGathered."""
-        self.bytes += count
-        self._all.bytes += count
+        self.change(self.bytes + count)
+
+    def change(self, size: int) -> None:
+        """Note how many bytes it is now; raises TooMuchGathered."""
+        self._all.bytes += size - self.bytes
+        self.bytes = size
         if self._all.bytes > ALL_BYTES and self.bytes > ALWAYS_BYTES:
             raise TooMuchGathered(
                 "out of memory",
@@ -49,5 +54,4 @@ class GatheredHere:
 
     def clear(self) -> None:
         """Note that the message is done, or its connection has ended."""
-        self._all.bytes -= self.bytes
-        self.bytes = 0
+        self.change(0)

@@ -154,7 +154,7 @@ def test_copy_out_then_copy_in_round_trips(
 @example('"\n"\n\n', "csv", 1, 1)
 @given(
     st.text('a1,"\\\n\r\t.', max_size=14),
-    st.sampled_from(["text", "csv"]),
+    st.sampled_from(["text", "csv", "csv with an escape"]),
     st.integers(1, 15),
     st.integers(1, 2),
 )
@@ -162,9 +162,23 @@ def test_bulk_reader_and_exact_reader_agree(
     sent: str, format: str, step: int, columns: int
 ) -> None:
     desc = desc_of(**dict.fromkeys("ab"[:columns], TEXT))
-    options = options_of({"format": format})
+    escape = {"escape": "\\"} if format == "csv with an escape" else {}
+    options = options_of({"format": format[:4].strip(), **escape})
     data = sent.encode()
     in_bulk = read(desc, options, data, 1000, bulk=True)
     assert in_bulk == read(desc, options, data, 1000, bulk=False)
     in_pieces = read(desc, options, data, step, bulk=True)
     assert in_pieces == in_bulk or {*in_pieces[:1], *in_bulk[:1]} == {"!"}
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r", b"\r\n"])
+@pytest.mark.parametrize("options", [{}, {"format": "csv"}, {"format": "csv", "escape": "\\"}])
+def test_rows_are_taken_before_the_data_ends(options: dict[str, Any], newline: bytes) -> None:
+    copy = CopyIn("t", desc_of(a=TEXT), options_of(options), FakeTarget(FakeClient()))
+    parser = CopyParser(copy, "UTC")
+    row = (b'"a\\"b"' if options.get("escape") else b"a\\\\b") + newline
+    parser.feed(row * 3 + b"a")
+    batch = parser.take(final=False)
+    assert batch is not None
+    assert batch.num_rows >= 2
+    assert parser.unparsed_bytes <= len(row) + 1

@@ -11,6 +11,9 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import CopyOptions
+from foreshore.server import copying as server_copying
+from foreshore.server import gathered
+from foreshore.server.copy_in import PIECE
 from foreshore.types import INT4, TEXT
 from tests.server.fake import desc_of
 from tests.server.serving import Served
@@ -197,3 +200,37 @@ def test_flush_and_sync_during_copy_are_ignored(copying: Served) -> None:
     assert [code for code, _ in raw.until("Z")] == ["1", "2", "G", "C", "Z"]
     assert copied(copying) == [(1, "x")]
     raw.socket.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "head"),
+    [
+        ("copy t from stdin", b"1\t"),
+        ("copy t from stdin csv", b'1,"'),
+        (
+            "copy t from stdin binary",
+            b"PGCOPY\n\xff\r\n\0" + bytes(8) + struct.pack("!hiii", 2, 4, 1, 1 << 29),
+        ),
+    ],
+)
+@pytest.mark.parametrize("of_all", [False, True])
+def test_row_without_end_fails_alone(
+    copying: Served, monkeypatch: pytest.MonkeyPatch, statement: str, head: bytes, of_all: bool
+) -> None:
+    if of_all:
+        monkeypatch.setattr(gathered, "ALL_BYTES", PIECE)
+    else:
+        monkeypatch.setattr(server_copying, "LONGEST_ROW", 2 * PIECE)
+    raw = Raw(copying.port)
+    raw.send("Q", statement.encode() + b"\0")
+    raw.until("G")
+    raw.send("d", head)
+    for _ in range(24):
+        raw.send("d", b"x" * (1 << 20))
+    raw.send("c")
+    (_, error), *_ = raw.until("Z")
+    assert (b"C53200\0" if of_all else b"C54000\0") in error
+    assert b"Mout of memory\0" in error
+    assert gathered.OF_PROCESS.bytes == 0
+    raw.send("Q", b"select 1\0")
+    assert [code for code, _ in raw.until("Z")][-2:] == ["C", "Z"]
