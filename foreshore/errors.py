@@ -455,18 +455,6 @@ class TooManyNotifications(Unavailable):
         super().__init__("too many notifications in the NOTIFY queue")
 
 
-class SlowListener(Unavailable):
-    """The client of a session that listens does not take its notifications."""
-
-    sqlstate = "53400"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "terminating connection because too many notifications wait to be sent",
-            hint="End transactions soon, and read from connections that listen.",
-        )
-
-
 class OutOfDisk(Unavailable):
     """The disk is full, and nothing was written."""
 

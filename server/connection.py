@@ -69,8 +69,9 @@ class Conversation:
         self._streaming = False
         self._encoding = UTF8
         session.when_noticed(self._send_notices)
-        session.when_notified(self._send_notifications)
-        wire.reopened = self._send_notifications
+        self._is_notified = False
+        session.when_notified(self._notified)
+        wire.reopened = self._notified
         wire.interruptible = session.interruptible
         wire.runs_on = self._runs_on
         self._changes = ChangesAtHand(wire, session, self._encoder, self._ready)
@@ -417,10 +418,17 @@ class Conversation:
         for each in notifications:
             self._wire.put(message.notification_response(*each))
         if len(notifications) == NOTIFICATIONS_PER_TURN:
-            asyncio.get_running_loop().call_soon(self._send_notifications)
+            self._notified()
+
+    def _notified(self) -> None:
+        """Have notifications sent in a turn, as there may be many listeners."""
+        if not self._is_notified:
+            self._is_notified = True
+            self._wire.turn.call(self._send_notifications)
 
     def _send_notifications(self) -> None:
         """Send notifications if the session is idle and its client reads."""
+        self._is_notified = False
         if self._idle and self._wire.is_open:
             self._put_notifications()
             self._wire.flush()

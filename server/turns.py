@@ -96,6 +96,10 @@ class Turn:
         """Whether the slice has ended, so that others should have their turn."""
         return perf_counter() >= self._until
 
+    def call(self, begin: Callable[[], object]) -> None:
+        """Call `begin` when it is this connection's turn, outside of its slice."""
+        self._turns.call(begin)
+
     async def next(self) -> None:
         """Let others have their turn, and begin another slice."""
         await self._turns.next()

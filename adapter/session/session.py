@@ -109,7 +109,7 @@ class Session:
         self.peer = peer
         self.encryption: Encryption | None = None  # of the client's connection
         self.interrupts = Interrupts(ScratchShare(variables))
-        self.inbox = Inbox(pid, self.terminate)
+        self.inbox = Inbox(pid)
         self.activity = Activity(
             self.coordinator.clock,
             variables,

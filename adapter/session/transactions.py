@@ -145,12 +145,16 @@ class Transactions:
         transaction = self.running
         if transaction is None:
             return
-        if transaction.has_effects:
-            try:
+        channels, reserved = self._coordinator.channels, 0
+        try:
+            reserved = channels.reserve(transaction.staged.signals)
+            if transaction.has_effects:
                 await self._commit_effects(transaction)
-            except BaseException:
-                await self.rollback()
-                raise
+        except BaseException:
+            await self.rollback()
+            raise
+        finally:
+            channels.release(reserved)
         self._has_committed(transaction)
 
     def _has_committed(self, transaction: Transaction) -> None:

@@ -143,6 +143,7 @@ class _Conversation:
     async def _next(self) -> bytes:
         """Return the next request; waits for it, and sends notifications meanwhile."""
         while (data := await self._requests.get()) is None:
+            await self._turn.next()  # there may be many listeners
             self._is_notified = False
             await self._notifications()
         self._waiting.remove(len(data))

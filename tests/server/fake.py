@@ -39,7 +39,7 @@ from foreshore.errors import (
     SyntaxError_,
     UndefinedTable,
 )
-from foreshore.notifications import Notification
+from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.tokens import AccessToken
 from foreshore.types import ColumnType, Datum, RelationDesc, SqlType, type_of_oid
@@ -238,6 +238,7 @@ class FakeSession:
     def __init__(self, client: FakeClient, pid: int) -> None:
         self.client = client
         self.pid = pid
+        self.inbox = Inbox(pid)
         self.secret = b"\xde\xad\xbe\xef"
         self.at_hand: AtHand = NothingAtHand()
         self.transaction_status = "I"
@@ -285,10 +286,10 @@ class FakeSession:
         self.tell = tell
 
     def notifications(self, most: int) -> Sequence[Notification]:
-        return ()
+        return self.inbox.take(most)
 
     def when_notified(self, tell: Callable[[], None]) -> None:
-        pass
+        self.inbox.tell = tell
 
     def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
         self.end = end

@@ -9,7 +9,9 @@ from itertools import pairwise
 
 import pytest
 
+from foreshore.notifications import NO_SIGNALS, Channel, Channels, Inbox, Listen, Notify
 from foreshore.server import turns
+from foreshore.server.connection import Conversation
 from foreshore.server.protocol import MessageReader
 from tests.hostile.kinds.messages import MESSAGES, SYNC
 from tests.server.serving import Served
@@ -65,3 +67,38 @@ def test_others_run_between_messages_of_two_types(
     taken, shared = others_run(served, monkeypatch, data)
     assert taken > 50
     assert shared >= taken - 3
+
+
+def test_others_run_between_listeners_of_a_notification(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listeners = [Raw(served.port) for _ in range(20)]
+    channels, channel, events = Channels(), Channel("foreshore", "a"), []
+    send: Callable[[Conversation], None] = Conversation._send_notifications
+
+    def sent(self: Conversation) -> None:
+        events.append("listener")
+        send(self)
+
+    def turn() -> None:
+        events.append("other")
+        if events.count("listener") < len(listeners):
+            served.loop.call_soon(turn)
+
+    async def notify() -> None:
+        for each in served.client.sessions.values():
+            channels.commit(each.inbox, NO_SIGNALS.adding(Listen("listen", channel)))
+        served.loop.call_soon(turn)
+        for number in range(3):
+            channels.commit(Inbox(0), NO_SIGNALS.adding(Notify(channel, str(number))))
+
+    monkeypatch.setattr(Conversation, "_send_notifications", sent)
+    for each in listeners:
+        each.socket.sendall(SYNC)
+        each.until("Z")
+    served.run(notify())
+    for each in listeners:
+        assert [each.until("A")[-1][1][-2:-1] for _ in range(3)] == [b"0", b"1", b"2"]
+        each.socket.close()
+    assert events.count("listener") == len(listeners)
+    assert ("listener", "listener") not in pairwise(events)
