@@ -1,4 +1,4 @@
-"""Floods of protocol messages that execute nothing."""
+"""Floods of protocol messages: of each type, and of each ordered pair of types."""
 
 import asyncio
 import struct
@@ -40,7 +40,33 @@ def one_after_another(make: Callable[[int], bytes]) -> Callable[[int], bytes]:
     return flood
 
 
+def queried(sql: str) -> bytes:
+    """Return a Query message."""
+    return framed("Q", sql.encode() + b"\0")
+
+
 SYNC = framed("S")
+QUERIES = {  # each goes through another part of a session
+    "failing": "select 1 / 0",
+    "begin": "begin",
+    "rollback": "rollback",
+    "savepoint": "begin; savepoint a",
+    "set": "set application_name = 'x'",
+    "listen": "listen a",
+    "notify": "notify a",
+    "prepare": "prepare a as select 1",
+    "deallocate": "deallocate all",
+    "cursor": "declare c cursor with hold for select 1",
+    "copy to": "copy (select 1) to stdout",
+    "several": "select 1; select 2",
+}
+ENDS: dict[str, bytes] = {  # after which the server takes no more
+    "password": framed("p", b"x\0"),
+    "Terminate": framed("X"),
+    "unknown type": framed("?", b"abc"),
+    "wrong Bind": framed("B", b"\0"),
+    "wrong length": b"S\0\0\0\0",
+}
 MESSAGES: dict[str, Callable[[int], bytes]] = {
     "Parse": one_after_another(lambda _: parsed("", "select 1")),
     "distinct Parse": one_after_another(lambda i: parsed("", f"select {i}")),
@@ -76,8 +102,22 @@ MESSAGES: dict[str, Callable[[int], bytes]] = {
     ),
     "tiny statements": lambda size: framed("Q", b"select 1;" * (size // 9) + b"\0"),
     "notices": lambda size: framed("Q", b"drop table if exists no;" * (size // 24) + b"\0"),
+    "Close a portal": one_after_another(lambda _: framed("C", b"P\0")),
     "unreadable": one_after_another(lambda _: framed("Q", b"select '\xff'\0")),
 }
+MESSAGES |= {
+    f"Query: {name}": one_after_another(lambda _, sql=sql: queried(sql))  # type: ignore[misc]
+    for name, sql in QUERIES.items()
+}
+
+
+def pair(one: str, other: str, *, synced: bool, size: int) -> bytes:
+    """Return so many bytes of two kinds of messages in turn, maybe each pair with a Sync."""
+    made = (MESSAGES[one](1) if one in MESSAGES else ENDS[one]) + (
+        MESSAGES[other](1) if other in MESSAGES else ENDS[other]
+    )
+    made += SYNC * synced
+    return made * max(1, size // len(made))
 
 
 async def flood(target: Target, data: bytes, patience_s: float = PATIENCE_S) -> None:
@@ -125,5 +165,5 @@ for _name, _make in MESSAGES.items():
 @kind("messages: pairs")
 async def pairs(target: Target, chance: Random) -> None:
     """Send two kinds of messages in turn."""
-    one, other = (chance.choice(list(MESSAGES.values()))(1) for _ in range(2))
-    await flood(target, (one + other) * (FLOOD // (len(one) + len(other))))
+    one, other = (chance.choice([*MESSAGES, *ENDS]) for _ in range(2))
+    await flood(target, pair(one, other, synced=chance.random() < 0.5, size=FLOOD))
