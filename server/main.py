@@ -466,6 +466,7 @@ async def _repair(data_dir: Path, blob: str | None, consensus: str | None) -> Re
     """Take the server lock of a data directory and repair its catalog."""
     if not (data_dir / "log").exists():
         raise UndefinedFile(f'"{data_dir}" is no data directory')
+    file_modes.check_owner(data_dir)
     lock = ServerLock(data_dir, open_shared_lock(consensus))
     async with contextlib.AsyncExitStack() as closing:
         closing.push_async_callback(lock.close)

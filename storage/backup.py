@@ -356,6 +356,8 @@ def restore(place: Path, data_dir: Path) -> Backup:
     An empty directory, which may be a mount point, is filled and not replaced. Raises DuplicateFile
     if `data_dir` is not empty, DataCorrupted if a file of the backup is corrupt.
     """
+    if data_dir.exists():
+        file_modes.check_owner(data_dir)
     backup = read_backup(place)
     if is_half_restored(data_dir):
         _clear(data_dir)

@@ -21,6 +21,7 @@ import msgspec
 
 from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState, UndefinedFile
 from foreshore.ids import GlobalId
+from foreshore.processes.file_modes import check_reader
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import Versioned, checked
 from foreshore.storage.epoch import EPOCH_KEY, EpochState, State
@@ -102,7 +103,13 @@ class States:
 
 
 def read_states(data_dir: Path) -> States:
-    """Return the states. Raises UndefinedFile if there are none, DataCorrupted if unreadable."""
+    """Return the states.
+
+    Raises UndefinedFile if there are none, DataCorrupted if they are unreadable, and
+    ObjectNotInPrerequisiteState if the directory is another user's.
+    """
+    if data_dir.exists():
+        check_reader(data_dir)
     return decode_states(read_heads(data_dir))
 
 

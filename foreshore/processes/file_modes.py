@@ -92,8 +92,18 @@ def check_owner(directory: Path, what: str = "data directory") -> None:
     if directory.stat().st_uid != os.geteuid():
         raise ObjectNotInPrerequisiteState(
             f'{what} "{directory}" has wrong ownership',
-            hint=f"The server must be started by the user that owns the {what}.",
+            hint=f"The program must be started by the user that owns the {what}.",
         )
+
+
+def check_reader(directory: Path) -> None:
+    """Raise ObjectNotInPrerequisiteState unless a data directory is ours, or for a group of ours.
+
+    What another user has made is not to be trusted, whatever root can read.
+    """
+    found = directory.stat()
+    if not is_for_group(directory) or found.st_gid not in {os.getegid(), *os.getgroups()}:
+        check_owner(directory)
 
 
 def secure(directory: Path, *, group: bool = False, what: str = "data directory") -> None:

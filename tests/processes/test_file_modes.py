@@ -127,7 +127,7 @@ def test_directory_of_another_user_is_refused(
         file_modes.secure(tmp_path)
     assert raised.value.message == f'data directory "{tmp_path}" has wrong ownership'
     assert (
-        raised.value.hint == "The server must be started by the user that owns the data directory."
+        raised.value.hint == "The program must be started by the user that owns the data directory."
     )
     assert tmp_path.stat().st_mode == before
 
