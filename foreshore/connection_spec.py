@@ -6,6 +6,7 @@ The values of options are texts, or secrets by their ids. Only who reaches the s
 from collections.abc import Mapping
 from typing import Literal as OneOf
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -57,6 +58,7 @@ class OptionRule(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     is_number: bool = False
     most: int = 999_999_999  # of a number
+    is_url: bool = False  # of HTTP or HTTPS
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -67,6 +69,7 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 _TEXT, _NEEDED, _MAY_HIDE = OptionRule(), OptionRule(required=True), OptionRule(secret="may")
+_URL = OptionRule(is_url=True)
 _HIDDEN = OptionRule(secret="must")
 _TLS: Mapping[str, OptionRule] = {
     "ssl certificate authority": _MAY_HIDE,
@@ -76,7 +79,7 @@ _TLS: Mapping[str, OptionRule] = {
 _MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", OAUTHBEARER)
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _AWS: Mapping[str, OptionRule] = {
-    "endpoint": _TEXT,
+    "endpoint": _URL,
     "region": _TEXT,
     "access key id": _MAY_HIDE,
     "secret access key": _HIDDEN,
@@ -99,7 +102,7 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
         "sasl mechanisms": OptionRule(choices=_MECHANISMS),
         "sasl username": _MAY_HIDE,
         "sasl password": _HIDDEN,
-        "oauth2 server url": _TEXT,
+        "oauth2 server url": _URL,
         "oauth2 extensions": _TEXT,
         "scope": _TEXT,
         "progress topic": _TEXT,
@@ -107,14 +110,14 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
         **_TLS,
     },
     "confluent schema registry": {
-        "url": _NEEDED,
+        "url": OptionRule(required=True, is_url=True),
         "username": _MAY_HIDE,
         "password": _HIDDEN,
         **_TLS,
     },
     "aws glue schema registry": {
         "registry": _TEXT,
-        "endpoint": _TEXT,
+        "endpoint": _URL,
         "region": _NEEDED,
         "access key id": OptionRule(required=True, secret="may"),
         "secret access key": OptionRule(required=True, secret="must"),
@@ -129,15 +132,36 @@ RULES: Mapping[ConnectionKind, Mapping[str, OptionRule]] = {
     "aws": _AWS,
     "iceberg catalog": {
         "catalog type": OptionRule(required=True, choices=("rest", "s3tablesrest", "glue")),
-        "url": _TEXT,
+        "url": _URL,
         "warehouse": _TEXT,
         "credential": _HIDDEN,
         "token": _HIDDEN,
         "scope": _TEXT,
-        "oauth2 server url": _TEXT,
+        "oauth2 server url": _URL,
         **_AWS,
     },
 }
+
+
+def check_url(name: str, url: str) -> None:
+    """Raise InvalidParameterValue unless the value of an option is a URL of HTTP or HTTPS."""
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a wrong port or address
+        is_url = False
+    if not is_url or not url.isprintable() or " " in url:
+        raise InvalidParameterValue(
+            f'invalid value for option "{name}": "{url}"',
+            hint="It begins with http:// or https:// and the name of a host.",
+        )
+
+
+def check_urls(spec: ConnectionSpec) -> None:
+    """Check the URLs of a connection that may have been made before they were checked."""
+    for name, value in spec.options.items():
+        if isinstance(value, str) and RULES[spec.kind][name].is_url:
+            check_url(name, value)
 
 
 def check_host(host: str) -> None:

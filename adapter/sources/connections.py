@@ -24,6 +24,8 @@ from foreshore.connection_spec import (
     OptionRule,
     SecretRef,
     check_host,
+    check_url,
+    check_urls,
     has_identity,
     lacking_option,
     password_is_required,
@@ -95,6 +97,7 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
     """Run VALIDATE CONNECTION."""
     found = context.planner.reader().object_called("connection", plan.name.parts)
     assert isinstance(found, Connection), found
+    check_urls(found.spec)
     if plan.publication is None:
         await _reach(context, access(context.coordinator, context.planner.state, found))
         return Completed("VALIDATE CONNECTION")
@@ -224,6 +227,8 @@ def _checked(
                 f'the option "{name}" must not have a password in its URL',
                 hint="There are options for users and passwords, which take secrets.",
             )
+        if rule.is_url:
+            check_url(name, value)
         if rule.is_number and not (value.isascii() and value.isdigit() and len(value) < 10):
             raise InvalidParameterValue(f'the option "{name}" must be a number')
         if rule.is_number and int(value) > rule.most:

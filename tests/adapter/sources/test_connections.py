@@ -2,6 +2,8 @@
 
 import pytest
 
+from foreshore.adapter.sources import connections
+from foreshore.connection_spec import RULES
 from tests.adapter.harness import TestEnvironment
 
 KEY = bytes(range(32))
@@ -137,3 +139,69 @@ async def test_brokers_may_be_a_list_and_behind_a_tunnel(opened: TestEnvironment
     assert '42601: option "ssh tunnel"' in await opened.query(
         "a", f"CREATE CONNECTION n TO KAFKA ({twice})"
     )
+
+
+NO_URLS = (
+    "file:///etc/passwd",
+    "unix:///tmp/x",
+    "ftp://host/",
+    "//host/",
+    "host",
+    "host:80",
+    "http:",
+    "https://",
+    "http:///path",
+    "http://host:port/",
+    "http://host:99999/",
+    "http://[::1/",
+    "http://a b/",
+    "http://host/\r\nX: y",
+    "",
+)
+URL_OPTIONS = [
+    (kind, name) for kind, rules in RULES.items() for name, rule in rules.items() if rule.is_url
+]
+
+
+def test_each_option_that_names_a_url_is_checked() -> None:
+    named = {
+        (kind, name)
+        for kind, rules in RULES.items()
+        for name in rules
+        if name.endswith("url") or name == "endpoint"
+    }
+    assert named == set(URL_OPTIONS)
+
+
+@pytest.mark.parametrize(("kind", "option"), URL_OPTIONS, ids=lambda each: each.replace(" ", "-"))
+async def test_option_that_is_no_url_is_refused_when_it_is_given(
+    opened: TestEnvironment, monkeypatch: pytest.MonkeyPatch, kind: str, option: str
+) -> None:
+    env = opened
+    await env.ran("a", "CREATE SECRET s AS 'x'")
+    given = {
+        name: "SECRET s" if rule.secret == "must" else f"'{(rule.choices or ('v',))[0]}'"
+        for name, rule in RULES[kind].items()  # type: ignore[index]
+        if rule.required
+    }
+
+    def create(name: str, url: str) -> str:
+        options = {**given, option: "'" + url + "'"}
+        written = ", ".join(f"{key.upper()} = {value}" for key, value in options.items())
+        return f"CREATE CONNECTION {name} TO {kind.upper()} ({written})"
+
+    for number, url in enumerate(
+        ("http://h", "HTTPS://h:8443/a?b=c", "http://[::1]:1/", "http://h/%20")
+    ):
+        await env.ran("a", create(f"right{number}", url))
+    for url in NO_URLS:
+        for statement in (
+            create("wrong", url),
+            f"ALTER CONNECTION right0 SET ({option.upper()} = '{url}')",
+        ):
+            assert (await env.query("a", statement)).startswith("ERROR 22023"), statement
+    with monkeypatch.context() as patched:  # of a version that did not check
+        patched.setattr(connections, "check_url", lambda name, url: None)
+        await env.ran("a", create("kept", "file:///etc/passwd"))
+    answer = await env.query("a", "VALIDATE CONNECTION kept")
+    assert answer.startswith(f'ERROR 22023: invalid value for option "{option}"')
