@@ -31,6 +31,7 @@ from foreshore.compute.engine import (
     check_memory,
 )
 from foreshore.compute.finish import MAX_RESULT_BYTES, empty_rows, finish, finished_parts
+from foreshore.compute.input_sizes import known_sizes
 from foreshore.compute.linear import Rows, apply, flat
 from foreshore.compute.local.small.evaluate import evaluate_small, is_known_small_plan
 from foreshore.compute.local.small.rows import NotSmall, SmallRows
@@ -40,11 +41,14 @@ from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.span import Span
 from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled, disk_fault
 from foreshore.expr.columns import columns_of
+from foreshore.expr.held import holds_much
 from foreshore.expr.ir import Finishing, Get, Literal, Relation
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
+from foreshore.memory_shares import of_process_apart
 from foreshore.python_functions.patience import patient
 from foreshore.python_functions.relations import calls_python
+from foreshore.query_memory import QUERY_MEMORY
 from foreshore.types import Datum, arrow_type
 from foreshore.update import Timestamp
 
@@ -184,6 +188,8 @@ def answer_by_engine(
         memory = peek.memory
         if memory is None and calls_python(peek.relation):  # which only ends with its process
             memory = PYTHON_MEMORY
+        if memory is None and holds_much(peek.relation, known_sizes(inputs)):
+            memory = of_process_apart(QUERY_MEMORY.limit)
         if memory is not None and not for_spark:
             chosen = reading.enter_context(engine.limited(memory))
         elif peek.bulk is not None and isinstance(engine, ChoosingQueries):

@@ -24,11 +24,13 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.engine import Cancellation, Evaluations, Input, check_memory, check_size
 from foreshore.compute.finish import MAX_RESULT_BYTES, engine_order, finished_parts
+from foreshore.compute.input_sizes import known_sizes
 from foreshore.compute.local.recursion import Evaluation, Steps, in_slices
 from foreshore.compute.local.small.first import SmallFirst
 from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import TableAltered
 from foreshore.expr.cost import LONG, has_growing_call, has_long_step, is_heavy
+from foreshore.expr.held import holds_much
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
@@ -99,10 +101,11 @@ async def _evaluate(
     inputs: dict[GlobalId, Input] = {}
     snapshots: list[Snapshot] = []
     cancellation, memory = Cancellation(), memory_limit(context.variables)
-    heavy = _is_heavy(bound)
-    is_apart = heavy or memory is not None
+    relations = list(block.relations())
+    heavy = any(map(is_heavy, relations)) or grows_long_values(relations, bound.given)
+    has_long = heavy and _has_long_step(relations, bound.given)
 
-    def steps() -> Steps[T]:
+    def steps(*, is_apart: bool, is_small: bool) -> Steps[T]:
         evaluations: Evaluations
         engine: AbstractContextManager[Evaluations] = (
             coordinator.isolated.evaluations(cancellation, memory)
@@ -110,7 +113,7 @@ async def _evaluate(
             else coordinator.engine.evaluations(cancellation)
         )
         with ExitStack() as stack:
-            if inputs.keys() <= BUILTINS.keys() and not (heavy and _has_long_step(bound)):
+            if is_small:
                 evaluations = SmallFirst(lambda: stack.enter_context(engine), cancellation.check)
             else:
                 evaluations = stack.enter_context(engine)
@@ -124,8 +127,15 @@ async def _evaluate(
     try:
         for id in block.sources() | bound.given.keys():
             inputs[id] = _input(context, bound, given, id, snapshots)
+        stored_inputs = {id: each for id, each in inputs.items() if id not in BUILTINS}
+        known = known_sizes(stored_inputs)
+        much = any(holds_much(each, known) for each in relations)
+        is_apart = heavy or much or memory is not None
+        is_small = not stored_inputs and not has_long and not much
         async with coordinator.apart if is_apart else nullcontext():
-            return await in_slices(coordinator.executor, steps())
+            return await in_slices(
+                coordinator.executor, steps(is_apart=is_apart, is_small=is_small)
+            )
     except BaseException:
         cancellation.cancel()
         raise
@@ -134,19 +144,12 @@ async def _evaluate(
             snapshot.release()
 
 
-def _has_long_step(bound: BoundPeek) -> bool:
+def _has_long_step(relations: Sequence[Relation], given: Given) -> bool:
     """Whether a step of a plan may hold up other sessions, unless it is in a process of its own.
 
     Joins of many rows are left to an engine by the evaluation of small plans itself.
     """
-    relations = list(bound.block.relations())
-    return any(map(has_long_step, relations)) or grows_long_values(relations, bound.given)
-
-
-def _is_heavy(bound: BoundPeek) -> bool:
-    """Whether a plan is evaluated in a process of its own."""
-    relations = list(bound.block.relations())
-    return any(map(is_heavy, relations)) or grows_long_values(relations, bound.given)
+    return any(map(has_long_step, relations)) or grows_long_values(relations, given)
 
 
 def grows_long_values(relations: Sequence[Relation], given: Given) -> bool:

@@ -263,8 +263,10 @@ class DuckDbIdioms(Idioms):
         where: Sequence[str],
         over: str = "",
     ) -> str:
-        """Return a flattened list of lists."""
+        """Return a list, flattened if rows are there more than once."""
         by = ", ".join(sort.sql for sort in order)
+        if diff == ONE:
+            return self.call("list", f"{value} ORDER BY {by}", where, over)
         lists = self.call("list", f"repeat([{value}], {diff}) ORDER BY {by}", where, over)
         return f"flatten({lists})"
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.compute.bulk.kernel_calls import sliced
 from foreshore.compute.bulk.kernel_errors import carrying
 from foreshore.errors import DataError
 from foreshore.expr.columns import type_of
@@ -82,14 +83,23 @@ class ArrowFunction:
         return TEXT if self.errors else self.types.result
 
     def __call__(self, *arrays: pa.Array) -> pa.Array:
-        """Return values, NULL where a row fails, or errors, NULL where it does not."""
+        """Return values, NULL where a row fails, or errors, NULL where it does not.
+
+        One more array than there are arguments has the number of the query.
+        """
         columns = [
-            _contiguous(a, arrow_type(t)) for a, t in zip(arrays, self.types.args, strict=True)
+            _contiguous(a, arrow_type(t)) for a, t in zip(arrays, self.types.args, strict=False)
         ]
+        number = None
+        if len(arrays) > len(columns) and len(arrays[-1]):
+            number = arrays[-1][0].as_py()
         with carrying():
-            values, errors = apply(scalar_function(self.key), self.types, columns)
-            if self.raises and errors is not None:
-                raise DataError.parse(pc.min(errors).as_py())
+            return sliced(self._made, columns, number)
+
+    def _made(self, *columns: pa.Array) -> pa.Array:
+        values, errors = apply(scalar_function(self.key), self.types, columns)
+        if self.raises and errors is not None:
+            raise DataError.parse(pc.min(errors).as_py())
         if not self.errors:
             return values
         return pa.nulls(len(values), pa.string()) if errors is None else errors
@@ -432,7 +442,11 @@ class Dialect(ABC):
         stem = re.sub(r"[^a-z0-9]+", "_", key.split("(")[0].lower()).strip("_") or "op"
         name = f"fs_{stem}_{digest}{'_error' if errors else '_raise' if raises else ''}"
         self.used[name] = ArrowFunction(name, key, types, errors, raises)
-        return f"{name}({', '.join(args)})"
+        return f"{name}({', '.join(self.arguments(types, args))})"
+
+    def arguments(self, types: Signature, args: Sequence[str]) -> Sequence[str]:
+        """Return what an Arrow function is given for the arguments of its kernel."""
+        return args
 
     def raw(self, datum: int, type: SqlType) -> str:
         """Return a call that yields a constant which the engine's literals cannot express."""

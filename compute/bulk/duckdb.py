@@ -10,7 +10,7 @@ import logging
 import re
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.framed import framed_comoments, framed_sums
+from foreshore.compute.bulk.kernel_calls import QUERIES, SET_NUMBER, sliced
 from foreshore.compute.bulk.kernel_errors import carried_in
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.closed import Closed
@@ -99,7 +100,7 @@ class DuckDbEngine(BulkEngine):
         ):
             self._connection.create_function(
                 name,
-                function,
+                partial(_of_lists, function),
                 [f"STRUCT({fields}, d BIGINT)[]"],
                 "DOUBLE",
                 type="arrow",
@@ -111,7 +112,7 @@ class DuckDbEngine(BulkEngine):
         ):
             self._connection.create_function(
                 name,
-                framed,
+                partial(_of_lists, framed),
                 [f"STRUCT(n BIGINT, {fields}, lo BIGINT, hi BIGINT)[]"],
                 "DOUBLE[]",
                 type="arrow",
@@ -173,8 +174,12 @@ class DuckDbEngine(BulkEngine):
         """Yield a session on a cursor that `cancellation` interrupts."""
         cursor = self._connection.cursor()
         try:
-            with self._cancellable(cancellation, cursor.interrupt), faults():
-                yield DuckDbSession(cursor, self._functions)
+            with (
+                QUERIES.running(cancellation.check) as query,
+                self._cancellable(cancellation, cursor.interrupt),
+                faults(),
+            ):
+                yield DuckDbSession(cursor, self._functions, query)
         finally:
             cursor.close()
 
@@ -184,6 +189,13 @@ class DuckDbEngine(BulkEngine):
 
     def _store(self, number: int) -> "DuckDbStore":
         return DuckDbStore(self._connection.cursor(), self._functions, f"dataflow{number}")
+
+
+def _of_lists(kernel: Callable[[pa.Array], pa.Array], lists: pa.Array) -> pa.Array:
+    """Return what a kernel makes of lists, a slice of them at a time."""
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.combine_chunks()
+    return sliced(kernel, (lists,))
 
 
 class Functions:
@@ -202,8 +214,12 @@ class Functions:
 class DuckDbSession(Session):
     """Statements through a cursor. External tables have names local to the cursor."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, functions: Functions) -> None:
+    def __init__(
+        self, cursor: duckdb.DuckDBPyConnection, functions: Functions, query: int | None = None
+    ) -> None:
+        """`query` is the number of the query that the session runs, if it runs one."""
         super().__init__(DuckDbDialect(), DuckDbIdioms())
+        self._query = query
         self._cursor = cursor
         self._functions = functions
         self._inputs: set[str] = set()
@@ -229,8 +245,11 @@ class DuckDbSession(Session):
         self._inputs.clear()
 
     def register(self, functions: Sequence[ArrowFunction]) -> None:
-        """Register `functions`."""
+        """Register `functions`, and tell them by their arguments which query calls them."""
         self._functions.register(functions)
+        if self._query is not None:
+            self._cursor.execute(SET_NUMBER.format(self._query))
+            self._query = None
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return the result of `select`."""

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import duckdb
 
 from foreshore.compute.bulk.dialect import ArrowFunction, Dialect, is_infinity, of_arity
+from foreshore.compute.bulk.kernel_calls import NUMBER, may_be_long
 from foreshore.expr.functions.comparison import DAY, PLAIN
-from foreshore.expr.functions.function import Rendering, ScalarFunction
+from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.types import SqlType
 
@@ -124,6 +125,10 @@ class DuckDbDialect(Dialect):
         """Return a list_transform."""
         return f"list_transform({items}, lambda {name}: {item})"
 
+    def arguments(self, types: Signature, args: Sequence[str]) -> Sequence[str]:
+        """Return the arguments, and the number of the query where they may be long."""
+        return [*args, NUMBER] if may_be_long((*types.args, types.result)) else args
+
 
 _registered: "weakref.WeakKeyDictionary[Any, set[str]]" = weakref.WeakKeyDictionary()
 
@@ -136,6 +141,8 @@ def register_duckdb(connection: Any, functions: Sequence[ArrowFunction]) -> None
     wanted = [f for f in functions if f.name not in _known(connection)]
     for function in wanted:
         parameters = [duckdb.sqltype(DuckDbDialect.type_name(t)) for t in function.types.args]
+        if may_be_long((*function.types.args, function.types.result)):
+            parameters.append(duckdb.sqltype("BIGINT"))
         try:
             connection.create_function(
                 function.name,

@@ -132,7 +132,10 @@ def _reduce_rows(renderer: "Renderer", reduce: Reduce, frame: Frame, groups: str
         columns=tuple(renderer.dialect.scalar(scalar, frame.columns) for scalar in parts),
         computed=True,
     )
-    rows = renderer.nest(renderer.consolidate(frame, [*map(type_of, parts)], ">"), len(parts))
+    if frame.diff == ONE:  # equal rows need not be found to be counted
+        rows = renderer.simple(frame)
+    else:
+        rows = renderer.nest(renderer.consolidate(frame, [*map(type_of, parts)], ">"), len(parts))
     key_forms = [
         renderer.dialect.key(rows.columns[parts[key]], type_of(key)) for key in reduce.group_key
     ]

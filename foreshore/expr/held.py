@@ -1,0 +1,221 @@
+"""The memory that a plan takes beside an engine's limit, estimated from what it reads.
+
+An engine spills rows that it sorts, joins or groups. It does not count the lists of array_agg, the
+texts of string_agg and the floats that are added exactly; and it hands a chunk of rows at once to
+the kernels, whatever their size:
+
+    select array_remove(a, g) from (select array_agg(n) a from ...), generate_series(1, 1000) g
+
+So rows, and sizes of their values, are estimated from the bottom of a plan to its top. What is read
+has the sizes that the caller knows; filters and groups are taken to leave all rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import pyarrow as pa
+
+from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.cost import MOST, SMALL, USUAL, cost_of_call, size_of
+from foreshore.expr.functions.registry import scalar_function
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Constant,
+    FlatMap,
+    Get,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Union,
+    Window,
+)
+from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import inputs_of, operands_of, walk_relations
+from foreshore.ids import GlobalId
+from foreshore.types import SqlType, arrow_type
+
+CHUNK = 2048  # rows that an engine hands over at once
+MUCH = 32 << 20  # bytes: what takes more has a process of its own
+WIDE = 4 << 10  # bytes of a value from which on chunks of them count
+# They hold a value of each row, which no limit of an engine counts.
+GATHERING = frozenset(("array_agg", "string_agg", "sum_float", "comoment_float"))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many rows there are, and the bytes of a value of each column."""
+
+    rows: int
+    sizes: tuple[int, ...]
+
+
+Known = Mapping[GlobalId, Shape]  # of what a plan reads
+
+
+def holds_much(relation: Relation, known: Known) -> bool:
+    """Whether a plan takes more than `MUCH` bytes beside the limit of an engine."""
+    rounded = frozenset(
+        (id, *map(_rounded, (each.rows, *each.sizes))) for id, each in known.items()
+    )
+    return _holds_much(relation, rounded)
+
+
+def _rounded(number: int) -> int:
+    """Return the next power of two, so that few estimates are kept."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+@lru_cache(1024)
+def _holds_much(relation: Relation, known: frozenset[tuple[Any, ...]]) -> bool:
+    if not any(_may_gather(node) for node in walk_relations(relation)) and not any(
+        size > WIDE for _, _, *sizes in known for size in sizes
+    ):
+        return False  # nothing has long values, or what has them is left to `cost.is_heavy`
+    shapes = {id: Shape(rows, tuple(sizes)) for id, rows, *sizes in known}
+    estimate = _Estimate(shapes)
+    estimate.of(relation)
+    return estimate.most > MUCH
+
+
+def _may_gather(node: Relation) -> bool:
+    match node:
+        case Reduce(aggregates=made):
+            return any(each.function in GATHERING for each in made)
+        case Window(functions=made):
+            return any(each.function in GATHERING for each in made)
+        case _:
+            return False
+
+
+class _Estimate:
+    """Shapes of relations; `most` is what the hungriest of them takes."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._locals: dict[int, Shape] = {}
+        self.most = 0
+
+    def of(self, relation: Relation) -> Shape:
+        match relation:
+            case Let(number=number, value=value, body=body):
+                self._locals[number] = self.of(value)
+                return self.of(body)
+            case LocalGet(number=number):
+                return self._locals[number]
+            case Get(id=id, columns=columns):
+                return self._known.get(id) or Shape(1, tuple(usual_size(c.type) for c in columns))
+            case Constant(columns=columns):
+                sizes = tuple(usual_size(column.type) for column in columns)
+                for row, _ in relation.rows[:CHUNK]:
+                    sizes = tuple(map(max, sizes, map(size_of, row)))
+                return Shape(len(relation.rows), sizes)
+        inputs = [self.of(each) for each in inputs_of(relation)]
+        if isinstance(relation, Union):
+            columns = zip(*(each.sizes for each in inputs), strict=True)
+            return Shape(sum(each.rows for each in inputs), tuple(map(max, columns)))
+        rows = min(prod(each.rows for each in inputs), MOST)
+        shape = Shape(rows, tuple(size for each in inputs for size in each.sizes))
+        self._count_calls(scalars_of(relation), shape)
+        match relation:
+            case Project(outputs=outputs):
+                return Shape(rows, tuple(shape.sizes[each] for each in outputs))
+            case Map(scalars=scalars):
+                made = [_size(each, shape.sizes) for each in scalars]
+                return Shape(rows, (*shape.sizes, *made))
+            case FlatMap():
+                elements = max(_size(each, shape.sizes) for each in relation.arrays) // SMALL
+                added = columns_of(relation)[len(shape.sizes) :]
+                sizes = (*shape.sizes, *(usual_size(column.type) for column in added))
+                return Shape(min(rows * max(elements, 1), MOST), sizes)
+            case Reduce():
+                return self._grouped(relation, shape)
+            case Window(functions=functions):
+                made = [
+                    self._gathered(each.function, each.args, shape) or usual_size(each.type)
+                    for each in functions
+                ]
+                # Each row may have the values of all rows before it.
+                longest = max(made, default=0)
+                self.most = max(self.most, longest * rows if longest > WIDE else 0)
+                return Shape(rows, (*shape.sizes, *made))
+            case _:
+                return shape
+
+    def _grouped(self, node: Reduce, shape: Shape) -> Shape:
+        keys = [_size(each, shape.sizes) for each in node.group_key]
+        made = [
+            self._gathered(each.function, each.args, shape) or usual_size(each.type)
+            for each in node.aggregates
+        ]
+        if not keys:
+            return Shape(1, tuple(made))
+        return Shape(shape.rows, (*keys, *(usual_size(each.type) for each in node.aggregates)))
+
+    def _gathered(self, function: str, args: Sequence[Scalar], shape: Shape) -> int:
+        """Return the bytes of the values of all rows, 0 if the function keeps none of them."""
+        if function not in GATHERING:
+            return 0
+        size = min(shape.rows * sum(_size(each, shape.sizes) for each in args), MOST)
+        self.most = max(self.most, size)
+        return size
+
+    def _count_calls(self, scalars: Sequence[Scalar], shape: Shape) -> None:
+        """Count chunks of the arguments of calls, if these are long."""
+        if not any(size > WIDE for size in shape.sizes):
+            return
+        for scalar in scalars:
+            longest = _longest_arguments(scalar, shape.sizes)
+            if longest > WIDE:
+                self.most = max(self.most, longest * min(shape.rows, CHUNK))
+
+
+def _size(scalar: Scalar, sizes: Sequence[int]) -> int:
+    """Return the bytes of a scalar's value over columns of these sizes."""
+    match scalar:
+        case Column(index=index):
+            return sizes[index]
+        case Literal(value=value):
+            return size_of(value)
+        case Call(function=key, args=args):
+            values = [each.value if isinstance(each, Literal) else None for each in args]
+            given = [_size(each, sizes) for each in args]
+            size, _ = cost_of_call(key, values, given)
+            if _is_fixed(scalar.type):
+                return SMALL
+            known = all(isinstance(each, Literal) for each in args) or size < MOST
+            return size if known else sum(given) + USUAL  # it is refused by its length
+        case _:
+            made = [_size(each, sizes) for each in operands_of(scalar)]
+            return SMALL if _is_fixed(type_of(scalar)) else max(made, default=USUAL)
+
+
+def _longest_arguments(scalar: Scalar, sizes: Sequence[int]) -> int:
+    """Return the bytes of the longest arguments that a call within `scalar` has."""
+    operands = operands_of(scalar)
+    longest = max((_longest_arguments(each, sizes) for each in operands), default=0)
+    if isinstance(scalar, Call) and scalar_function(scalar.function).duckdb is None:
+        longest = max(longest, sum(_size(each, sizes) for each in operands))
+    return longest
+
+
+def _is_fixed(type: SqlType) -> bool:
+    return pa.types.is_primitive(arrow_type(type))
+
+
+def usual_size(type: SqlType) -> int:
+    """Return the bytes of a value of which nothing else is known."""
+    return SMALL if _is_fixed(type) else USUAL
+
+
+def shape_of_rows(count: int, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Shape:
+    """Return the shape of rows in memory."""
+    return Shape(count, tuple(max(SMALL, each.nbytes // max(count, 1)) for each in columns))

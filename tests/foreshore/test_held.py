@@ -1,0 +1,104 @@
+"""Plans that take much memory beside an engine's limit are known by estimates."""
+
+import pytest
+
+from foreshore.expr.held import Known, Shape, holds_much
+from foreshore.expr.ir import (
+    Aggregate,
+    Call,
+    Column,
+    FlatMap,
+    Get,
+    Join,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Project,
+    Reduce,
+    Relation,
+    Union,
+    Window,
+    WindowFunction,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import FLOAT8, INT4, INT8, TEXT, ColumnType, SqlType, array_of
+
+STORED = GlobalId("u1")
+
+
+def series(stop: int) -> Relation:
+    bounds = (Literal(1, INT4), Literal(stop, INT4))
+    return FlatMap(Join(()), "generate_series(int4,int4)", bounds, (ColumnType(INT4, False),))
+
+
+def gathered(relation: Relation, function: str = "array_agg", type: SqlType = INT4) -> Reduce:
+    arguments = (Column(0, type),)
+    if function == "string_agg":
+        arguments = (Column(0, TEXT), Literal(",", TEXT))
+    made = array_of(type) if function == "array_agg" else type
+    return Reduce(relation, (), (Aggregate(function, arguments, made),))
+
+
+def removed(relation: Relation) -> Relation:
+    array = array_of(INT4)
+    call = Call(
+        "array_remove(anycompatiblearray,anycompatible)", (Column(0, array), Column(1, INT4)), array
+    )
+    return Map(relation, (call,))
+
+
+STORED_ROWS = Get(STORED, (ColumnType(TEXT, False), ColumnType(INT4, False)))
+FEW, MANY = 10_000, 10_000_000
+PLANS: dict[str, tuple[Relation, Relation, Known, Known]] = {
+    "array_agg": (gathered(series(MANY)), gathered(series(FEW)), {}, {}),
+    "sums of floats": (
+        gathered(series(MANY), "sum_float", FLOAT8), gathered(series(FEW), "sum_float", FLOAT8), {}, {},
+    ),
+    "of stored rows": (
+        gathered(STORED_ROWS, "string_agg"), gathered(STORED_ROWS, "string_agg"),
+        {STORED: Shape(MANY, (16, 16))}, {STORED: Shape(FEW, (16, 16))},
+    ),
+    "of few long stored values": (
+        gathered(STORED_ROWS, "string_agg"), gathered(STORED_ROWS, "string_agg"),
+        {STORED: Shape(100, (1 << 20, 16))}, {STORED: Shape(100, (1 << 10, 16))},
+    ),
+    "of a union": (
+        gathered(Union((series(MANY), series(2)))), gathered(Union((series(FEW), series(2)))), {}, {},
+    ),
+    "of a named relation": (
+        Let(1, series(MANY), gathered(LocalGet(1, (ColumnType(INT4, False),)))),
+        Let(1, series(FEW), gathered(LocalGet(1, (ColumnType(INT4, False),)))), {}, {},
+    ),
+    "calls over gathered rows": (
+        removed(Join((gathered(series(100_000)), series(300)), ())),
+        removed(Join((gathered(series(1_000)), series(300)), ())), {}, {},
+    ),
+    "calls over long stored values": (
+        Map(STORED_ROWS, (Call("quote_ident(text)", (Column(0, TEXT),), TEXT),)),
+        Map(STORED_ROWS, (Call("quote_ident(text)", (Column(0, TEXT),), TEXT),)),
+        {STORED: Shape(1000, (1 << 20, 16))}, {STORED: Shape(10, (1 << 20, 16))},
+    ),
+    "frames": (
+        Window(series(20_000), (), (), (WindowFunction("array_agg", (Column(0, INT4),), array_of(INT4)),)),
+        Window(series(100), (), (), (WindowFunction("array_agg", (Column(0, INT4),), array_of(INT4)),)),
+        {}, {},
+    ),
+    "a projection": (
+        removed(Project(Join((series(300), gathered(series(100_000))), ()), (1, 0))),
+        removed(Project(Join((series(300), gathered(series(1_000))), ()), (1, 0))), {}, {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_estimates_tell_large_plans_from_small_ones(name: str) -> None:
+    large, small, known_large, known_small = PLANS[name]
+    assert holds_much(large, known_large)
+    assert not holds_much(small, known_small)
+
+
+def test_rows_that_an_engine_counts_are_left_to_it() -> None:
+    counted = Reduce(series(MANY), (Column(0, INT4),), (Aggregate("count", (), INT8),))
+    assert not holds_much(counted, {})
+    assert not holds_much(STORED_ROWS, {STORED: Shape(MANY, (100, 16))})
