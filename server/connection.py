@@ -424,7 +424,7 @@ class Conversation:
         """Have notifications sent in a turn, as there may be many listeners."""
         if not self._is_notified:
             self._is_notified = True
-            self._wire.turn.call(self._send_notifications)
+            self._wire.turn.share(self._send_notifications)
 
     def _send_notifications(self) -> None:
         """Send notifications if the session is idle and its client reads."""

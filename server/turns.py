@@ -14,6 +14,10 @@ together; the rest waits for turns, too.
 
     if turns.has_time():      within the callback
     turns.call(go_on)         the rest
+
+Of what concerns many connections at once, such as notifications, all have one turn together.
+
+    turn.share(send)
 """
 
 import asyncio
@@ -32,6 +36,8 @@ class Turns:
         self._waiting: deque[Callable[[], object]] = deque()
         self._is_going_on = False
         self._until: float | None = None  # the end of the slice of this step's callbacks
+        self._sharing: deque[Callable[[], object]] = deque()  # who share a turn
+        self._is_shared = False
 
     async def next(self) -> None:
         """Wait for a turn, after those who wait already."""
@@ -50,6 +56,26 @@ class Turns:
         if not self._is_going_on:
             self._is_going_on = True
             asyncio.get_running_loop().call_soon(self._go_on)
+
+    def share(self, run: Callable[[], object]) -> None:
+        """Call `run` in a turn that all who share have together: they may be thousands."""
+        self._sharing.append(run)
+        if not self._is_shared:
+            self._is_shared = True
+            self.call(self._share)
+
+    def _share(self) -> None:
+        """Call those who share a turn for a slice; the rest have another one."""
+        until = perf_counter() + SLICE_S
+        try:
+            while self._sharing:
+                self._sharing.popleft()()
+                if perf_counter() >= until:
+                    break
+        finally:
+            self._is_shared = bool(self._sharing)
+            if self._is_shared:
+                self.call(self._share)
 
     def has_time(self) -> bool:
         """Return whether callbacks that ask have had less than a slice in this step of the loop."""
@@ -96,9 +122,9 @@ class Turn:
         """Whether the slice has ended, so that others should have their turn."""
         return perf_counter() >= self._until
 
-    def call(self, begin: Callable[[], object]) -> None:
-        """Call `begin` when it is this connection's turn, outside of its slice."""
-        self._turns.call(begin)
+    def share(self, run: Callable[[], object]) -> None:
+        """Call `run` in a turn that it shares with others of its kind, outside of the slice."""
+        self._turns.share(run)
 
     async def next(self) -> None:
         """Let others have their turn, and begin another slice."""

@@ -4,6 +4,7 @@ What is counted is the order of events: how often somebody else runs on the loop
 are taken from the input.
 """
 
+import asyncio
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -105,6 +106,7 @@ def test_others_run_between_listeners_of_a_notification(
         for number in range(3):
             channels.commit(Inbox(0), NO_SIGNALS.adding(Notify(channel, str(number))))
 
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
     monkeypatch.setattr(Conversation, "_send_notifications", sent)
     for each in listeners:
         each.socket.sendall(SYNC)
@@ -115,3 +117,35 @@ def test_others_run_between_listeners_of_a_notification(
         each.socket.close()
     assert events.count("listener") == len(listeners)
     assert ("listener", "listener") not in pairwise(events)
+
+
+def test_listeners_take_one_turn_together(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a turn has it after one slice, however many listeners there are."""
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    events: list[str] = []
+
+    async def share() -> None:
+        shared, turn = turns.turns_of_loop(), turns.Turn()
+        for _ in range(50):
+            shared.share(lambda: events.append("listener"))
+        await turn.next()
+        events.append("other")
+
+    served.run(share())
+    assert events.index("other") <= 3
+
+
+def test_listener_that_fails_keeps_no_other_waiting(served: Served) -> None:
+    sent = []
+
+    async def share() -> None:
+        shared, turn = turns.turns_of_loop(), turns.Turn()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        shared.share(lambda: [].pop())
+        shared.share(lambda: sent.append("sent"))
+        while not sent:
+            await turn.next()
+        asyncio.get_running_loop().set_exception_handler(None)
+
+    served.run(share())
+    assert sent == ["sent"]
