@@ -1,28 +1,55 @@
 """Sessions of the package requests, which packages of others use: they dial checked addresses.
 
-What a session follows, such as a redirect, is a connection of its own and checked alike.
+What a session follows, such as a redirect, is a connection of its own and checked alike. Answers
+are bounded in size and time; what is compressed counts as it is when it is not.
 """
 
 import socket
+from time import monotonic
 from typing import Any
 
-from requests import Session
+from requests import Response, Session
+from requests.exceptions import ConnectionError
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from foreshore.storage.external.dial import addresses, first_that
 
+MOST_BYTES = 64 * 2**20  # of an answer: metadata of tables with many snapshots is long
+LONGEST_SECONDS = 120.0  # for an answer as a whole
+_PART_BYTES = 65_536
 
-def check_addresses(session: Session) -> None:
+
+def guard(session: Session) -> None:
     """Let the adapters of a session connect to addresses that were checked, by no proxy.
 
-    Its requests then raise InsufficientPrivilege if one is link-local.
+    Its requests then raise InsufficientPrivilege if one is link-local, and ConnectionError if an
+    answer has more than MOST_BYTES or takes longer than LONGEST_SECONDS.
     """
+    session.hooks["response"].insert(0, _read)
     session.trust_env = False  # neither the server's proxies nor its .netrc
     for adapter in session.adapters.values():
         manager: Any = getattr(adapter, "poolmanager")  # noqa: B009  # only HTTPAdapter has it
         manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+
+def _read(response: Response, *, stream: bool = False, **request: Any) -> None:
+    """Read an answer, unless the caller reads it in parts."""
+    if stream:
+        return
+    parts, size, end = [], 0, monotonic() + LONGEST_SECONDS
+    for part in response.iter_content(_PART_BYTES):
+        size += len(part)
+        parts.append(part)
+        if size > MOST_BYTES or monotonic() > end:
+            response.close()
+            raise ConnectionError(
+                f"the answer has more than {MOST_BYTES >> 20} MiB"
+                if size > MOST_BYTES
+                else f"no whole answer within {LONGEST_SECONDS:.0f} seconds"
+            )
+    response._content = b"".join(parts)
 
 
 class _Checked(HTTPConnection):

@@ -297,7 +297,7 @@ def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
     from pyiceberg.catalog.rest import RestCatalog
     from requests.adapters import HTTPAdapter
 
-    from foreshore.storage.external.checked_requests import check_addresses
+    from foreshore.storage.external.checked_requests import guard
 
     class Impatient(HTTPAdapter):
         def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -311,11 +311,11 @@ def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
             super()._config_headers(session)
             for scheme in ("http://", "https://"):
                 session.mount(scheme, Impatient())
-            check_addresses(session)
+            guard(session)
 
         def _create_session(self) -> Any:
             session = super()._create_session()
-            check_addresses(session)  # what signs requests has an adapter of its own
+            guard(session)  # what signs requests has an adapter of its own
             return session
 
         def _fetch_config(self) -> None:
