@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foreshore.deep_trees import allow_depth
-from foreshore.expr.columns import columns_of
+from foreshore.expr.columns import columns_of, keeping_columns
 from foreshore.expr.ir import (
     Column,
     Filter,
@@ -58,7 +58,8 @@ def failing_rows(relation: Relation, fallible: Test = may_fail) -> list[FailingR
     """
     allow_depth()
     finder = _Finder(fallible)
-    finder.split(relation)
+    with keeping_columns():
+        finder.split(relation)
     return finder.found
 
 

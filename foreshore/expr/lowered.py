@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import msgspec
 
-from foreshore.expr.columns import columns_of
+from foreshore.expr.columns import columns_of, keeping_columns
 from foreshore.expr.ir import (
     AnySubquery,
     Column,
@@ -27,12 +27,13 @@ _DECODER = msgspec.msgpack.Decoder(Relation)
 def check_lowered(relation: Relation) -> None:
     """Assert that `relation` is in lowered form and its joins are well formed."""
     bound_only = (OuterColumn, Exists, ScalarSubquery, AnySubquery)
-    for node in walk_relations(relation):
-        assert not isinstance(node, JoinOn | Recursive), node
-        if isinstance(node, Join):
-            _check_join(node)
-        for scalar in scalars_of(node):
-            assert not any(isinstance(s, bound_only) for s in walk_scalars(scalar)), scalar
+    with keeping_columns():
+        for node in walk_relations(relation):
+            assert not isinstance(node, JoinOn | Recursive), node
+            if isinstance(node, Join):
+                _check_join(node)
+            for scalar in scalars_of(node):
+                assert not any(isinstance(s, bound_only) for s in walk_scalars(scalar)), scalar
 
 
 def _check_join(join: Join) -> None:

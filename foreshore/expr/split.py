@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from foreshore.deep_trees import allow_depth
-from foreshore.expr.columns import columns_of
+from foreshore.expr.columns import columns_of, keeping_columns
 from foreshore.expr.ir import (
     And,
     Call,
@@ -77,14 +77,16 @@ def may_fail(call: Call) -> bool:
 def split_errors(relation: Relation, fallible: Test = may_fail) -> tuple[Relation, Relation | None]:
     """Return the rows of a lowered `relation`, and its errors (one text column) if it may fail."""
     allow_depth()
-    rows, errors = Splitter(fallible).split(relation)
+    with keeping_columns():
+        rows, errors = Splitter(fallible).split(relation)
     return rows, share(_union(errors, ERROR_COLUMNS)) if errors else None
 
 
 def known_sound(relation: Relation) -> Relation:
     """Return the rows of a lowered relation of which is known that it has no errors."""
     allow_depth()
-    return Splitter(lambda _: False).split(relation)[0]
+    with keeping_columns():
+        return Splitter(lambda _: False).split(relation)[0]
 
 
 def can_fail(scalar: Scalar, fallible: Test = may_fail) -> bool:
@@ -135,6 +137,7 @@ class Splitter:
     fallible: Test
     # Whether the value of the Let with this number may have rows of negative multiplicity.
     negative: dict[int, bool] = field(default_factory=dict)
+    _signed: dict[int, tuple[Relation, bool]] = field(default_factory=dict)  # by identity
 
     def split(self, relation: Relation) -> Split:
         """Return the rows of `relation`, and the plans of its errors."""
@@ -284,11 +287,18 @@ class Splitter:
                 return any(count < 0 for _, count in rows)
             case LocalGet(number=number):
                 return self.negative.get(number, False)
-            case Let(value=value, body=body, number=number):
-                self.negative[number] = self.may_be_negative(value)
-                return self.may_be_negative(body)
             case _:
-                return any(map(self.may_be_negative, inputs_of(relation)))
+                found = self._signed.get(id(relation))
+                if found is None:
+                    # It stays alive for as long as its identity is a key.
+                    found = self._signed[id(relation)] = relation, self._may_be(relation)
+                return found[1]
+
+    def _may_be(self, relation: Relation) -> bool:
+        if isinstance(relation, Let):
+            self.negative[relation.number] = self.may_be_negative(relation.value)
+            return self.may_be_negative(relation.body)
+        return any(map(self.may_be_negative, inputs_of(relation)))
 
 
 def _first(errors: Sequence[Scalar]) -> Scalar:

@@ -94,30 +94,31 @@ def may_be_null(scalar: Scalar, nullable: Sequence[bool]) -> bool:
             return True
 
 
-def rejects_null(predicate: Scalar, column: int) -> bool:
-    """Return whether `predicate` is never TRUE if `column` is NULL."""
+def rejected_as_null(predicate: Scalar) -> frozenset[int]:
+    """Return the columns for which `predicate` is never TRUE if one of them is NULL."""
     match predicate:
         case And(args=args):
-            return any(rejects_null(arg, column) for arg in args)
+            return frozenset().union(*map(rejected_as_null, args))
         case Or(args=args):
-            return bool(args) and all(rejects_null(arg, column) for arg in args)
+            each = list(map(rejected_as_null, args))
+            return each[0].intersection(*each[1:]) if each else frozenset()
         case Call(function="is_not_null" | "is_true", args=(arg,)):
-            return is_strict_in(arg, column)
+            return strict_in(arg)
         case _:
-            return is_strict_in(predicate, column)
+            return strict_in(predicate)
 
 
-def is_strict_in(scalar: Scalar, column: int) -> bool:
-    """Return whether `scalar` is NULL if `column` is."""
+def strict_in(scalar: Scalar) -> frozenset[int]:
+    """Return the columns for which `scalar` is NULL if one of them is."""
     match scalar:
         case Column(index=index):
-            return index == column
+            return frozenset((index,))
         case Call(function=function, args=args):
-            if not any(is_strict_in(arg, column) for arg in args):
-                return False
-            return is_total(function) or scalar_function(function).strict
+            if is_total(function) or scalar_function(function).strict:
+                return frozenset().union(*map(strict_in, args))
+            return frozenset()
         case _:
-            return False
+            return frozenset()
 
 
 def nullable_columns(relation: Relation, known: dict[int, Nullable] | None = None) -> Nullable:
@@ -147,10 +148,8 @@ def nullable_above(
                 nullable = (*nullable, may_be_null(scalar, nullable))
             return nullable
         case Filter(predicates=predicates):
-            return tuple(
-                may and not any(rejects_null(predicate, i) for predicate in predicates)
-                for i, may in enumerate(below[0])
-            )
+            rejected = rejected_as_null(And(predicates))
+            return tuple(may and i not in rejected for i, may in enumerate(below[0]))
         case Project(outputs=outputs):
             return tuple(below[0][i] for i in outputs)
         case FlatMap(columns=columns):

@@ -55,29 +55,38 @@ class TableRead:
         return substitute(scalar, self.definitions)
 
 
-def table_reads(relation: Relation, lets: Lets = ()) -> Iterator[TableRead]:
-    """Yield the reads of tables in `relation`."""
-    get = single_input(relation)
-    if get is not None:
-        yield TableRead(get, relation, lets)
-        return
-    match relation:
-        case Let(number=number, value=value, body=body):
-            yield from table_reads(value, lets)
-            yield from table_reads(body, (*lets, (number, value)))
-        case Join(inputs=inputs):
-            for i, input in enumerate(inputs):
-                found = _grouped(input)
-                if found is None:
-                    yield from table_reads(input, lets)
-                else:
-                    chain, definitions = found
-                    get = single_input(chain)
-                    assert get is not None, chain
-                    yield TableRead(get, chain, lets, relation, i, definitions)
-        case _:
-            for input in inputs_of(relation):
-                yield from table_reads(input, lets)
+def table_reads(relation: Relation) -> Iterator[TableRead]:
+    """Yield the reads of tables in `relation`, in its order."""
+    stack: list[tuple[Relation | TableRead, Lets]] = [(relation, ())]
+    while stack:
+        node, lets = stack.pop()
+        if isinstance(node, TableRead):
+            yield node
+            continue
+        get = single_input(node)
+        if get is not None:
+            yield TableRead(get, node, lets)
+            continue
+        below: list[tuple[Relation | TableRead, Lets]]
+        match node:
+            case Let(number=number, value=value, body=body):
+                below = [(value, lets), (body, (*lets, (number, value)))]
+            case Join(inputs=inputs):
+                below = [(_of_join(node, i, lets) or input, lets) for i, input in enumerate(inputs)]
+            case _:
+                below = [(input, lets) for input in inputs_of(node)]
+        stack.extend(reversed(below))
+
+
+def _of_join(join: Join, place: int, lets: Lets) -> TableRead | None:
+    """Return the read of a table that an input of a join is, perhaps grouped."""
+    found = _grouped(join.inputs[place])
+    if found is None:
+        return None
+    chain, definitions = found
+    get = single_input(chain)
+    assert get is not None, chain
+    return TableRead(get, chain, lets, join, place, definitions)
 
 
 _Grouped: TypeAlias = tuple[Relation, Sequence[Scalar | None]]  # a chain, definitions

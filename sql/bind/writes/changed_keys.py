@@ -42,7 +42,7 @@ from foreshore.sql.bind.with_clause import Lets, with_lets
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.optimize.key_steps import may_change_while_waiting
 from foreshore.sql.optimize.lookup import RANGES, is_widening
-from foreshore.sql.optimize.nullability import is_strict_in
+from foreshore.sql.optimize.nullability import strict_in
 from foreshore.sql.optimize.scalars import conjuncts
 from foreshore.sql.plan import ChangedKeys
 from foreshore.sql.planning import Planning
@@ -125,7 +125,7 @@ def links_within(item: ItemView, table: Relation, condition: Scalar) -> Iterator
                         ),
                     )
                     narrowed = _as_key(value, columns[place].type)
-                    if narrowed is not None and is_strict_in(value, 0):  # NULL if there is no row
+                    if narrowed is not None and 0 in strict_in(value):  # NULL if there is no row
                         yield Link(subquery.relation, {place: narrowed}, rest, single=True)
 
 
