@@ -7,7 +7,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import psycopg
 import pytest
 
 from tests.harness import Server, program, serving
@@ -213,6 +215,59 @@ def test_hostile_names_and_values_stay_text(shown: Console, server: Server) -> N
     assert shown.page.locator("img[onerror]").count() == 0
     assert alerts == []
     assert shown.errors == []
+
+
+def hostile_objects(connection: Any) -> None:
+    """Name everything that the console shows, and comment on it, in HTML that would run."""
+    text = HOSTILE.replace("'", "''")
+    for statement in (
+        'CREATE ROLE "{}" LOGIN',
+        'GRANT "{}" TO foreshore',
+        'CREATE SCHEMA "{}"',
+        "CREATE CLUSTER \"{}\" (SIZE 'embedded')",
+        "CREATE SECRET \"{}\" AS 'x'",
+        "CREATE CONNECTION \"{}\" TO KAFKA (BROKER '127.0.0.1:1', SECURITY PROTOCOL 'plaintext')"
+        " WITH (VALIDATE = false)",
+        'CREATE TABLE "{}"."{}" ("{}" text PRIMARY KEY DEFAULT \'{}\', n int)',
+        'ALTER TABLE "{}"."{}" OWNER TO "{}"',
+        'CREATE POLICY "{}" ON "{}"."{}" USING ("{}" <> \'{}\')',
+        'INSERT INTO "{}"."{}" VALUES (\'{}\', 0)',
+        'CREATE VIEW "{}"."v{}" AS SELECT "{}", 1 / n AS "a{}" FROM "{}"."{}"',
+        'CREATE MATERIALIZED VIEW "{}"."m{}" AS'
+        ' SELECT "{}", 1 / n AS "b{}", \'{}\' AS c FROM "{}"."{}"',
+        'CREATE INDEX "i{}" ON "{}"."m{}" ("{}")',
+        'COMMENT ON TABLE "{}"."{}" IS \'{}\'',
+        'COMMENT ON COLUMN "{}"."{}"."{}" IS \'{}\'',
+        'GRANT SELECT ON "{}"."m{}" TO "{}"',
+        "SET application_name = '{}'",
+    ):
+        connection.execute(statement.replace("{}", text))
+
+
+def test_hostile_text_stays_text_on_every_page(shown: Console, server: Server) -> None:
+    quoted = [quote(each + HOSTILE, safe="") for each in ("", "v", "m")]
+    objects = [f"objects/foreshore.{quoted[0]}.{each}" for each in quoted]
+    tabs = ("", "columns", "definition", "dependencies", "dataflow", "freshness", "rights")
+    with server.connect(application_name=HOSTILE) as connection:
+        hostile_objects(connection)
+        with pytest.raises(psycopg.Error):
+            connection.execute(f"SELECT '{HOSTILE}'::int")
+        for place in [
+            *("overview", "objects", "objects?show=list", "connections", "roles", "clusters"),
+            *("sessions", "sessions?tab=history"),
+            *(f"{kind}/{quoted[0]}" for kind in ("roles", "clusters", "connections")),
+            *(f"{each}?tab={tab}" for each in objects for tab in tabs),
+            *(f"roles/{each}nobody" for each in quoted),
+        ]:
+            shown.go(place)
+            shown.page.wait_for_load_state("networkidle")
+            shown.page.get_by_text(HOSTILE).first.wait_for(state="attached")
+            assert shown.page.locator("[onerror]").count() == 0, place
+        for text in (f"SELECT '{HOSTILE}'::int", f'SELECT "{HOSTILE}"', f"SELECT '{HOSTILE}' x"):
+            shown.run(text)
+            shown.sees(HOSTILE)
+            assert shown.page.locator("[onerror]").count() == 0, text
+    assert [each for each in shown.errors if "Content Security Policy" in each] == []
 
 
 def test_password_is_asked_for(tmp_path: Path) -> None:
