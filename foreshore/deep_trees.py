@@ -28,6 +28,34 @@ def allow_depth() -> None:
 _starting = threading.Lock()  # the size of new stacks is of the whole process
 
 
+def run_on_deep_stack(work: Callable[[], R]) -> R:
+    """Do the work of a process on a thread on which trees of any allowed depth may be walked.
+
+    The main thread only waits, and ends the process if it is interrupted.
+    """
+    allow_depth()
+    result: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    start_deep_thread(run, "main")
+    return result.result()
+
+
+def start_deep_thread(work: Callable[[], None], name: str) -> None:
+    """Start a thread on which trees of any allowed depth may be walked; no end waits for it."""
+    with _starting:
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            threading.Thread(target=work, name=name, daemon=True).start()
+        finally:
+            threading.stack_size(before)
+
+
 class DeepThreads(ThreadPoolExecutor):
     """Threads on which trees of any allowed depth may be walked, compared and destroyed."""
 

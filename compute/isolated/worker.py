@@ -27,6 +27,7 @@ from foreshore.compute.isolated.engine import (
     send,
 )
 from foreshore.compute.local.linear import evaluate_linear, is_linear, multiplies_rows
+from foreshore.deep_trees import run_on_deep_stack
 from foreshore.errors import DatabaseError, InternalError, OutOfMemory, StatementTooComplex
 from foreshore.memory import at_most_more, give_back
 from foreshore.query_memory import QUERY_MEMORY, limit_all_room
@@ -36,6 +37,10 @@ logger = logging.getLogger(__name__)
 
 def main() -> None:
     """Answer requests from standard input on standard output, until the input ends."""
+    run_on_deep_stack(_answer_requests)  # they hold plans
+
+
+def _answer_requests() -> None:
     with suppress(OSError):  # the kernel kills this process first when memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000")
     scratch, memory, *directories = sys.argv[1:]

@@ -19,6 +19,7 @@ from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.protocol import Command
 from foreshore.compute.replica.instance import ENGINES, EngineFactory, load_embedded
 from foreshore.compute.replica.replica import Replica
+from foreshore.deep_trees import run_on_deep_stack
 from foreshore.loop_watchdog import Watchdog
 from foreshore.processes.handshake import LEAST_SECRET, Handshake
 from foreshore.processes.lifeline import standard_input_ends
@@ -100,8 +101,12 @@ def start(
     scratch = Path(given) if given is not None else Scratch().path
     _fail_allocations()
     sys.setswitchinterval(0.0005)  # an index lookup does not wait long for a step's Python code
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(address, secret, engines, scratch, lifeline=lifeline, preload=preload))
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(address, secret, engines, scratch, lifeline=lifeline, preload=preload))
+
+    run_on_deep_stack(run)  # messages hold plans, which are decoded where they are received
 
 
 def _fail_allocations() -> None:

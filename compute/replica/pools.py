@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
+from foreshore.deep_trees import DeepThreads
 
-class Pool(ThreadPoolExecutor):
+
+class Pool(DeepThreads):
     """A pool whose work can be awaited; its methods belong to the event loop."""
 
     def __init__(self, threads: int, name: str, **options: Any) -> None:

@@ -17,6 +17,7 @@ from foreshore.compute.workers.mesh import Mesh
 from foreshore.compute.workers.messages import Request
 from foreshore.compute.workers.wire import Wire
 from foreshore.compute.workers.worker import Worker
+from foreshore.deep_trees import run_on_deep_stack
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ def main(index: int, control: int, peers: str) -> None:
     wire = Wire(socket.socket(fileno=control), Request)
     worker = Worker(wire, Mesh(index, sockets), seed, strings_seed)
     try:
-        worker.run()
+        run_on_deep_stack(worker.run)
     except OSError:
         logger.info("the replica has ended")
     except BaseException:

@@ -41,6 +41,7 @@ from foreshore.compute.workers.messages import (
     Updates,
 )
 from foreshore.compute.workers.wire import Wire
+from foreshore.deep_trees import start_deep_thread
 from foreshore.errors import DatabaseError, InternalError, OutOfMemory, QueryCanceled
 from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array
@@ -144,7 +145,7 @@ class _Dataflow:
         self._output: FlowOutput | None = None  # of the last step
         self._budget = MemoryBudget(None)
         self._cancelled = False
-        threading.Thread(target=self._run, name=f"dataflow {number}", daemon=True).start()
+        start_deep_thread(self._run, f"dataflow {number}")
 
     # --- on any thread
 

@@ -10,6 +10,7 @@ import pytest
 
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.isolated.engine import IsolatedEngine
+from foreshore.deep_trees import FRAMES
 from foreshore.errors import DatabaseError, DataError, QueryCanceled, Unavailable
 from foreshore.expr.ir import (
     Call,
@@ -19,11 +20,14 @@ from foreshore.expr.ir import (
     Join,
     Literal,
     Map,
+    Negate,
     OrderKey,
     Project,
     Relation,
     Scalar,
+    Threshold,
 )
+from foreshore.expr.lowered import decode_relation, encode_relation
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, TEXT, ColumnType
 from foreshore.update import DIFF, update_schema
@@ -70,6 +74,20 @@ def test_error_of_a_row_is_raised_and_the_process_goes_on(engine: IsolatedEngine
         value(engine, Call("chr(int4)", (Literal(0, INT4),), TEXT))
     assert caught.value.sqlstate == "54000"
     assert value(engine, Call("chr(int4)", (Literal(97, INT4),), TEXT)) == "a"
+
+
+def test_plan_of_any_depth_does_not_end_the_process(engine: IsolatedEngine) -> None:
+    with engine.evaluations(Cancellation()) as evaluations:  # as SQL, so the limit is raised
+        assert len(evaluations.rows(Threshold(Map(ONE_ROW, (Literal(1, INT4),))), {}, 0)) == 1
+    leaf: Relation = Get(GlobalId("u1"), (ColumnType(TEXT),))
+    inner, outer = encode_relation(leaf), encode_relation(Negate(leaf))
+    level = outer.removesuffix(inner)
+    with engine.evaluations(Cancellation()) as evaluations:
+        deep = level * FRAMES + inner
+        with pytest.raises(DatabaseError, match="stack depth limit exceeded") as caught:
+            list(evaluations.batches(map, decode_relation, [deep]))
+    assert caught.value.sqlstate == "54001"
+    assert value(engine, Call("chr(int4)", (Literal(98, INT4),), TEXT)) == "b"
 
 
 def test_cancelled_evaluation_ends_and_the_next_one_has_another_process(

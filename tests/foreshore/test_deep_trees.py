@@ -73,7 +73,22 @@ def run():
         f(FRAMES * 2)
     except RecursionError:
         return "refused"
-print(DeepThreads(1, "deep").submit(run).result())
+print({started})
+"""
+# How processes start the threads on which they walk plans.
+STARTED = {
+    "planning": 'DeepThreads(1, "deep").submit(run).result()',
+    "process": "__import__('foreshore.deep_trees').deep_trees.run_on_deep_stack(run)",
+    "replica's pool": "__import__('foreshore.compute.replica.pools')"
+    '.compute.replica.pools.Pool(1, "deep").submit(run).result()',
+}
+DECODED = """
+from foreshore.expr.ir import Join, Negate
+from foreshore.expr.lowered import decode_relation, encode_relation
+def f(n):
+    inner = encode_relation(Join((), ()))
+    level = encode_relation(Negate(Join((), ()))).removesuffix(inner)
+    decode_relation(level * n + inner)
 """
 
 
@@ -110,6 +125,18 @@ def test_threads_that_are_started_at_once_have_their_stacks(
 @pytest.mark.full
 @pytest.mark.parametrize("way", [*WAYS.values(), TREES], ids=[*WAYS, "trees"])
 def test_stack_holds_all_frames(way: str) -> None:
-    child = [sys.executable, "-c", CHILD.format(way=way)]
+    check_stack(way, STARTED["planning"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("started", STARTED.values(), ids=STARTED)
+@pytest.mark.parametrize("way", [WAYS["map"], DECODED], ids=["map", "decoded"])
+def test_each_process_has_the_stack(way: str, started: str) -> None:
+    check_stack(way, started)
+
+
+def check_stack(way: str, started: str) -> None:
+    """Assert that a recursion of twice the frames is refused and does not end a process."""
+    child = [sys.executable, "-c", CHILD.format(way=way, started=started)]
     found = subprocess.run(child, capture_output=True, text=True, timeout=120, check=False)
     assert (found.returncode, found.stdout) == (0, "refused\n"), found.stderr[-2000:]
