@@ -145,6 +145,15 @@ def protocols(lives: Lives) -> tuple[type[H11Protocol], type[WebSocketsSansIOPro
                 return
             super().handle_cont(event)
 
+        def handle_parser_exception(self) -> None:
+            """End a connection whose frames are wrong, or that has ended within one."""
+            if self.conn.close_sent is not None:
+                super().handle_parser_exception()
+                return
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
+            self.close_sent = True
+            self.transport.close()
+
         def connection_lost(self, exc: Exception | None) -> None:
             """Forget the connection."""
             self.life.end()

@@ -20,7 +20,7 @@ MOST_BYTES = 16 * 2**20  # of an answer
 FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError, RecursionError)
 MOST_SAID = 500  # characters
 _PART_BYTES = 65_536
-_KEPT = ("location", "content-type")  # headers of answers
+_KEPT = ("content-type",)  # headers of answers
 
 
 class _Checked(httpcore.AsyncNetworkBackend):

@@ -295,6 +295,7 @@ def check_properties(table: Any) -> None:
 def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
     """Return a catalog that is reached by its REST protocol."""
     from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.catalog.rest.auth import AuthManagerAdapter, NoopAuthManager
     from requests.adapters import HTTPAdapter
 
     from foreshore.storage.external.checked_requests import guard
@@ -316,6 +317,8 @@ def _rest(properties: dict[str, str], files: _Files) -> "Catalog":
         def _create_session(self) -> Any:
             session = super()._create_session()
             guard(session)  # what signs requests has an adapter of its own
+            if not {"token", "credential"} & self.properties.keys():
+                session.auth = AuthManagerAdapter(NoopAuthManager())  # else "Bearer None" is sent
             return session
 
         def _fetch_config(self) -> None:

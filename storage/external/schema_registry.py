@@ -255,8 +255,8 @@ def _refused(begins: str, response: httpx.Response) -> DatabaseError:
             hint = "Give the user of its connection the rights to read and register schemas."
             return DatabaseError(message, sqlstate="42501", hint=hint)
         case 301 | 302 | 307 | 308:
-            place = shortened(response.headers.get("location", ""))
-            return ConnectionFailure(message, hint=f"It names another URL: {place}")
+            hint = "It names another URL, which is not followed. Check URL of its connection."
+            return ConnectionFailure(message, hint=hint)
     return ConnectionFailure(message, hint="Check URL of its connection.")
 
 

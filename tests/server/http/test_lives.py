@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from websockets.protocol import State
 
 from foreshore.server import turns
 from foreshore.server.http import app, lives, protocols, slices
@@ -294,5 +295,27 @@ def test_client_that_reads_no_answers_to_pings_is_not_read(
                 break
         assert connection.transport.get_write_buffer_size() < 1 << 20
         writer.transport.abort()
+
+    with_server(go)
+
+
+WRONG_FRAMES = {"of no kind": b"\xff\xff", "without a mask": b"\x81\x01x"}
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "not yet open"])
+@pytest.mark.parametrize("sent", WRONG_FRAMES.values(), ids=WRONG_FRAMES.keys())
+def test_wrong_frame_ends_a_websocket_without_an_error(sent: bytes, is_open: bool) -> None:
+    async def go(http: Http) -> None:
+        faults: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        reader, writer = await open_(http, SOCKET)
+        await reader.readuntil(b"\r\n\r\n")
+        (connection,) = http.server._server.server_state.connections
+        if not is_open:  # the client did not wait for the answer
+            connection.conn.state = State.CONNECTING
+        writer.write(sent)
+        await until(lambda: connection.transport.is_closing())
+        writer.close()
+        assert faults == []
 
     with_server(go)

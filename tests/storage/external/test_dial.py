@@ -4,8 +4,9 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,6 +204,25 @@ def test_a_catalog_leads_nowhere_by_a_redirect(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(InsufficientPrivilege, match="is not for connections"):
             asyncio.run(validate(Access("iceberg catalog", options)))
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("given", [{}, {"token": "t"}], ids=["nothing", "a token"])
+def test_a_catalog_is_sent_a_token_only_if_there_is_one(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyiceberg")
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login a password b")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    sent: list[str | None] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        sent.append(handler.headers.get("Authorization"))
+        answered(200, b"{}")(handler)
+
+    with recording(answer) as (port, _), suppress(DatabaseError):
+        options = {"catalog type": "rest", "url": f"http://127.0.0.1:{port}", **given}
+        asyncio.run(validate(Access("iceberg catalog", options)))
+    assert set(sent) == ({"Bearer t"} if given else {None})
 
 
 @pytest.mark.parametrize("option", ["url", "oauth2 server url", "s3.endpoint"])

@@ -30,7 +30,7 @@ def error_of(url: str, tunnel: Tunnel | None = None) -> ConnectionFailure:
 
 
 @contextmanager
-def answering(status: int, answer: bytes) -> Iterator[str]:
+def answering(status: int, answer: bytes, **headers: str) -> Iterator[str]:
     """Yield the URL of a server that answers one request."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -38,6 +38,8 @@ def answering(status: int, answer: bytes) -> Iterator[str]:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_response(status)
             self.send_header("Content-Length", str(len(answer)))
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(answer)
 
@@ -109,3 +111,12 @@ def test_an_answer_that_does_not_end_is_given_up() -> None:
 def test_a_wrong_url_behind_a_tunnel_is_told() -> None:
     tunnel = Tunnel("127.0.0.1", 1, "me", None, "", ())
     assert "Invalid port: 'port'" in error_of("http://h:port", tunnel).message
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_where_a_redirect_leads_is_not_told(status: int) -> None:
+    with answering(status, b"", location="http://10.1.2.3/inside") as url:
+        error = error_of(url)
+    assert f"status {status}" in error.message
+    assert "10.1.2.3" not in f"{error.message} {error.detail} {error.hint}"
+    assert "not followed" in (error.hint or "")
