@@ -10,7 +10,7 @@ So rows, and sizes of their values, are estimated from the bottom of a plan to i
 has the sizes that the caller knows; filters and groups are taken to leave all rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -120,8 +120,8 @@ class _Estimate:
                 return Shape(len(relation.rows), sizes)
         inputs = [self.of(each) for each in inputs_of(relation)]
         if isinstance(relation, Union):
-            columns = zip(*(each.sizes for each in inputs), strict=True)
-            return Shape(sum(each.rows for each in inputs), tuple(map(max, columns)))
+            widest = map(max, zip(*(each.sizes for each in inputs), strict=True))
+            return Shape(sum(each.rows for each in inputs), tuple(widest))
         rows = min(prod(each.rows for each in inputs), MOST)
         shape = Shape(rows, tuple(size for each in inputs for size in each.sizes))
         self._count_calls(scalars_of(relation), shape)
@@ -168,7 +168,7 @@ class _Estimate:
         self.most = max(self.most, size)
         return size
 
-    def _count_calls(self, scalars: Sequence[Scalar], shape: Shape) -> None:
+    def _count_calls(self, scalars: Iterable[Scalar], shape: Shape) -> None:
         """Count chunks of the arguments of calls, if these are long."""
         if not any(size > WIDE for size in shape.sizes):
             return
@@ -208,7 +208,7 @@ def _longest_arguments(scalar: Scalar, sizes: Sequence[int]) -> int:
 
 
 def _is_fixed(type: SqlType) -> bool:
-    return pa.types.is_primitive(arrow_type(type))
+    return bool(pa.types.is_primitive(arrow_type(type)))
 
 
 def usual_size(type: SqlType) -> int:

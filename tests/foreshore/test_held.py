@@ -1,5 +1,7 @@
 """Plans that take much memory beside an engine's limit are known by estimates."""
 
+from typing import Literal as OneOf
+
 import pytest
 
 from foreshore.expr.held import Known, Shape, holds_much
@@ -17,6 +19,7 @@ from foreshore.expr.ir import (
     Project,
     Reduce,
     Relation,
+    Scalar,
     Union,
     Window,
     WindowFunction,
@@ -25,6 +28,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import FLOAT8, INT4, INT8, TEXT, ColumnType, SqlType, array_of
 
 STORED = GlobalId("u1")
+Gathering = OneOf["array_agg", "string_agg", "sum_float"]
 
 
 def series(stop: int) -> Relation:
@@ -32,8 +36,8 @@ def series(stop: int) -> Relation:
     return FlatMap(Join(()), "generate_series(int4,int4)", bounds, (ColumnType(INT4, False),))
 
 
-def gathered(relation: Relation, function: str = "array_agg", type: SqlType = INT4) -> Reduce:
-    arguments = (Column(0, type),)
+def gathered(relation: Relation, function: Gathering = "array_agg", type: SqlType = INT4) -> Reduce:
+    arguments: tuple[Scalar, ...] = (Column(0, type),)
     if function == "string_agg":
         arguments = (Column(0, TEXT), Literal(",", TEXT))
     made = array_of(type) if function == "array_agg" else type

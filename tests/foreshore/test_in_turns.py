@@ -40,14 +40,14 @@ def test_cancelled_loop_ends_after_its_slice(monkeypatch: pytest.MonkeyPatch) ->
         async for each in in_turns(range(1_000)):
             seen.append(each)
             if each == 5:
+                task = asyncio.current_task()
+                assert task is not None
                 task.cancel()
 
     async def run() -> None:
-        nonlocal task
         task = asyncio.ensure_future(follow())
         await asyncio.wait((task,))
         assert task.cancelled()
 
-    task: asyncio.Future[None]
     asyncio.run(run())
     assert seen == [0, 1, 2, 3, 4, 5]
