@@ -3,6 +3,8 @@
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError
 from foreshore.sql.parse import pieces as pieces_of_texts
@@ -82,6 +84,33 @@ def test_errors_are_those_of_the_whole_text(text: str, monkeypatch: pytest.Monke
     assert error_of(text) == whole
     with pytest.raises(DatabaseError):  # before the first statement is given
         Script("postgres", text)
+
+
+# What a text is made of: where a semicolon ends no statement, what begins there, what ends it.
+PARTS = (
+    "select 1", "select 'a'", "select a$b from t", "create function f() returns int begin atomic",
+    "end", "begin", ";", ";", ";", " ", "\n", "'", "''", "e'", "E'\\'", "\\", "u&'", "n'", '"', "$$",
+    "$a$", "$1", "--", "/*", "*/", "/", "-", "a", "1", ",", "(", ")", "é", "x'1f'",
+)  # fmt: skip
+
+
+def outcome(text: str) -> list[str] | None:
+    """Return the statements of a text; None if it is refused."""
+    try:
+        return shown(parse(text))
+    except DatabaseError:
+        return None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(PARTS), max_size=16).map("".join))
+def test_random_text_is_parsed_as_its_pieces_are(text: str) -> None:
+    whole = outcome(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces_of_texts, "PIECE", 1)
+        ranges = list(pieces(text))
+        assert "".join(text[start:end] for start, end in ranges) == text
+        assert outcome(text) == whole
 
 
 def test_script_keeps_few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
