@@ -151,6 +151,11 @@ def owns_object(
     return owns(state, role, each.owner)
 
 
+def may_maintain(state: State, role: Role, item: Item) -> bool:
+    """Return whether `role` may VACUUM and ANALYZE a table: as its owner, or its database's."""
+    return owns_object(state, role, item) or owns_database(state, role, item)
+
+
 def owns_database(state: State, role: Role, each: Object) -> bool:
     """Return whether `role` has the rights of the owner of the database that an object is in."""
     if isinstance(each, Item | Secret | Connection):

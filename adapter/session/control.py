@@ -9,6 +9,8 @@ from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.rights.roles import visible_settings
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.item import Item
+from foreshore.catalog.rights import may_maintain
 from foreshore.errors import (
     ActiveSqlTransaction,
     InFailedSqlTransaction,
@@ -16,6 +18,7 @@ from foreshore.errors import (
     NoActiveSqlTransaction,
 )
 from foreshore.extras import require_spark
+from foreshore.in_turns import in_turns
 from foreshore.isolation import standard_level
 from foreshore.session_variables import OF_ROLES
 from foreshore.setting_kinds import BOUNDED_STALENESS
@@ -227,6 +230,14 @@ async def maintain(
     why = f"cannot {plan.verb} non-tables or special system tables"
     for name in plan.skipped:
         _warn(session, f'skipping "{name}" --- {why}', "01000")
-    if plan.verb not in ("analyze", "reindex"):
+    is_any = not plan.tables and not plan.skipped
+    async for id in in_turns(plan.tables):
+        item = context.planner.state.get(id)
+        if not isinstance(item, Item) or may_maintain(context.planner.state, context.role, item):
+            is_any = True
+        else:
+            who = f"only table or database owner can {plan.verb} it"
+            _warn(session, f'skipping "{item.name}" --- {who}', "01000")
+    if plan.verb not in ("analyze", "reindex") and is_any:
         await session.coordinator.storage.settle()
     return Completed(verb)

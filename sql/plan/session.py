@@ -172,3 +172,4 @@ class Maintain:
     verb: OneOf["vacuum", "analyze", "checkpoint", "reindex"]
     skipped: tuple[str, ...]  # names of relations that are not tables
     rebuilt: tuple[GlobalId, ...] = ()  # of REINDEX: tables and indexes
+    tables: tuple[GlobalId, ...] = ()  # that VACUUM or ANALYZE names

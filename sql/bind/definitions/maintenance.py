@@ -25,7 +25,7 @@ def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Trunc
 
 def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) -> Maintain:
     """Return the plan of VACUUM, ANALYZE, CHECKPOINT or REINDEX."""
-    skipped, rebuilt = [], []
+    skipped, rebuilt, tables = [], [], []
     for ref in statement.tables:
         with located(ref.at):
             if statement.verb == "reindex" and (key := planning.catalog.find_key(ref.name)):
@@ -39,4 +39,6 @@ def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) ->
             continue
         if item.kind not in ("table", "materialized view"):
             skipped.append(item.name.item)
-    return Maintain(statement.verb, tuple(skipped), tuple(rebuilt))
+        else:
+            tables.append(item.id)
+    return Maintain(statement.verb, tuple(skipped), tuple(rebuilt), tuple(tables))

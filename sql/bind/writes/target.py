@@ -147,7 +147,8 @@ def row_of(
     entry = planning.needs.entry(item, reads=False)
     named = zip(item.desc.names, origins_in(item), strict=True)
     slots = tuple(Slot(name, i, origin) for i, (name, origin) in enumerate(named))
-    table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
+    schema = None if ref.alias else item.name.schema
+    table = Table(ref.alias or item.name.item, schema, slots, oid=item.oid or None)
     origins = {i: Origin(entry, i) for i in range(len(item.desc.names))}
     return Scope(list(columns), [table], list(slots), origins=origins)
 
