@@ -12,6 +12,7 @@ from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.parse.grammar import nodes
+from foreshore.sql.parse.grammar.base import MAX_CHAIN, too_deep
 from foreshore.sql.parse.keywords import NOT_COLUMN
 from foreshore.sql.parse.lexer import cut, fold
 from foreshore.sql.parse.long_lists import Lists
@@ -391,6 +392,8 @@ class ExpressionConverter(ABC):
         while isinstance(left, exp.Dot):
             parts.append(left.expression)
             left = left.this
+        if len(parts) > MAX_CHAIN:
+            raise too_deep()
         parts.append(left)
         parts.reverse()
         if all(isinstance(part, exp.Identifier) for part in parts):

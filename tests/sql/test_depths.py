@@ -43,6 +43,7 @@ KINDS: dict[str, Write] = {
     "casts": nested("", "1", "::int"),
     "subscripts": nested("", "s", "[1]", " FROM t"),
     "fields": nested("", "(ROW(1))", ".f1"),
+    "dots": lambda n: f"SELECT a{'.a' * n} FROM t",
     "ARRAY": nested("ARRAY[", "1", "]"),
     "ROW": nested("ROW(", "1", ")"),
     "NOT": nested("NOT ", "true", ""),
