@@ -45,7 +45,7 @@ from foreshore.expr.held import holds_much
 from foreshore.expr.ir import Finishing, Get, Literal, Relation
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
-from foreshore.memory_shares import of_process_apart
+from foreshore.memory_shares import MOST_BULK, of_process_apart
 from foreshore.python_functions.patience import patient
 from foreshore.python_functions.relations import calls_python
 from foreshore.query_memory import QUERY_MEMORY
@@ -189,7 +189,7 @@ def answer_by_engine(
         if memory is None and calls_python(peek.relation):  # which only ends with its process
             memory = PYTHON_MEMORY
         if memory is None and holds_much(peek.relation, known_sizes(inputs)):
-            memory = of_process_apart(QUERY_MEMORY.limit)
+            memory = max(MOST_BULK, of_process_apart(QUERY_MEMORY.limit))
         if memory is not None and not for_spark:
             chosen = reading.enter_context(engine.limited(memory))
         elif peek.bulk is not None and isinstance(engine, ChoosingQueries):

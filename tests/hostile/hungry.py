@@ -323,6 +323,28 @@ COMPUTED = {
     + ")",
     "whole index": "SELECT * FROM stored_view",
 }
+# Long values in many rows, each of which a function gets.
+_ARRAY = "SELECT array_agg(n) AS a FROM generate_series(1, 100000) n"
+_TEXT = "SELECT string_agg(n::text, ',') AS a FROM generate_series(1, 200000) n"
+_DOCUMENT = "SELECT jsonb_agg(n) AS a FROM generate_series(1, 100000) n"
+for _name, _value, _call in (
+    ("array_cat", _ARRAY, "a || g"),
+    ("array_cat, its answers gathered", _ARRAY, "array_agg(a || g)"),
+    ("array_remove", _ARRAY, "array_remove(a, g)"),
+    ("array to text", _ARRAY, "(a || g)::text"),
+    ("array_position", _ARRAY, "array_position(a, -g)"),
+    ("records", _ARRAY, "row(a, g)"),
+    ("md5", _TEXT, "md5(a || g)"),
+    ("text to array", _TEXT, "string_to_array(a, ',')"),
+    ("bytea", _TEXT, "convert_to(a, 'UTF8') || 'x'"),
+    ("jsonb", _DOCUMENT, "a - g"),
+    ("jsonpath", _DOCUMENT, "jsonb_path_query_first(a, '$[last]')"),
+):
+    COMPUTED[f"calls: {_name}"] = (
+        f"SELECT {_call if 'agg(' in _call else f'count({_call})'}"
+        f" FROM ({_value}) x, generate_series(1, 1000) g"
+    )
+
 for _name, _sql in COMPUTED.items():
     KINDS[f"computed: {_name}"] = _sessions(4, query(_sql))
 

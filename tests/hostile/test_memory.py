@@ -40,6 +40,8 @@ OFTEN = {
     "HTTP: sorted rows",
     "WebSocket: arrays",
     "COPY FROM: one row without end",
+    "computed: array_agg",
+    "computed: calls: array to text",
     "writes: one transaction",
 }
 TRIED = [
