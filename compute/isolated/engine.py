@@ -28,6 +28,7 @@ from foreshore.compute.result import LONG_BYTES
 from foreshore.errors import DatabaseError, QueryCanceled, Unavailable
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
+from foreshore.memory import own_bytes
 from foreshore.memory_shares import of_engine, of_process_apart
 from foreshore.processes.child_environment import child_environment
 from foreshore.processes.scratch import Scratch
@@ -36,6 +37,7 @@ from foreshore.scratch_file import ScratchFile
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.isolated.worker")
 MOST_IDLE = 1
+IDLE_BYTES = 128 << 20  # of a process that waits for its next evaluation: twice a new one's
 LENGTH = struct.Struct(">Q")
 QUESTION, CALL, NEXT, FORGET = b"Q", b"C", b"N", b"F"  # kinds of requests
 PART, DONE, FAILED = b"P", b"D", b"E"  # kinds of answers
@@ -121,8 +123,10 @@ class IsolatedEngine:
 
     def _give_back(self, worker: "_Worker") -> None:
         worker.rest()
+        is_small = own_bytes(worker.pid) <= IDLE_BYTES  # what it frees later may stay in its pools
         with self._lock:
-            if worker.alive and len(self._idle) < MOST_IDLE and not self._closed:
+            keeps = worker.alive and is_small and not self._closed
+            if keeps and len(self._idle) < MOST_IDLE:
                 self._idle.append(worker)
                 return
             self._all.discard(worker)

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Timer
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from foreshore.compute.engine import Cancellation, Input
@@ -13,6 +14,7 @@ from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.deep_trees import FRAMES
 from foreshore.errors import DatabaseError, DataError, QueryCanceled, Unavailable
 from foreshore.expr.ir import (
+    Aggregate,
     Call,
     Column,
     FlatMap,
@@ -23,13 +25,14 @@ from foreshore.expr.ir import (
     Negate,
     OrderKey,
     Project,
+    Reduce,
     Relation,
     Scalar,
     Threshold,
 )
 from foreshore.expr.lowered import decode_relation, encode_relation
 from foreshore.ids import GlobalId
-from foreshore.types import INT4, TEXT, ColumnType
+from foreshore.types import INT4, TEXT, ColumnType, array_of
 from foreshore.update import DIFF, update_schema
 
 ONE_ROW = Join((), ())
@@ -165,3 +168,14 @@ def test_parts_in_order(engine: IsolatedEngine) -> None:
         found = pa.concat_tables(worker.parts(product, {}, 0, order=keys))
     rows = list(zip(found["c0"].to_pylist(), found["c1"].to_pylist(), strict=True))
     assert rows == [(a, b) for b in range(500, 0, -1) for a in range(1, 301)]
+
+
+def test_process_that_has_grown_is_not_kept(engine: IsolatedEngine) -> None:
+    gathered = Aggregate("array_agg", (Column(0, INT4),), array_of(INT4))
+    pids = []
+    for last in (10, 6_000_000, 10):
+        with engine.evaluations(Cancellation()) as worker:
+            pids.append(worker.pid)
+            rows = worker.rows(Reduce(series(last), (), (gathered,)), {}, 0)
+            assert pc.list_value_length(rows.column(0)).to_pylist() == [last]
+    assert pids[0] == pids[1] != pids[2]
