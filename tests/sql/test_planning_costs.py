@@ -141,8 +141,6 @@ KINDS: dict[str, Callable[[int], str]] = {
     "casts of INSERT": around("INSERT INTO t VALUES ", listed("('#'::int, #, NULL)")),
     "subqueries of INSERT": around("INSERT INTO t VALUES ", listed("((SELECT #), 1, 'x')")),
     "RETURNING": around("INSERT INTO t VALUES (1) RETURNING ", listed("a + #")),
-    "tables of USING": around("DELETE FROM t USING ", listed("t AS u#")),
-    "tables of UPDATE": around("UPDATE t SET a = 1 FROM ", listed("t AS u#")),
     "tables of TRUNCATE": around("TRUNCATE ", listed("t")),
     "tables of LOCK": around("LOCK TABLE ", listed("t")),
     "names of SET": around("SET search_path = ", listed("s#")),
@@ -167,7 +165,6 @@ KINDS: dict[str, Callable[[int], str]] = {
     "fetches": listed("FETCH 1 FROM c", "; "),
     "EXPLAIN": around("EXPLAIN SELECT a FROM t WHERE ", listed("a = #", " OR ")),
     "elements of unnest": around("SELECT * FROM unnest(ARRAY[", listed("#"), "])"),
-    "calls in ROWS FROM": around("SELECT 1 FROM ROWS FROM (", listed("generate_series(1, #)"), ")"),
     "names of a row type": around(
         "SELECT 1 FROM json_to_record('{}') AS j (", listed("c# int"), ")"
     ),
