@@ -40,7 +40,6 @@ OFTEN = {
     "HTTP: sorted rows",
     "WebSocket: arrays",
     "COPY FROM: one row without end",
-    "computed: array_agg",
     "computed: calls: array to text",
     "writes: one transaction",
 }
