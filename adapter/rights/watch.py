@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING
 
 from foreshore.catalog.item import Cluster, Connection, Item, Object, Role, Secret
 from foreshore.catalog.needs import permission_denied, require_all
-from foreshore.catalog.rights import holds
+from foreshore.catalog.rights import holds, may_act_as
 from foreshore.catalog.row_security import reads_by, secured
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, InsufficientPrivilege, ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need, Privilege
+from foreshore.sinks.python import PythonTarget
+from foreshore.sinks.spec import SinkSpec, is_place
+from foreshore.sinks.webhook import WebhookTarget
+from foreshore.sources.python import MemoSource, PythonSource
+from foreshore.sources.spec import SourceSpec
+from foreshore.sources.spec import is_place as is_place_of_source
 
 if TYPE_CHECKING:
     from foreshore.catalog.planned import Planned
+
+
+FILES = "files of the server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +73,50 @@ class Watch:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Privileged:
+    """What a sink or a source does that superusers may, and members of a predefined role."""
+
+    of: str
+    members: str | None  # the predefined role's name
+
+    def is_of(self, state: State, role: Role) -> bool:
+        """Return whether a role may do so."""
+        return role.superuser or (
+            self.members is not None and may_act_as(state, role, self.members)
+        )
+
+
+def privilege_of(spec: SinkSpec | SourceSpec) -> Privileged | None:
+    """Return what the owner of a sink or a source has to be allowed beside its rights, if any."""
+    target = spec.target if isinstance(spec, SinkSpec) else spec
+    match target:
+        case PythonTarget() | PythonSource() | MemoSource():
+            return Privileged("modules of Python", None)
+        case WebhookTarget(private=True):
+            return Privileged("private addresses", None)
+    if isinstance(spec, SinkSpec):
+        return Privileged(FILES, "pg_write_server_files") if is_place(spec.target) else None
+    return Privileged(FILES, "pg_read_server_files") if is_place_of_source(spec) else None
+
+
 def obstacle_of(
     state: State,
     planned: "Mapping[GlobalId, Planned]",
     item: Item,
     needs: tuple[Need, ...],
     used: Iterable[str],
+    spec: SinkSpec | SourceSpec,
 ) -> str | None:
     """Return why a sink or a source may not run for its owner; None if it may.
 
     `used` are connections and secrets. What a connection uses itself is its owner's matter, who
     needs the right to it.
     """
+    owner = state.get(item.owner)
+    privilege = privilege_of(spec)
+    if privilege is not None and isinstance(owner, Role) and not privilege.is_of(state, owner):
+        return _lacking(owner.name, InsufficientPrivilege(f"permission denied for {privilege.of}"))
     usages = [*_usages(state, used, None)]
     if item.cluster is not None:  # on which CREATE let it be created
         usages.append(Usage(item.cluster, ("USAGE", "CREATE")))
@@ -83,9 +124,11 @@ def obstacle_of(
     error = Watch(item.owner, needs, tuple(usages), policies).lost(state, planned)
     if error is None:
         return None
-    owner = state.get(item.owner)
-    name = owner.name if isinstance(owner, Role) else item.owner
-    return f'{error.message}, and its owner "{name}" needs the right ({error.sqlstate})'
+    return _lacking(owner.name if isinstance(owner, Role) else item.owner, error)
+
+
+def _lacking(owner: str, error: DatabaseError) -> str:
+    return f'{error.message}, and its owner "{owner}" needs the right ({error.sqlstate})'
 
 
 def _usages(state: State, used: Iterable[str], role: str | None) -> Iterator[Usage]:

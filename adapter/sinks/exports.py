@@ -183,7 +183,7 @@ class SinkExports:
         assert isinstance(planned.definition, Get), item.id
         needs = planned.needs or (Need(planned.definition.id, "SELECT"),)
         used = (*connections_of(spec.target), *secrets_of(spec.target))
-        return obstacle_of(catalog.state, catalog.planned, item, needs, used)
+        return obstacle_of(catalog.state, catalog.planned, item, needs, used, spec)
 
     def _hash(self, item: Item, spec: SinkSpec, desc: RelationDesc) -> Scalar | None:
         """Return PARTITION BY of a sink that has it."""

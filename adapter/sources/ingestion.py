@@ -229,7 +229,7 @@ class Ingestion:
         used = dict.fromkeys((*connections_of(spec), *secrets_of(spec)))
         for each in outputs.values():
             used |= dict.fromkeys(connections_of_messages(each.messages))
-        obstacle = obstacle_of(coordinator.state, planned, item, (), used) or obstacle
+        obstacle = obstacle_of(coordinator.state, planned, item, (), used, spec) or obstacle
         return SourceDescription(item.id, item.cluster, spec, outputs, progress, given, obstacle)
 
     async def _position(self, progress: GlobalId) -> dict[str, int]:

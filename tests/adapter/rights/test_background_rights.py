@@ -18,6 +18,11 @@ LOST = [  # what takes a right away, what gives it back, and of what
         "GRANT USAGE ON CLUSTER own TO low",
         "cluster own",
     ),
+    (
+        "REVOKE pg_write_server_files FROM low",
+        "GRANT pg_write_server_files TO low",
+        "files of the server",
+    ),
 ]
 
 
@@ -103,3 +108,29 @@ async def test_source_stops_without_a_right_and_goes_on_with_it(own_env: TestEnv
     await until_answer(env, "SELECT count(*) FROM g", lambda answer: answer != count)
     repeated = "SELECT counter FROM g GROUP BY counter HAVING count(*) > 1"
     assert await env.query("a", repeated) == "SELECT 0"
+
+
+async def test_source_of_files_stops_when_its_owner_may_read_none(
+    own_env: TestEnvironment, tmp_path: Path
+) -> None:
+    env = own_env
+    env.environment.let_copy([str(tmp_path)], tmp_path / "data")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("1\n")
+    await env.ran(
+        "a",
+        "CREATE ROLE low",
+        "GRANT pg_read_server_files TO low",
+        "CREATE CLUSTER own SIZE 'duckdb'",
+        "GRANT USAGE, CREATE ON CLUSTER own TO low",
+        "GRANT CREATE ON SCHEMA public TO low",
+        "SET ROLE low",
+        f"CREATE SOURCE g (k int) IN CLUSTER own FROM FILES '{tmp_path}/in/*.csv' (FORMAT csv)",
+        "RESET ROLE",
+        "REVOKE pg_read_server_files FROM low",
+    )
+    status = "SELECT status, error FROM mz_internal.mz_source_statuses WHERE name = 'g'"
+    found = await until_answer(env, status, lambda answer: answer.startswith("stalled"))
+    assert "permission denied for files of the server" in found
+    await env.ran("a", "GRANT pg_read_server_files TO low")
+    await until_answer(env, status, lambda answer: answer.startswith("running"))
