@@ -87,7 +87,8 @@ def test_others_run_between_listeners_of_a_notification(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listeners = [Raw(served.port) for _ in range(20)]
-    channels, channel, events = Channels(), Channel("foreshore", "a"), []
+    channels, channel = Channels(), Channel("foreshore", "a")
+    events: list[str] = []
     send: Callable[[Conversation], None] = Conversation._send_notifications
 
     def sent(self: Conversation) -> None:
@@ -136,12 +137,12 @@ def test_listeners_take_one_turn_together(served: Served, monkeypatch: pytest.Mo
 
 
 def test_listener_that_fails_keeps_no_other_waiting(served: Served) -> None:
-    sent = []
+    sent: list[str] = []
 
     async def share() -> None:
         shared, turn = turns.turns_of_loop(), turns.Turn()
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        shared.share(lambda: [].pop())
+        shared.share({}.popitem)
         shared.share(lambda: sent.append("sent"))
         while not sent:
             await turn.next()
