@@ -20,6 +20,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from foreshore.adapter.client import Session, Statement
+from foreshore.errors import DatabaseError
 from foreshore.latencies import STATEMENTS
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
@@ -121,8 +122,10 @@ class AnswersAtHand:
                 if not count:
                     break
                 answered += count
-        except Exception as error:  # the task meets it, too, and tells the client
+        except DatabaseError as error:  # the task meets it, too, and tells the client
             logger.debug("not at hand: %s", error)
+        except Exception:  # the task may get on, so nobody else would tell
+            logger.exception("the fast path has failed")
         if answered:
             if self._reads:  # of the others their session takes the time
                 each = (perf_counter() - began) / answered

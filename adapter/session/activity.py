@@ -193,6 +193,7 @@ class Activity:
         self._terminate: Callable[[], object] | None = None  # set once the client has gone
         self._plans = False  # whether a thread parses or plans
         self._planning_timer: asyncio.TimerHandle | None = None
+        self._gone_timer: asyncio.TimerHandle | None = None  # since the client has gone
         self._loop = asyncio.get_running_loop()
         self._idle_since = self._loop.time()
 
@@ -331,8 +332,15 @@ class Activity:
             self._limit_planning()
         interval = milliseconds(self._variables["client_connection_check_interval"])
         if interval:
-            self._loop.call_later(interval / 1000, self._terminate)
+            self._gone_timer = self._loop.call_later(interval / 1000, self._terminate)
         return True
+
+    def close(self) -> None:
+        """End with the session, without the timers, which would keep it for hours."""
+        self.end()
+        for timer in (self._planning_timer, self._gone_timer):
+            if timer is not None:
+                timer.cancel()
 
     @contextmanager
     def planning(self) -> Iterator[None]:

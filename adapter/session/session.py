@@ -249,7 +249,7 @@ class Session:
 
     async def close(self) -> None:
         """End the session and all that it holds."""
-        self.activity.end()
+        self.activity.close()
         try:
             await self.transactions.rollback()
         finally:

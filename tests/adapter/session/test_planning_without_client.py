@@ -40,3 +40,15 @@ async def test_limit_ends_planning(
             await task
         assert isinstance(reasons[0], ConnectionLost)
     await session.close()
+
+
+async def test_session_that_has_ended_is_kept_by_no_timer(env: TestEnvironment) -> None:
+    await env.session("checked")
+    await env.ran("checked", "SET client_connection_check_interval = '20h'")
+    session = env.sessions.pop("checked")
+    assert session.outlives_client()
+    timer = session.activity._gone_timer
+    assert timer is not None
+    assert not timer.cancelled()
+    await session.close()
+    assert timer.cancelled()
