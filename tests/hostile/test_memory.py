@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 import psycopg
 import pytest
 
-from tests.harness import Server, serving, until
+from tests.harness import Server, indexed, serving, until
 from tests.hostile.bystander import growth, resident
 from tests.hostile.hungry import KINDS, Session, prepare, query, reset_peaks, sizes
 
@@ -29,6 +29,8 @@ MORE = {"WebSocket": 1000 * MIB, "MCP": 1000 * MIB}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("hungry") / "data") as running:
         prepare(running)
+        with running.connect() as connection:  # what the replica takes for it is nobody's attack
+            indexed(connection, "stored_view")
         yield running
 
 
