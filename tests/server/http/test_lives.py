@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from foreshore.server import turns
 from foreshore.server.http import app, lives, protocols, slices
@@ -312,6 +314,8 @@ def test_wrong_frame_ends_a_websocket_without_an_error(sent: bytes, is_open: boo
         await reader.readuntil(b"\r\n\r\n")
         (connection,) = http.server._server.server_state.connections
         if not is_open:  # the client did not wait for the answer
+            assert isinstance(connection, WebSocketsSansIOProtocol)
+            assert isinstance(connection.conn, ServerProtocol)
             connection.conn.state = State.CONNECTING
         writer.write(sent)
         await until(lambda: connection.transport.is_closing())
