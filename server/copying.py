@@ -24,8 +24,9 @@ from foreshore.server.codec import CHUNK
 from foreshore.server.copy_in import PIECE, Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
 from foreshore.server.encodings import ENCODINGS
-from foreshore.server.gathered import GatheredHere, TooMuchGathered
 from foreshore.server.long_rows import in_slices, is_long
+from foreshore.server.protocol import AGAIN, GATHERED
+from foreshore.server.shared_bytes import KeptBytes
 from foreshore.server.wire import Wire
 from foreshore.types import REG_NAMES
 
@@ -147,7 +148,7 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
     conversation then ignores the rest of the client's data.
     """
     intake: _Intake | None = None
-    gathered = GatheredHere()
+    gathered = KeptBytes(GATHERED)
     try:
         intake, format = _intake_of(wire, copy, zone)
         wire.put(message.copy_response(b"G", format, len(copy.desc.columns)))
@@ -180,7 +181,7 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
         gathered.clear()
 
 
-def _check_row(size: int, gathered: GatheredHere) -> None:
+def _check_row(size: int, gathered: KeptBytes) -> None:
     """Raise an error if a row that has not arrived in full, of `size` bytes so far, is too long.
 
     The rows of all connections have a bound, too, above what a COPY without long rows has.
@@ -191,11 +192,8 @@ def _check_row(size: int, gathered: GatheredHere) -> None:
             detail=f"A row of COPY has more than {LONGEST_ROW} bytes.",
             sqlstate="54000",
         )
-    try:
-        gathered.change(max(size - PIECE, 0))
-    except TooMuchGathered as error:
-        detail = "Rows of COPY that have not arrived in full hold too many bytes."
-        raise OutOfMemory(detail, error.hint) from None
+    if not gathered.change(max(size - PIECE, 0)):
+        raise OutOfMemory("Rows of COPY that have not arrived in full hold too many bytes.", AGAIN)
 
 
 def _intake_of(wire: Wire, copy: CopyIn, zone: str) -> tuple["_Intake", int]:

@@ -7,14 +7,13 @@ A `MessageReader` returns each message once it has arrived in full. Whatever len
 the reader never allocates more than what has arrived. A length out of bounds is a FramingError.
 Large CopyData is returned in parts as it arrives, since its boundaries mean nothing. Another long
 frame is gathered, and returned as a `LongMessage` that is still to be parsed; all of these have a
-bound together (`gathered.py`). The first frame has no type. Until `open` marks the client as
+bound together (`shared_bytes.py`). The first frame has no type. Until `open` marks the client as
 authenticated, frames must be small.
 """
 
 from collections import deque
 from struct import Struct
 
-from foreshore.server.gathered import GatheredHere
 from foreshore.server.message import (
     COPY_DATA,
     CopyData,
@@ -26,6 +25,7 @@ from foreshore.server.message import (
     parse_message,
     parse_opening,
 )
+from foreshore.server.shared_bytes import KeptBytes, SharedBytes
 
 STARTUP_LIMIT = 10_000
 LIMIT_BEFORE_LOGIN = 65_535
@@ -34,10 +34,19 @@ IN_PARTS = 65_536  # larger CopyData is returned in parts
 LONG = 1 << 20  # a longer frame that has not arrived in full is gathered
 LIMIT = 0x3FFFFFFF  # PostgreSQL's bound on one allocation
 MOST = 256 << 20  # bytes of one message, unless an option says otherwise
+# Of messages, and of rows of COPY, that have not arrived in full; as long as the longest message.
+GATHERED = SharedBytes(all=1 << 30, always=1 << 20)
+AGAIN = "Send it again later."
 
 _INT32 = Struct("!i")
 # Sync, Flush, Terminate, Close, Describe, Execute, CopyDone, CopyFail.
 _SMALL = frozenset(b"SHXCDEcf")
+
+
+class TooMuchGathered(FramingError):
+    """The process holds as many bytes of long messages as it may."""
+
+    sqlstate = "53200"
 
 
 class MessageReader:
@@ -53,7 +62,7 @@ class MessageReader:
         self.recode: Recode | None = None  # of a client whose encoding is not UTF8
         self._left = 0  # bytes yet to come of a CopyData in parts or of a long frame
         self._long: LongMessage | None = None  # the long frame that is being gathered
-        self._gathered = GatheredHere()  # of the last long frame, until it is done
+        self._gathered = KeptBytes(GATHERED)  # of the last long frame, until it is done
 
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""
@@ -157,7 +166,12 @@ class MessageReader:
             piece = self._piece()
             if piece is None:
                 return None
-            self._gathered.add(len(piece))
+            if not self._gathered.change(self._gathered.bytes + len(piece)):
+                raise TooMuchGathered(
+                    "out of memory",
+                    detail="Messages that have not arrived in full hold too many bytes.",
+                    hint=AGAIN,
+                )
             long.pieces.append(piece)
         self._long = None
         return long

@@ -39,7 +39,7 @@ from foreshore.server.http.sessions import (
 )
 from foreshore.server.http.statements import executions
 from foreshore.server.http.values import RowsAsJson, columns_of
-from foreshore.server.http.waiting import Waiting, WaitingHere
+from foreshore.server.shared_bytes import KeptBytes, SharedBytes
 from foreshore.server.turns import Turn
 
 NOTIFICATIONS_PER_TURN = 256
@@ -54,7 +54,7 @@ class SocketEndpoint:
 
     def __init__(self, sessions: Callable[[], Sessions | None]) -> None:
         self._sessions = sessions
-        self._waiting = Waiting()
+        self._waiting = SharedBytes(all=64 << 20, always=256 << 10, each=16 << 20)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket to its end."""
@@ -73,7 +73,7 @@ class SocketEndpoint:
             )
             return
         await socket.accept()
-        waiting = WaitingHere(self._waiting)
+        waiting = KeptBytes(self._waiting)
         conversation = _Conversation(sessions, socket, claim, waiting)
         reader = asyncio.get_running_loop().create_task(conversation.read())
         try:
@@ -86,14 +86,14 @@ class SocketEndpoint:
         finally:
             reader.cancel()
             conversation.forget()
-            await waiting.close()
+            waiting.clear()
 
 
 class _Conversation:
     """The messages of one WebSocket."""
 
     def __init__(
-        self, sessions: Sessions, socket: WebSocket, claim: Claim, waiting: WaitingHere
+        self, sessions: Sessions, socket: WebSocket, claim: Claim, waiting: KeptBytes
     ) -> None:
         self._sessions = sessions
         self._socket = socket
@@ -126,7 +126,8 @@ class _Conversation:
                 self._cancel()
                 continue
             self._taken += 1
-            if self._requests.qsize() >= WAITING or not self._waiting.add(len(data)):
+            has_room = self._waiting.change(self._waiting.bytes + len(data))
+            if self._requests.qsize() >= WAITING or not has_room:
                 self._ending.end(ProtocolViolation("too many requests wait for the running one"))
                 return
             self._requests.put_nowait(data)
@@ -146,7 +147,7 @@ class _Conversation:
             await self._turn.next()  # there may be many listeners
             self._is_notified = False
             await self._notifications()
-        self._waiting.remove(len(data))
+        self._waiting.change(self._waiting.bytes - len(data))
         if self._turn.is_over:
             await self._turn.next()
         return data

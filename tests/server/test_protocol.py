@@ -8,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError
-from foreshore.server import gathered, message
-from foreshore.server.gathered import OF_PROCESS, TooMuchGathered
+from foreshore.server import message
 from foreshore.server.message import PIECE, FramingError, LongMessage, Message, parse_long
-from foreshore.server.protocol import LIMIT_BEFORE_LOGIN, MessageReader
+from foreshore.server.protocol import (
+    GATHERED,
+    LIMIT_BEFORE_LOGIN,
+    MessageReader,
+    TooMuchGathered,
+)
 
 
 def framed(code: bytes, body: bytes = b"") -> bytes:
@@ -242,8 +246,8 @@ LONG_QUERY = framed(b"Q", b"x" * (3 << 20) + b"\0")
 
 
 def test_long_messages_of_all_connections_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathered, "ALL_BYTES", 8 << 20)
-    before, readers = OF_PROCESS.bytes, [MessageReader() for _ in range(6)]
+    monkeypatch.setattr(GATHERED, "all", 8 << 20)
+    before, readers = GATHERED.bytes, [MessageReader() for _ in range(6)]
     refused = 0
     for each in readers:
         each.open()
@@ -257,20 +261,20 @@ def test_long_messages_of_all_connections_have_a_bound(monkeypatch: pytest.Monke
                 break
     assert refused == 4
     assert TooMuchGathered.sqlstate == "53200"
-    assert OF_PROCESS.bytes - before < 8 << 20
+    assert GATHERED.bytes - before < 8 << 20
     for each in readers:
         each.close()
-    assert OF_PROCESS.bytes == before
+    assert GATHERED.bytes == before
 
 
 def test_long_message_counts_until_it_is_done() -> None:
-    before, reader = OF_PROCESS.bytes, MessageReader()
+    before, reader = GATHERED.bytes, MessageReader()
     reader.open()
     for _ in range(3):
         reader.feed(LONG_QUERY[:100])
         assert reader.next() is None
         reader.feed(LONG_QUERY[100:])
         assert isinstance(reader.next(), LongMessage)
-        assert OF_PROCESS.bytes - before == len(LONG_QUERY) - 5
+        assert GATHERED.bytes - before == len(LONG_QUERY) - 5
         assert reader.next() is None
-        assert OF_PROCESS.bytes == before
+        assert GATHERED.bytes == before

@@ -12,8 +12,8 @@ import pytest
 
 from foreshore.adapter.client import CopyOptions
 from foreshore.server import copying as server_copying
-from foreshore.server import gathered
 from foreshore.server.copy_in import PIECE
+from foreshore.server.protocol import GATHERED
 from foreshore.types import INT4, TEXT
 from tests.server.fake import desc_of
 from tests.server.serving import Served
@@ -218,7 +218,7 @@ def test_row_without_end_fails_alone(
     copying: Served, monkeypatch: pytest.MonkeyPatch, statement: str, head: bytes, of_all: bool
 ) -> None:
     if of_all:
-        monkeypatch.setattr(gathered, "ALL_BYTES", PIECE)
+        monkeypatch.setattr(GATHERED, "all", PIECE)
     else:
         monkeypatch.setattr(server_copying, "LONGEST_ROW", 2 * PIECE)
     raw = Raw(copying.port)
@@ -231,6 +231,6 @@ def test_row_without_end_fails_alone(
     (_, error), *_ = raw.until("Z")
     assert (b"C53200\0" if of_all else b"C54000\0") in error
     assert b"Mout of memory\0" in error
-    assert gathered.OF_PROCESS.bytes == 0
+    assert GATHERED.bytes == 0
     raw.send("Q", b"select 1\0")
     assert [code for code, _ in raw.until("Z")][-2:] == ["C", "Z"]

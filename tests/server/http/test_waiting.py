@@ -1,6 +1,5 @@
-"""Requests that wait in WebSockets have a bound for each and for all, and clients that read none."""
+"""Requests that wait in WebSockets take a bounded part of memory, for a while."""
 
-import asyncio
 import json
 import threading
 from pathlib import Path
@@ -9,45 +8,9 @@ import pytest
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from foreshore.server.http.waiting import ALL_BYTES, ALWAYS_BYTES, EACH_BYTES, Waiting, WaitingHere
 from tests.harness import Server, until
 
 MB = 1 << 20
-
-
-def test_one_socket_has_a_bound() -> None:
-    here = WaitingHere(Waiting())
-    assert here.add(EACH_BYTES)
-    assert not here.add(1)
-
-
-def test_socket_that_adds_too_much_to_all_is_refused_and_others_keep_a_little() -> None:
-    every = Waiting()
-    full = [WaitingHere(every) for _ in range(ALL_BYTES // EACH_BYTES)]
-    assert all(each.add(EACH_BYTES) for each in full)
-    other = WaitingHere(every)
-    assert other.add(ALWAYS_BYTES)
-    assert not other.add(1)
-    asyncio.run(full[0].close())
-    other.remove(1)
-    assert other.add(MB)
-    assert every.bytes == sum(each.bytes for each in (*full, other))
-
-
-@pytest.mark.parametrize("waited", [MB, 17 * MB])
-def test_memory_is_given_back_after_much_has_waited(
-    waited: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[int] = []
-    monkeypatch.setattr("foreshore.server.http.waiting.give_back", lambda: given.append(1))
-    every = Waiting()
-    sockets = WaitingHere(every), WaitingHere(every)
-    sockets[0].add(waited)
-    sockets[1].add(1)
-    asyncio.run(sockets[0].close())
-    assert given == []
-    asyncio.run(sockets[1].close())
-    assert given == [1] * (waited > 16 * MB)
 
 
 def resident(server: Server) -> int:
