@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     FlatMap,
     Get,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -109,6 +110,12 @@ class _Estimate:
             case Let(number=number, value=value, body=body):
                 self._locals[number] = self.of(value)
                 return self.of(body)
+            case LetRec(numbers=numbers, columns=columns, values=values, body=body):
+                for number, each in zip(numbers, columns, strict=True):  # before the first round
+                    self._locals[number] = Shape(1, tuple(usual_size(c.type) for c in each))
+                for number, value in zip(numbers, values, strict=True):
+                    self._locals[number] = self.of(value)
+                return self.of(body)
             case LocalGet(number=number):
                 return self._locals[number]
             case Get(id=id, columns=columns):
@@ -123,19 +130,20 @@ class _Estimate:
             widest = map(max, zip(*(each.sizes for each in inputs), strict=True))
             return Shape(sum(each.rows for each in inputs), tuple(widest))
         rows = min(prod(each.rows for each in inputs), MOST)
-        shape = Shape(rows, tuple(size for each in inputs for size in each.sizes))
+        sizes = [size for each in inputs for size in each.sizes]
+        if isinstance(relation, Map):
+            for scalar in relation.scalars:  # which may use those before it
+                sizes.append(_size(scalar, sizes))
+        shape = Shape(rows, tuple(sizes))
         self._count_calls(scalars_of(relation), shape)
         match relation:
             case Project(outputs=outputs):
                 return Shape(rows, tuple(shape.sizes[each] for each in outputs))
-            case Map(scalars=scalars):
-                made = [_size(each, shape.sizes) for each in scalars]
-                return Shape(rows, (*shape.sizes, *made))
             case FlatMap():
                 elements = max(_size(each, shape.sizes) for each in relation.arrays) // SMALL
                 added = columns_of(relation)[len(shape.sizes) :]
-                sizes = (*shape.sizes, *(usual_size(column.type) for column in added))
-                return Shape(min(rows * max(elements, 1), MOST), sizes)
+                sizes += (usual_size(column.type) for column in added)
+                return Shape(min(rows * max(elements, 1), MOST), tuple(sizes))
             case Reduce():
                 return self._grouped(relation, shape)
             case Window(functions=functions):

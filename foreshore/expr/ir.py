@@ -369,7 +369,7 @@ class Let(Node, frozen=True, cache_hash=True):
 
 
 class Map(Node, frozen=True, cache_hash=True):
-    """Each row with `scalars` appended."""
+    """Each row with `scalars` appended, each of which may use those before it."""
 
     input: "Relation"
     scalars: tuple[Scalar, ...]

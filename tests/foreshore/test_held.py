@@ -3,7 +3,9 @@
 from typing import Literal as OneOf
 
 import pytest
+from hypothesis import example, given
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.held import Known, Shape, holds_much
 from foreshore.expr.ir import (
     Aggregate,
@@ -26,6 +28,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId
 from foreshore.types import FLOAT8, INT4, INT8, TEXT, ColumnType, SqlType, array_of
+from tests.relations import TABLES, lowered_relations, window_relations
 
 STORED = GlobalId("u1")
 Gathering = OneOf["array_agg", "string_agg", "sum_float"]
@@ -106,3 +109,16 @@ def test_rows_that_an_engine_counts_are_left_to_it() -> None:
     counted = Reduce(series(MANY), (Column(0, INT4),), (Aggregate("count", (), INT8),))
     assert not holds_much(counted, {})
     assert not holds_much(STORED_ROWS, {STORED: Shape(MANY, (100, 16))})
+
+
+@example(Map(series(2), (Column(0, INT4), Column(1, INT4), Column(2, INT4))))
+@given(lowered_relations(size=6, failing=True, times=(1, 2), rounds=2) | window_relations())
+def test_any_plan_has_an_estimate(plan: Relation) -> None:
+    columns = columns_of(plan)
+    gathered_columns = tuple(
+        Aggregate("array_agg", (Column(place, each.type),), array_of(each.type))
+        for place, each in enumerate(columns)
+        if each.type.element is None
+    )
+    whole = Reduce(plan, (), gathered_columns or (Aggregate("array_agg", (), array_of(INT4)),))
+    assert not holds_much(whole, {each.id: Shape(10, (8,) * len(each.columns)) for each in TABLES})
