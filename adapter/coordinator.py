@@ -62,6 +62,7 @@ from foreshore.loop_latency import LoopLatency
 from foreshore.memory_shares import APART
 from foreshore.notifications import Channels
 from foreshore.processes.launch import Launcher
+from foreshore.shares import Shares
 from foreshore.statement_history import StatementHistory
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.decoded_files import DecodedFiles
@@ -97,7 +98,7 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         self.started = self.clock.now() * 1000  # microseconds since 1970
-        self.apart = asyncio.Semaphore(APART)  # held by evaluations in `isolated`
+        self.apart = Shares(APART - 1, APART)  # of evaluations in `isolated`, by login roles
         corruptions = self.storage.corruptions
         self.keys = KeyIndexes(self.readable_since, corruptions)
         self.subscriptions = DurablePositions(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 
 class _Share:
@@ -12,10 +12,16 @@ class _Share:
 
 
 class Shares:
-    """Lets `most` tasks of each owner in at a time; others wait, first in, first out."""
+    """Lets `most` tasks of each owner in at a time; others wait, first in, first out.
 
-    def __init__(self, most: int) -> None:
+    If there is a `total`, it lets so many of all owners in, of one event loop.
+    """
+
+    def __init__(self, most: int, total: int | None = None) -> None:
         self.most = most
+        self._total: AbstractAsyncContextManager[None] = (
+            nullcontext() if total is None else asyncio.Semaphore(total)
+        )
         self._shares: dict[tuple[Hashable, asyncio.AbstractEventLoop], _Share] = {}
 
     @property
@@ -32,7 +38,7 @@ class Shares:
             share = self._shares[key] = _Share(self.most)
         share.users += 1
         try:
-            async with share.places:
+            async with share.places, self._total:
                 yield
         finally:
             share.users -= 1

@@ -132,7 +132,8 @@ async def _evaluate(
         much = any(holds_much(each, known) for each in relations)
         is_apart = heavy or much or memory is not None
         is_small = not stored_inputs and not has_long and not much
-        async with coordinator.apart if is_apart else nullcontext():
+        owner = context.roles.login.id
+        async with coordinator.apart.share(owner) if is_apart else nullcontext():
             return await in_slices(
                 coordinator.executor, steps(is_apart=is_apart, is_small=is_small)
             )
