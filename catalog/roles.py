@@ -136,6 +136,7 @@ def add_member(
     notice: Warn,
 ) -> None:
     """Make `member` a member of `role`, who may make others if `admin`."""
+    role, member = role_with(change.state, role.id), role_with(change.state, member.id)
     _check_may_admit(change.state, actor, role)
     check_not_predefined(member, "Predefined roles cannot be members of others.")
     if role.id == DATABASE_OWNER:
@@ -155,6 +156,7 @@ def remove_member(
     change: Transaction, actor: Role, role: Role, member: Role, *, option_only: bool, warn: Warn
 ) -> None:
     """End a membership, or only the right to make others members."""
+    role, member = role_with(change.state, role.id), role_with(change.state, member.id)
     _check_may_admit(change.state, actor, role)
     old = next((each for each in member.member_of if each.role == role.id), None)
     if old is None:

@@ -203,3 +203,27 @@ async def test_role_created_anew_and_rolled_back_is_the_former_one(env: TestEnvi
     assert await env.query("b", "SELECT current_user") == "renamed\nSELECT 1"
     await env.ran("b", "RESET ROLE")
     await env.ran("a", "DROP TABLE of_anew", "DROP ROLE anew, renamed")
+
+
+MEMBERSHIPS = "SELECT string_agg(r.rolname || ':' || m.rolname, ' ' ORDER BY r.rolname, m.rolname)"
+MEMBERSHIPS += " FROM pg_auth_members a JOIN pg_roles r ON r.oid = a.roleid"
+MEMBERSHIPS += " JOIN pg_roles m ON m.oid = a.member WHERE r.rolname NOT LIKE 'pg%'"
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (["GRANT a, b, c TO x, y"], "a:x a:y b:x b:y c:x c:y"),
+        (["GRANT a, b, c TO x, y", "REVOKE a, c FROM x, y"], "b:x b:y"),
+        (["CREATE ROLE z IN ROLE a, b, c"], "a:z b:z c:z"),
+        (["CREATE ROLE z ROLE a, b, c"], "z:a z:b z:c"),
+        (["CREATE ROLE z ADMIN a, b ROLE c"], "z:a z:b z:c"),
+        (["GRANT a TO b", "GRANT b, c TO x, y", "REVOKE ADMIN OPTION FOR b, c FROM x"], None),
+    ],
+)
+async def test_statement_may_name_several_roles(
+    own_env: TestEnvironment, statements: list[str], expected: str | None
+) -> None:
+    await own_env.ran("s", *[f"CREATE ROLE {name}" for name in "abcxy"], *statements)
+    found = (await own_env.query("s", MEMBERSHIPS)).splitlines()[0]
+    assert found == (expected or "a:b b:x b:y c:x c:y")
