@@ -157,6 +157,7 @@ def seconds_of_work(pid: int) -> float:
 @pytest.mark.parametrize("how", ["cancel", "cut"])
 def test_abandoned_query_stops(server: Server, how: str) -> None:
     one = server.connect()
+    one.execute("SET client_connection_check_interval = 100")
     (replica,) = server.children()
     before = seconds_of_work(replica)
 
