@@ -121,10 +121,10 @@ class _Estimate:
             case Get(id=id, columns=columns):
                 return self._known.get(id) or Shape(1, tuple(usual_size(c.type) for c in columns))
             case Constant(columns=columns):
-                sizes = tuple(usual_size(column.type) for column in columns)
+                largest = tuple(usual_size(column.type) for column in columns)
                 for row, _ in relation.rows[:CHUNK]:
-                    sizes = tuple(map(max, sizes, map(size_of, row)))
-                return Shape(len(relation.rows), sizes)
+                    largest = tuple(map(max, largest, map(size_of, row)))
+                return Shape(len(relation.rows), largest)
         inputs = [self.of(each) for each in inputs_of(relation)]
         if isinstance(relation, Union):
             widest = map(max, zip(*(each.sizes for each in inputs), strict=True))
@@ -142,7 +142,7 @@ class _Estimate:
             case FlatMap():
                 elements = max(_size(each, shape.sizes) for each in relation.arrays) // SMALL
                 added = columns_of(relation)[len(shape.sizes) :]
-                sizes += (usual_size(column.type) for column in added)
+                sizes.extend(usual_size(column.type) for column in added)
                 return Shape(min(rows * max(elements, 1), MOST), tuple(sizes))
             case Reduce():
                 return self._grouped(relation, shape)
