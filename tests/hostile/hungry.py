@@ -392,15 +392,8 @@ class Sizes:
         return self.server + sum(self.others.values())
 
 
-def reset_peaks(server: Server) -> None:
-    """Let peaks begin at what processes have now."""
-    for pid in server.processes():
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
 def sizes(server: Server, what: str) -> Sizes:
-    """Return `VmRSS`, the present sizes, or `VmHWM`, the peaks."""
+    """Return sizes of the server and its processes: `VmRSS`, or `RssAnon` without files."""
     found = Sizes()
     assert server.process is not None
     for pid in server.processes():
