@@ -5,7 +5,6 @@
 The sessions stay open, and do not read more than the kind says, until they are closed.
 """
 
-import contextlib
 import json
 import socket
 import struct
