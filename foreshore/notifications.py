@@ -198,7 +198,7 @@ class Inbox:
 
 
 class Channels:
-    """Who listens on which channel, and the queue; owned by the event loop."""
+    """The listeners of each channel, and the queue; owned by the event loop."""
 
     def __init__(self) -> None:
         self._listeners: dict[Channel, dict[int, Inbox]] = {}  # by pid

@@ -5,6 +5,7 @@ and ALTER ROLE change the state, SET ROLE the version. Superusers pass.
 """
 
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from foreshore import blocking
@@ -33,11 +34,13 @@ async def authorize_any(context: "StatementContext") -> None:
 
 def _has_long_list(plan: Any) -> bool:
     """Return whether a field of a plan is a list of more than a few names, columns or the like."""
-    for field in fields(plan):
-        value = getattr(plan, field.name)
-        if isinstance(value, tuple) and len(value) > FEW:
-            return True
-    return False
+    values = (getattr(plan, name) for name in _fields_of(type(plan)))
+    return any(isinstance(each, tuple) and len(each) > FEW for each in values)
+
+
+@cache
+def _fields_of(plan: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(plan))
 
 
 def authorize(context: "StatementContext") -> None:

@@ -75,7 +75,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Privileged:
-    """What a sink or a source does that superusers may, and members of a predefined role."""
+    """An act of a sink or a source that only superusers and members of a predefined role may do."""
 
     of: str
     members: str | None  # the predefined role's name

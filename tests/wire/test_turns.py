@@ -121,7 +121,7 @@ def test_others_run_between_listeners_of_a_notification(
 
 
 def test_listeners_take_one_turn_together(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for a turn has it after one slice, however many listeners there are."""
+    """A waiting session has its turn after one slice, however many listeners there are."""
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
     events: list[str] = []
 
