@@ -24,7 +24,7 @@ from foreshore.adapter.write.violations import check_fails, failing_row, key_exi
 from foreshore.catalog.planned import Planned
 from foreshore.compute.engine import check_memory
 from foreshore.compute.keys.key_index import KeyIndex
-from foreshore.compute.keys.layout import MANY, KeyedRows
+from foreshore.compute.keys.layout import FEW, MANY, KeyedRows
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.constraint import Check, Unique, same
 from foreshore.errors import DataError, InternalError, append_only_error
@@ -38,6 +38,8 @@ from foreshore.rows import split_diffs
 from foreshore.sql.rewrite.bind_parameters import is_open_scalar, parameter_bindings
 from foreshore.table_rows import Row, TableRows
 from foreshore.types import RelationDesc
+
+FEW_BYTES = 1 << 20  # of more than a few rows, that are hashed on the event loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ async def stage_rows(
     unique, keyed = target.planned.unique, [dict[str, KeyedRows]() for _ in parts]
     if unique:
         await coordinator.keys.ready(id)
-        before, are_few = transaction.rows(id), sum([part.num_rows for part in parts]) <= MANY
+        before, are_few = transaction.rows(id), _are_few(parts)
     for constraint in unique:
         index = key_index(context, target, constraint)
         own = before.by_key(index.layout) if before else None
@@ -276,6 +278,14 @@ def _parts(deleted: TableRows | None, inserted: TableRows | None) -> list[TableR
         return [change] if change.num_rows else []
     parts = (deleted.deleted(), inserted)
     return [part for part in parts if part is not None and part.num_rows]
+
+
+def _are_few(parts: Sequence[TableRows]) -> bool:
+    """Return whether keys of rows are found on the event loop, which hashes all that rows hold."""
+    count = sum([part.num_rows for part in parts])
+    if count <= FEW:
+        return True
+    return count <= MANY and sum([part.size_bytes for part in parts]) <= FEW_BYTES
 
 
 def _by_key(

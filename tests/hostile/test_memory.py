@@ -39,6 +39,7 @@ OFTEN = {
     "COPY TO: a series",
     "portals: a thousand long values",
     "computed: calls: array to text",
+    "writes: one transaction",
 }
 TRIED = [
     pytest.param(name, marks=pytest.mark.full if name in OFTEN else pytest.mark.slow)

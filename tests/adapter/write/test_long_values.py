@@ -1,8 +1,12 @@
-"""Rows with values that may become very long are evaluated by the engine."""
+"""Rows with values that may become very long do not hold up the event loop."""
+
+import threading
+from typing import Any
 
 import pytest
 
 from foreshore.adapter.read.in_process import rows_in_process
+from foreshore.adapter.write import stage
 from tests.adapter.harness import TestEnvironment
 
 GROWING = (  # what is written for 1, a short argument, and for 2, a long one
@@ -88,3 +92,25 @@ async def test_mz_now_without_read_with_long_values(env: TestEnvironment, source
     answer = await env.query("s", f"INSERT INTO moments {source} RETURNING t")
     assert answer.splitlines()[0] == in_block
     await env.query("s", "ROLLBACK")
+
+
+@pytest.mark.parametrize(("length", "on_loop"), [(100, True), (100_000, False)])
+async def test_keys_of_rows_with_long_values_are_found_on_a_thread(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, length: int, on_loop: bool
+) -> None:
+    by_key, threads = stage._by_key, list[int]()
+
+    def noted(*args: Any) -> Any:
+        threads.append(threading.get_ident())
+        return by_key(*args)
+
+    monkeypatch.setattr(stage, "_by_key", noted)
+    await own_env.ran(
+        "s",
+        "CREATE TABLE long (k int PRIMARY KEY, v text)",
+        f"INSERT INTO long SELECT g, repeat('x', {length}) FROM generate_series(1, 100) g",
+        "UPDATE long SET v = v || 'y'",
+        "DELETE FROM long",
+    )
+    assert len(threads) == 3
+    assert {each == threading.get_ident() for each in threads} == {on_loop}
