@@ -5,7 +5,6 @@ and ALTER ROLE change the state, SET ROLE the version. Superusers pass.
 """
 
 from dataclasses import fields
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from foreshore import blocking
@@ -34,13 +33,8 @@ async def authorize_any(context: "StatementContext") -> None:
 
 def _has_long_list(plan: Any) -> bool:
     """Return whether a field of a plan is a list of more than a few names, columns or the like."""
-    values = (getattr(plan, name) for name in _fields_of(type(plan)))
+    values = (getattr(plan, field.name) for field in fields(plan))
     return any(isinstance(each, tuple) and len(each) > FEW for each in values)
-
-
-@cache
-def _fields_of(plan: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(plan))
 
 
 def authorize(context: "StatementContext") -> None:
