@@ -47,7 +47,7 @@ from foreshore.expr.functions.system import (
     SLEEP,
 )
 from foreshore.expr.ir import Call, Literal, Relation, Scalar
-from foreshore.expr.scalars import Replace, bind_scalar, scalars_of
+from foreshore.expr.scalars import Replace, scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.session_variables import OF_ROLES
 from foreshore.types import Datum
@@ -145,8 +145,9 @@ async def results_by_row(
     context: StatementContext, rows: pa.Table, over: Sequence[Scalar], bindings: Replace
 ) -> pa.Table:
     """Return the scalars `over` for each of `rows` (with `__diff`), making their calls by row."""
-    bound = [bind_scalar(scalar, bindings) for scalar in over]
-    return await evaluate_with_calls(rows, bound, partial(_value, context), partial(_next, context))
+    executor = context.coordinator.executor
+    value, next = partial(_value, context), partial(_next, context)
+    return await evaluate_with_calls(executor, rows, over, bindings, value, next)
 
 
 async def _next(context: StatementContext, sequence: Datum, count: int) -> npt.NDArray[np.int64]:

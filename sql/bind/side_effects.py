@@ -21,7 +21,6 @@ from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.functions.system import SET_CONFIG
 from foreshore.expr.ir import (
-    TRUE,
     AnySubquery,
     Call,
     Case,
@@ -43,7 +42,7 @@ from foreshore.expr.ir import (
     TopK,
     Union,
 )
-from foreshore.expr.lazily import conditions
+from foreshore.expr.lazily import always_reached, evaluation_steps
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import (
@@ -68,6 +67,11 @@ def has_side_effects(scalar: Scalar) -> bool:
     return any(map(_is_side_effecting, walk_scalars(scalar)))
 
 
+def _calls(scalars: Iterable[Scalar]) -> set[Scalar]:
+    """Return the calls with side effects in `scalars`."""
+    return {each for scalar in scalars for each in walk_scalars(scalar) if _is_side_effecting(each)}
+
+
 def acts(scalar: Scalar) -> bool:
     """Return whether `scalar` itself is a call that does more than read the session's state."""
     return isinstance(scalar, Call) and scalar.number > 0 and scalar.function not in _READING
@@ -87,12 +91,6 @@ def split_calls(
     hidden = [output for i, output in enumerate(outputs) if shown is not None and i not in shown]
     if _runs_before_query(input, outputs) and not any(map(has_side_effects, hidden)):
         return None
-    for call, places in conditions(outputs, _is_side_effecting).items():
-        if any(map(has_side_effects, places)):
-            assert isinstance(call, Call), call
-            raise FeatureNotSupported(
-                f"whether {_name(call)}() is called cannot depend on another such call"
-            )
     return _without_calls(input, outputs)
 
 
@@ -105,7 +103,7 @@ def _runs_before_query(input: Relation, outputs: Sequence[Scalar]) -> bool:
     return (
         input == Join(())
         and not any(map(has_subquery, outputs))
-        and all(TRUE in places for places in conditions(outputs, _is_side_effecting).values())
+        and _calls(outputs) == always_reached(evaluation_steps(outputs, _is_side_effecting))
     )
 
 
@@ -304,10 +302,7 @@ def _split_relation(relation: Relation) -> Flat:
         case Project(input=input, outputs=places):
             input, outputs = _split_relation(input)
             kept = tuple(outputs[i] for i in places)
-            if (
-                conditions(outputs, _is_side_effecting).keys()
-                == conditions(kept, _is_side_effecting).keys()
-            ):
+            if _calls(outputs) == _calls(kept):
                 return input, kept
         case Let(number=number, value=value, body=body):
             input, outputs = _split_relation(body)
