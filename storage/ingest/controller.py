@@ -144,6 +144,7 @@ class _Source:
     parts: deque[tuple[IngestedPart, Tables]] = field(default_factory=deque)  # to be kept
     keeping: asyncio.Task[None] | None = None
     committing: asyncio.Task[None] | None = None
+    is_at_end: bool = False  # it has read all; it has finished when that is committed
     reading: asyncio.Task[None] | None = None  # what the process asked for
     untaken: dict[tuple[int, int], int] = field(default_factory=dict)  # by runs and requests
     ends: bool = False
@@ -157,6 +158,7 @@ class _Source:
         self.waiting.clear()
         self.parts.clear()
         self.spool = None
+        self.is_at_end = False
 
     def notify(self) -> None:
         """Wake who waits for a change."""
@@ -246,10 +248,7 @@ class IngestController:
         while (source := self._processes.get(id)) is not None:
             connection = source.started_by
             if source.status.state == "finished":
-                if source.committing is None:
-                    return True
-                await self._changed(source)
-                continue
+                return True
             if connection is None or source.status.state == "stalled":
                 await self._changed(source)
                 continue
@@ -349,6 +348,8 @@ class IngestController:
                     self.states.set_next_try(job.status, seconds)
             case SourceState() if not self._is_news(job, response):
                 pass
+            case SourceState(state="finished") if job.committing is not None:
+                job.is_at_end = True
             case SourceState(state=state, error=error):
                 self._set_state(job, state, error)
             case Furthest():
@@ -510,6 +511,8 @@ class IngestController:
                 if reads is not None and reads is source.started_by:
                     for _ in together:
                         reads.send(Committed(id, run))
+            if source.is_at_end:
+                self._set_state(source, "finished", None)
         except _OutOfPlace:  # it was read by a process that did not know of a commit
             source.forget()
             source.started_by, source.run = None, 0
