@@ -93,6 +93,8 @@ def cost_of(scalar: Scalar) -> Cost:
     if not isinstance(scalar, Call):
         return Cost(max(sizes, default=USUAL), dearest, total, calls)
     size, work = cost_of_call(scalar.function, [*map(_estimated, operands)], sizes)
+    if scalar.type.name == "bit" and scalar.type.length:  # which it is filled up to
+        size, work = max(size, scalar.type.length), work + scalar.type.length
     return Cost(size, max(dearest, work), min(total + work, MOST), calls)
 
 
@@ -177,6 +179,13 @@ def _replaced_by_pattern(values: Values, sizes: Sizes) -> int:
     return (sizes[0] + 1) * max(sizes[2], 1)
 
 
+def _replaced_in_array(values: Values, sizes: Sizes) -> int:
+    if sizes[2] == SMALL:
+        return sizes[0]
+    items = len(values[0]) if isinstance(values[0], list | tuple) else sizes[0]
+    return sizes[0] + items * sizes[2]
+
+
 def _joined(values: Values, sizes: Sizes) -> int:
     return sizes[0] * max(sizes[1], 1) + sum(sizes[2:]) * sizes[0] // SMALL
 
@@ -219,6 +228,7 @@ _GROWTH: dict[str, Callable[[Values, Sizes], int]] = {
     "rpad": _padded,
     "replace": _replaced,
     "regexp_replace": _replaced_by_pattern,
+    "array_replace": _replaced_in_array,
     "array_to_string": _joined,
     "concat_ws": lambda values, sizes: sum(sizes[1:]) + sizes[0] * len(sizes),
     "format": _formatted,

@@ -5,13 +5,16 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from foreshore.bits import stored_bits
 from foreshore.errors import OutOfMemory
 from foreshore.expr import cost
-from foreshore.expr.functions.function import BY_KEY
+from foreshore.expr.functions.function import BY_KEY, Signature, apply
 from foreshore.expr.functions.lengths import LENGTHS, UNKNOWN, require_room_for
 from foreshore.expr.functions.rows import Failure
 from foreshore.expr.functions.text import _pad, format_, repeat, replace
+from foreshore.expr.ir import Call, Column
 from foreshore.query_memory import require_room, room
+from foreshore.types import SqlType
 
 MB = 1 << 20
 LONG = "x" * 100_000
@@ -39,6 +42,15 @@ CALLS = {
     "concat": ((text(LONG * 1000),), (text("a"), ints(1))),
     "concat_ws": ((text(LONG * 400), text("a"), text("b")), (text(","), text("a"))),
     "array_to_string": ((lists(*"a" * 1000), text(LONG)), (lists("a", None), text(","))),
+    "array_replace": (
+        (lists(*"a" * 1000), text("a"), text(LONG)),
+        (lists(*"ab"), text("a"), text("c")),
+    ),
+    "array_assigned": ((lists(1), ints(9_000_000), ints(1)), (lists(1), ints(2), ints(1))),
+    "jsonb_assigned": (
+        (text("[]"), lists("9000000"), text("1")),
+        (text("[]"), lists("a", "1"), text("1")),
+    ),
     "format": ((text("%100000000s"), text("x")), (text("%s and %1$10s"), text("x"))),
     "array_fill": ((ints(1), pa.array([[100 * MB]])), (ints(1), pa.array([[2, 3]]))),
     "array_cat": ((pa.array([[LONG] * 1000]), pa.array([["a"]])), (lists(1), lists(2))),
@@ -49,6 +61,40 @@ CALLS = {
     "string_to_array": ((text(LONG * 10), text("x")), (text(LONG), text("no"))),
     "string_to_table": ((text(LONG * 10), text("")), (text("a,b"), text(","))),
 }
+
+
+@pytest.mark.parametrize("name", ["array_to_string", "array_replace"])
+def test_elements_that_are_replaced_are_counted(name: str) -> None:
+    """Those that NULL stands for, and those that equal another."""
+    some = pa.array([[None, "a"] * 1000, None], pa.list_(pa.string()))
+    few = pa.array([["b"] * 2000, None], pa.list_(pa.string()))
+    rest = {
+        "array_to_string": (text(",", ","), text(LONG, "x")),
+        "array_replace": (text("a", None), text(LONG, None)),
+    }[name]
+    with room(20 * MB):
+        require_room_for(name, (few, *rest))
+        with pytest.raises(OutOfMemory):
+            require_room_for(name, (some, *rest))
+
+
+@pytest.mark.parametrize(
+    ("source", "value"), [("int4", ints(5)), ("bit", None), ("varbit", None), ("text", text("101"))]
+)
+def test_bits_of_a_declared_length_are_refused_before_they_are_made(
+    source: str, value: pa.Array | None
+) -> None:
+    types = Signature((SqlType(source),), SqlType("bit", length=80_000_000))
+    given = pa.array([stored_bits("101")]) if value is None else value
+    function = BY_KEY[f"cast({source},bit)"]
+    many = pa.concat_arrays([given] * 100)
+    with room(100 * MB), pytest.raises(OutOfMemory):
+        apply(function, types, [many])
+    short = Signature(types.args, SqlType("bit", length=1000))
+    with room(100 * MB):
+        assert apply(function, short, [many])[1] is None
+    assert not cost.is_light(Call(function.key, (Column(0, types.args[0]),), types.result))
+    assert cost.is_light(Call(function.key, (Column(0, types.args[0]),), short.result))
 
 
 VARIADIC = ("format", "concat", "concat_ws")

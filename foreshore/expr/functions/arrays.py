@@ -22,6 +22,7 @@ from foreshore.expr.functions.function import (
     declare_table,
     hidden,
 )
+from foreshore.expr.functions.lengths import MOST_ITEMS
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import collect, computed, fail, mapped
 from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST, data_rows
@@ -549,9 +550,6 @@ declare_table("string_to_table", "text text", "text[]", _split, strict=False)
 declare_table("string_to_table", "text text text", "text[]", _split, strict=False)
 
 
-MOST_ASSIGNED = 10_000_000  # items of an array that an assignment fills up
-
-
 def _with_item(row: tuple[Any, ...]) -> tuple[Any, ...]:
     items, place, item = row
     if place is None:
@@ -559,7 +557,7 @@ def _with_item(row: tuple[Any, ...]) -> tuple[Any, ...]:
     items = items or ()
     if place < 1 or (not items and place != 1):
         raise fail("0A000", "an assignment that gives an array other bounds is not supported")
-    if place > MOST_ASSIGNED:
+    if place > MOST_ITEMS:
         raise fail("54000", "array size exceeds the maximum allowed")
     gap = (None,) * (place - 1 - len(items))
     return (*items[: place - 1], *gap, item, *items[place:])

@@ -8,6 +8,7 @@ import pyarrow as pa
 from foreshore.bits import bits_of, checked, fitted, parse_bits, stored_bits
 from foreshore.expr.functions.function import Outcome, Signature, declare, hidden
 from foreshore.expr.functions.rows import fail, mapped, rowwise
+from foreshore.query_memory import require_room
 
 _WIDTHS = {"int4": 32, "int8": 64}
 
@@ -88,9 +89,16 @@ def _of_integer(source: str) -> Callable[..., Outcome]:
             filled = bits[0] * max(length - width, 0) + bits
             return stored_bits(filled[len(filled) - length :])
 
-        return rowwise(types, one, a)
+        return _of_length(types, one, a)
 
     return kernel
+
+
+def _of_length(types: Signature, one: Callable[[Any], bytes], a: pa.Array) -> Outcome:
+    """Return bits of a declared length, unless a query may not hold so many."""
+    if types.result.name == "bit":
+        require_room(len(a) * (types.result.length or 0) // 4)  # a zero byte is stored as two
+    return rowwise(types, one, a)
 
 
 def _to_integer(target: str) -> Callable[[bytes], int]:
@@ -108,13 +116,13 @@ def _to_integer(target: str) -> Callable[[bytes], int]:
 
 def _cast(fit: Callable[..., str]) -> Callable[..., Outcome]:
     def kernel(types: Signature, a: pa.Array) -> Outcome:
-        return rowwise(types, lambda datum: stored_bits(fit(bits_of(datum), types.result)), a)
+        return _of_length(types, lambda datum: stored_bits(fit(bits_of(datum), types.result)), a)
 
     return kernel
 
 
 def _of_text(types: Signature, a: pa.Array) -> Outcome:
-    return rowwise(types, lambda text: stored_bits(fitted(parse_bits(text), types.result)), a)
+    return _of_length(types, lambda text: stored_bits(fitted(parse_bits(text), types.result)), a)
 
 
 def _declare_casts() -> None:

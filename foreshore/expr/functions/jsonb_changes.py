@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, hidden
 from foreshore.expr.functions.jsontext import dumps, index_of, loads
+from foreshore.expr.functions.lengths import MOST_ITEMS
 from foreshore.expr.functions.rows import collect, fail, mapped
 
 
@@ -204,7 +205,6 @@ def _within(inner: Any, path: list[str], level: int, new: Any) -> Any:
 
 
 _MISSING = object()
-MOST_ITEMS = 10_000_000  # of an array that an assignment fills up
 
 
 def _insert(text: str, path: Any, new: str, after: bool = False) -> str:

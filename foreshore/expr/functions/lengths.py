@@ -21,6 +21,8 @@ from foreshore.query_memory import has_limited_room, may_make, require_room
 Arrays = Sequence[pa.Array]
 
 MAX_BYTES = 1_073_741_819  # of a value; kernels refuse longer ones with an error of the row
+PLACE = 16  # bytes of an element that is NULL
+MOST_ITEMS = 10_000_000  # of an array that an assignment fills up
 OBJECT = 64  # bytes of an element that kernels make in Python
 SPECIFIER = re.compile(r"%(?:%|(?:(\d{1,10})\$)?-*(\d{0,10})([a-zA-Z]))")
 
@@ -94,12 +96,46 @@ def _joined_by(arrays: Arrays) -> int:
 
 
 def _listed(arrays: Arrays) -> int:
-    """Return the length of the elements of lists with a separator after each."""
+    """Return the length of the elements of lists, or what stands for NULL, and of separators."""
     lists = arrays[0]
     if not pa.types.is_list(lists.type):
         return _added(arrays[:1])
-    counts = np.asarray(lists.value_lengths().fill_null(0)).astype(float)
-    return _added(arrays[:1]) + int(np.dot(counts, _bytes(arrays[1])))
+    length = _added(arrays[:1]) + int(np.dot(_counts(lists), _bytes(arrays[1])))
+    if len(arrays) > 2 and lists.flatten().null_count:
+        nulls = [sum(each is None for each in row or ()) for row in lists.to_pylist()]
+        length += int(np.dot(nulls, _bytes(arrays[2])))
+    return length
+
+
+def _counts(lists: pa.Array) -> np.ndarray:
+    """Return the number of elements of each list."""
+    return np.asarray(lists.value_lengths().fill_null(0)).astype(float)
+
+
+def _with_others(arrays: Arrays) -> int:
+    """Return the length of lists in which each element that equals another gets a new value."""
+    lists, old, new = arrays
+    if not pa.types.is_list(lists.type):
+        return _added(arrays)
+    most = _added(arrays[:1]) + int(np.dot(_counts(lists), _bytes(new)))
+    if may_make(most):
+        return most
+    rows = zip(lists.to_pylist(), old.to_pylist(), strict=True)
+    counts = [(items or []).count(each) for items, each in rows]
+    return _added(arrays[:1]) + int(np.dot(counts, _bytes(new)))
+
+
+def _extended(arrays: Arrays) -> int:
+    """Return the length of lists with an element at a place beyond the others."""
+    places = _numbers(arrays[1])
+    return _added(arrays) + int(PLACE * places[places <= MOST_ITEMS].sum())
+
+
+def _extended_document(arrays: Arrays) -> int:
+    """Return the length of documents with an element at a place beyond the others."""
+    steps = (step for path in arrays[1].to_pylist() for step in path or ())
+    places = (int(step) for step in steps if step and step[:10].isdecimal())
+    return _added(arrays) + sum(PLACE * place for place in places if place <= MOST_ITEMS)
 
 
 def _formatted(arrays: Arrays) -> int:
@@ -174,6 +210,9 @@ LENGTHS: dict[str, Callable[[Arrays], int]] = {
     "concat": _added,
     "concat_ws": _joined_by,
     "array_to_string": _listed,
+    "array_replace": _with_others,
+    "array_assigned": _extended,
+    "jsonb_assigned": _extended_document,
     "format": _formatted,
     "array_fill": _filled,
     "array_cat": _added,
