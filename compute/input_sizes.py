@@ -1,14 +1,18 @@
 """How many rows the inputs of an evaluation have, and how long their values are: estimates."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Input
 from foreshore.expr.held import Known, Shape
 from foreshore.ids import GlobalId
+from foreshore.storage.batch import SIZES, sizes_of
 
 
 def known_sizes(inputs: Mapping[GlobalId, Input]) -> Known:
@@ -17,28 +21,35 @@ def known_sizes(inputs: Mapping[GlobalId, Input]) -> Known:
 
 
 def _shape(input: Input) -> Shape:
-    width = len(input.schema)
-    parts = [*map(_of_file, input.files), *(_of_table(each, width) for each in input.tail)]
-    rows = sum(count for count, _ in parts)
-    totals = [sum(sizes[i] for _, sizes in parts if i < len(sizes)) for i in range(width)]
-    return Shape(max(rows, 1), tuple(total // max(rows, 1) for total in totals))
+    parts = [*map(_of_table, input.tail)]
+    with suppress(OSError, pa.ArrowInvalid):  # the engine reports the same error
+        parts += map(_of_file, input.files)
+    rows = max(sum(count for count, *_ in parts), 1)
+    totals = [sum(sizes[i] for _, *sizes in parts) for i in range(len(input.schema))]
+    return Shape(rows, tuple(total // rows for total in totals))
 
 
-def _of_table(table: pa.Table, width: int) -> tuple[int, tuple[int, ...]]:
-    return table.num_rows, tuple(column.nbytes for column in table.columns[:width])
+def _of_table(updates: pa.Table) -> tuple[int, ...]:
+    """Return the number of rows, and the bytes of each column."""
+    if pc.max(pc.abs(updates.columns[-1])).as_py() in (None, 1):
+        return updates.num_rows, *(column.nbytes for column in updates.columns)
+    return tuple(sizes_of(updates))
 
 
 @lru_cache(maxsize=4096)
-def _of_file(path: str) -> tuple[int, tuple[int, ...]]:
-    """Return the rows of a batch's file, which never changes, and the bytes of each column."""
-    try:
-        metadata = pq.read_metadata(path)
-    except (OSError, pa.ArrowInvalid):  # the engine reports the same error
-        return 0, ()
+def _of_file(path: str) -> tuple[int, ...]:
+    """Return the same of a batch's file, which never changes.
+
+    A file that was written without `SIZES` tells only what it takes itself.
+    """
+    metadata = pq.read_metadata(path)
+    known = (metadata.metadata or {}).get(SIZES)
+    if known is not None:
+        return msgspec.json.decode(known, type=tuple[int, ...])
     roots = [metadata.schema.column(i).path.partition(".")[0] for i in range(metadata.num_columns)]
     sizes: dict[str, int] = dict.fromkeys(roots, 0)
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
         for place, root in enumerate(roots):
             sizes[root] += group.column(place).total_uncompressed_size
-    return metadata.num_rows, tuple(sizes.values())
+    return metadata.num_rows, *sizes.values()

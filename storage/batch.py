@@ -9,15 +9,18 @@ A batch is a Parquet file: the row's columns, then `__time` and `__diff`, sorted
 order and then by time, with statistics and a checksum for each page. Columns are identified by
 position. They keep the user's names, except that a name that occurs twice (ignoring case) or equals
 `__time` or `__diff` gets a number appended. The batch's interval and since are in the file's
-metadata under `foreshore`.
+metadata under `foreshore`. The number of rows and the bytes of each column are there under
+`foreshore.sizes`, with repeated rows and values, which the file has once.
 """
 
 import errno
 from collections.abc import Iterable, Iterator
 from itertools import count
+from operator import add
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,6 +32,7 @@ from foreshore.storage.trace import Batch
 from foreshore.update import DIFF, TIME, Timestamp
 
 METADATA = b"foreshore"
+SIZES = b"foreshore.sizes"
 ROW_GROUP_ROWS = 1 << 17
 BLOCK_ROWS = 1 << 13  # that are measured at once
 PAGE_BYTES = 128 << 10
@@ -76,6 +80,7 @@ def write_batch(
     """Store a batch of sorted and consolidated updates under `key`."""
     form = file_schema(schema).with_metadata({METADATA: msgspec.json.encode(metadata)})
     rows = loose = 0
+    sizes = [0] * (1 + len(form))  # rows, then the bytes of each column
     try:
         with pq.ParquetWriter(
             scratch,
@@ -91,14 +96,32 @@ def write_batch(
                 assert times.size == 0 or times.max() < metadata.upper, metadata
                 rows += table.num_rows
                 loose += int((times > metadata.since).sum())
+                sizes = list(map(add, sizes, sizes_of(table)))
                 writer.write_table(
                     pa.Table.from_arrays(table.columns, schema=form), row_group_size=ROW_GROUP_ROWS
                 )
+            writer.add_key_value_metadata({SIZES: msgspec.json.encode(sizes)})
         size, checksum = measure(scratch)
         files.adopt(key, scratch)
     finally:
         scratch.unlink(missing_ok=True)
     return Batch(key, metadata.lower, metadata.upper, metadata.since, rows, loose, size, checksum)
+
+
+def sizes_of(updates: pa.Table) -> list[int]:
+    """Return how many rows updates stand for, and the bytes that each column has in these.
+
+    The bytes of a row that is there n times count as those of the next power of two.
+    """
+    counts = np.abs(updates.columns[-1].to_numpy())
+    powers = np.ceil(np.log2(np.maximum(counts, 1)))
+    sizes = [int(counts.sum()), *[0] * updates.num_columns]
+    for power in np.unique(powers):
+        rows = powers == power
+        part = updates if rows.all() else updates.filter(pa.array(rows))
+        for i, column in enumerate(part.columns, 1):
+            sizes[i] += sum(map(_bytes, column.chunks)) << int(power)
+    return sizes
 
 
 def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -6,8 +6,8 @@ chance to stop it, or its memory is limited, it runs in a process of its own. Th
 of the catalog alone are kept for all sessions (`catalog/builtin/answers.py`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -117,10 +117,8 @@ async def _evaluate(
                 evaluations = SmallFirst(lambda: stack.enter_context(engine), cancellation.check)
             else:
                 evaluations = stack.enter_context(engine)
-            for each in snapshots:  # whose files stay until the evaluation has ended
-                files = stack.enter_context(each.paths())
-                inputs[each.id] = replace(inputs[each.id], files=files)
-            evaluation = Evaluation(inputs, time, evaluations, cancellation.check, memory)
+            complete = stack.enter_context(_with_files(inputs, snapshots))
+            evaluation = Evaluation(complete, time, evaluations, cancellation.check, memory)
             parts = yield from evaluation.parts(block, order)
             return take(cancellation.checked(parts))
 
@@ -128,8 +126,8 @@ async def _evaluate(
         for id in block.sources() | bound.given.keys():
             inputs[id] = _input(context, bound, given, id, snapshots)
         stored_inputs = {id: each for id, each in inputs.items() if id not in BUILTINS}
-        known = known_sizes(stored_inputs)
-        much = any(holds_much(each, known) for each in relations)
+        estimate = partial(_hold_much, relations, stored_inputs, snapshots)
+        much = await blocking.run(coordinator.executor, estimate) if snapshots else estimate()
         is_apart = heavy or much or memory is not None
         is_small = not stored_inputs and not has_long and not much
         owner = context.roles.login.id
@@ -143,6 +141,28 @@ async def _evaluate(
     finally:
         for snapshot in snapshots:
             snapshot.release()
+
+
+@contextmanager
+def _with_files(
+    inputs: Mapping[GlobalId, Input], snapshots: Sequence[Snapshot]
+) -> Iterator[dict[GlobalId, Input]]:
+    """Yield inputs with the files of their snapshots, which stay until then; on a thread."""
+    complete = dict(inputs)
+    with ExitStack() as stack:
+        for each in snapshots:
+            files = stack.enter_context(each.paths())
+            complete[each.id] = replace(inputs[each.id], files=files)
+        yield complete
+
+
+def _hold_much(
+    relations: Sequence[Relation], inputs: Mapping[GlobalId, Input], snapshots: Sequence[Snapshot]
+) -> bool:
+    """Whether one of the relations takes much memory beside the limit of an engine."""
+    with _with_files(inputs, snapshots) as complete:
+        known = known_sizes(complete)
+    return any(holds_much(each, known) for each in relations)
 
 
 def _has_long_step(relations: Sequence[Relation], given: Given) -> bool:

@@ -12,9 +12,7 @@ has the sizes that the caller knows; filters and groups are taken to leave all r
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
-from typing import Any
 
 import pyarrow as pa
 
@@ -64,34 +62,17 @@ Known = Mapping[GlobalId, Shape]  # of what a plan reads
 
 def holds_much(relation: Relation, known: Known) -> bool:
     """Whether a plan takes more than `MUCH` bytes beside the limit of an engine."""
-    rounded = frozenset(
-        (id, *map(_rounded, (each.rows, *each.sizes))) for id, each in known.items()
-    )
-    return _holds_much(relation, rounded)
-
-
-def _rounded(number: int) -> int:
-    """Return the next power of two, so that few estimates are kept."""
-    return 1 << max(number - 1, 0).bit_length()
-
-
-@lru_cache(1024)
-def _holds_much(relation: Relation, known: frozenset[tuple[Any, ...]]) -> bool:
-    if not any(_may_gather(node) for node in walk_relations(relation)) and not any(
-        size > WIDE for _, _, *sizes in known for size in sizes
-    ):
-        return False  # nothing has long values, or what has them is left to `cost.is_heavy`
-    shapes = {id: Shape(rows, tuple(sizes)) for id, rows, *sizes in known}
-    estimate = _Estimate(shapes)
+    has_long_values = any(size > WIDE for each in known.values() for size in each.sizes)
+    if not has_long_values and not any(map(_may_gather, walk_relations(relation))):
+        return False  # what makes long values is left to `cost.is_heavy`
+    estimate = _Estimate(known)
     estimate.of(relation)
     return estimate.most > MUCH
 
 
 def _may_gather(node: Relation) -> bool:
     match node:
-        case Reduce(aggregates=made):
-            return any(each.function in GATHERING for each in made)
-        case Window(functions=made):
+        case Reduce(aggregates=made) | Window(functions=made):
             return any(each.function in GATHERING for each in made)
         case _:
             return False
@@ -153,7 +134,8 @@ class _Estimate:
                 ]
                 # Each row may have the values of all rows before it.
                 longest = max(made, default=0)
-                self.most = max(self.most, longest * rows if longest > WIDE else 0)
+                if longest > WIDE:
+                    self.most = max(self.most, longest * rows)
                 return Shape(rows, (*shape.sizes, *made))
             case _:
                 return shape

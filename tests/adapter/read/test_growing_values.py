@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from foreshore.compute.isolated.engine import IsolatedEngine
+from foreshore.expr import held
 from tests.adapter.harness import TestEnvironment
 
 SETUP = (
@@ -50,6 +51,30 @@ async def test_long_values_are_made_elsewhere(
         assert isolated, sql
         isolated.clear()
     assert await env.ran("x", "SELECT id, g FROM t ORDER BY id") == "1|3000000\n2|8\nSELECT 2"
+
+
+GATHERED = {
+    "SELECT length(string_agg(s, '')) FROM long": "80002",
+    "WITH RECURSIVE r AS (SELECT length(string_agg(s, '')) AS n FROM long UNION SELECT n FROM r)"
+    " SELECT n FROM r": "80002",
+    "SELECT length(string_agg(s, '')) FROM long, pg_class WHERE relname = 'long'": "80002",
+}
+
+
+@pytest.mark.parametrize("sql", GATHERED)
+async def test_much_of_tables_is_gathered_elsewhere(
+    env: TestEnvironment, isolated: list[None], monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    """Also if it is the same value, which the table's file has once."""
+    monkeypatch.setattr(held, "MUCH", 50_000)
+    await env.ran("x", "CREATE TABLE long (s text)")
+    await env.ran("x", "INSERT INTO long SELECT repeat('x', 10) FROM generate_series(1, 8000)")
+    await env.ran("x", "VACUUM long", "BEGIN", "INSERT INTO long VALUES ('yy')")
+    isolated.clear()
+    found = await env.ran("x", sql)
+    await env.ran("x", "ROLLBACK", "DROP TABLE long")
+    assert isolated
+    assert found.split("\n")[0] == GATHERED[sql]
 
 
 @pytest.mark.parametrize("where", BY_KEY)
