@@ -5,6 +5,7 @@ are bounded in size and time; what is compressed counts as it is when it is not.
 """
 
 import socket
+from threading import Timer
 from time import monotonic
 from typing import Any
 
@@ -12,7 +13,13 @@ from requests import Response, Session
 from requests.exceptions import ConnectionError
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+)
+from urllib3.response import HTTPResponse
 
 from foreshore.storage.external.dial import addresses, first_that
 
@@ -36,23 +43,41 @@ def guard(session: Session) -> None:
 
 def _read(response: Response, *, stream: bool = False, **request: Any) -> None:
     """Read an answer, unless the caller reads it in parts."""
-    if stream:
+    if stream or isinstance(response._content, bytes):
         return
     parts, size, end = [], 0, monotonic() + LONGEST_SECONDS
-    for part in response.iter_content(_PART_BYTES):
-        size += len(part)
-        parts.append(part)
-        if size > MOST_BYTES or monotonic() > end:
-            response.close()
-            raise ConnectionError(
-                f"the answer has more than {MOST_BYTES >> 20} MiB"
-                if size > MOST_BYTES
-                else f"no whole answer within {LONGEST_SECONDS:.0f} seconds"
-            )
+    try:
+        # What has arrived, as a whole part may take for ever.
+        while part := response.raw.read1(_PART_BYTES, decode_content=True):
+            size += len(part)
+            parts.append(part)
+            if size > MOST_BYTES:
+                raise ConnectionError(f"the answer has more than {MOST_BYTES >> 20} MiB")
+            if monotonic() > end:
+                raise ConnectionError(f"no whole answer within {LONGEST_SECONDS:.0f} seconds")
+    except HTTPError as error:
+        raise ConnectionError(error) from error
+    finally:
+        response.close()
     response._content = b"".join(parts)
 
 
 class _Checked(HTTPConnection):
+    def getresponse(self) -> HTTPResponse:
+        """Return the answer when its headers have come, which must be soon."""
+        assert self.sock is not None
+        end = monotonic() + LONGEST_SECONDS
+        # A connection of TLS, too, has an end that its reader meets, whatever that does now.
+        too_late = Timer(LONGEST_SECONDS, socket.socket.shutdown, (self.sock, socket.SHUT_RDWR))
+        too_late.daemon = True
+        too_late.start()
+        try:
+            return super().getresponse()
+        finally:
+            too_late.cancel()
+            if monotonic() > end:  # its headers end where the connection was ended
+                raise ConnectionResetError(f"no answer within {LONGEST_SECONDS:.0f} seconds")
+
     def _new_conn(self) -> socket.socket:
         name = self._dns_host
 

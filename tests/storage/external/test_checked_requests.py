@@ -4,6 +4,7 @@ import gzip
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from requests import Session
@@ -27,6 +28,12 @@ class Rogue(BaseHTTPRequestHandler):
                 sizes = {"Content-Length": str(len(body)), "Content-Encoding": "gzip"}
                 self._begin(200, sizes)
                 self.wfile.write(body)
+            case "/slow_headers":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+                self._send_slowly()
+            case "/slow":
+                self._begin(200, {"Content-Length": "1000000"})
+                self._send_slowly()
             case "/redirect":
                 self._begin(302, {"Location": "/short"})
                 self._send_without_end()
@@ -45,6 +52,14 @@ class Rogue(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
 
+    def _send_slowly(self) -> None:
+        server: Any = self.server
+        try:
+            while not server.has_ended.wait(0.01):
+                self.wfile.write(b" ")
+        except OSError:
+            return
+
     def _send_without_end(self) -> None:
         sent = 0
         try:
@@ -62,9 +77,11 @@ class Rogue(BaseHTTPRequestHandler):
 @pytest.fixture
 def rogue() -> Iterator[ThreadingHTTPServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Rogue)
+    server.has_ended = threading.Event()  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
+    server.has_ended.set()  # type: ignore[attr-defined]
     server.shutdown()
     thread.join()
     server.server_close()
@@ -92,12 +109,13 @@ def test_answer_that_is_too_long_is_refused(
     assert not hasattr(rogue, "read_whole")
 
 
+@pytest.mark.parametrize("path", ["/slow", "/slow_headers"])
 def test_answer_that_takes_too_long_is_refused(
-    rogue: ThreadingHTTPServer, session: Session, monkeypatch: pytest.MonkeyPatch
+    rogue: ThreadingHTTPServer, session: Session, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(checked_requests, "LONGEST_SECONDS", 0.0)
-    with pytest.raises(ConnectionError, match="no whole answer within 0 seconds"):
-        session.get(url(rogue, "/endless"), timeout=20)
+    monkeypatch.setattr(checked_requests, "LONGEST_SECONDS", 0.1)
+    with pytest.raises(ConnectionError, match="no (whole )?answer within 0 seconds"):
+        session.get(url(rogue, path), timeout=20)
 
 
 def test_short_answer_is_read(rogue: ThreadingHTTPServer, session: Session) -> None:
