@@ -7,7 +7,8 @@ the kernels, whatever their size:
     select array_remove(a, g) from (select array_agg(n) a from ...), generate_series(1, 1000) g
 
 So rows, and sizes of their values, are estimated from the bottom of a plan to its top. What is read
-has the sizes that the caller knows; filters and groups are taken to leave all rows.
+has the sizes that the caller knows. Filters are taken to leave all rows, and all rows to be in one
+group, or each in its own, whichever takes more.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.cost import MOST, SMALL, USUAL, cost_of_call, size_of
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.ir import (
+    Aggregate,
     Call,
     Column,
     Constant,
@@ -36,6 +38,7 @@ from foreshore.expr.ir import (
     Scalar,
     Union,
     Window,
+    WindowFunction,
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations
@@ -65,9 +68,12 @@ def holds_much(relation: Relation, known: Known) -> bool:
     has_long_values = any(size > WIDE for each in known.values() for size in each.sizes)
     if not has_long_values and not any(map(_may_gather, walk_relations(relation))):
         return False  # what makes long values is left to `cost.is_heavy`
-    estimate = _Estimate(known)
-    estimate.of(relation)
-    return estimate.most > MUCH
+    for most_groups in (1, MOST):
+        estimate = _Estimate(known, most_groups)
+        estimate.of(relation)
+        if estimate.most > MUCH:
+            return True
+    return False
 
 
 def _may_gather(node: Relation) -> bool:
@@ -81,8 +87,9 @@ def _may_gather(node: Relation) -> bool:
 class _Estimate:
     """Shapes of relations; `most` is what the hungriest of them takes."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Known, most_groups: int) -> None:
         self._known = known
+        self._most_groups = most_groups
         self._locals: dict[int, Shape] = {}
         self.most = 0
 
@@ -105,7 +112,7 @@ class _Estimate:
                 largest = tuple(usual_size(column.type) for column in columns)
                 for row, _ in relation.rows[:CHUNK]:
                     largest = tuple(map(max, largest, map(size_of, row)))
-                return Shape(len(relation.rows), largest)
+                return Shape(sum(abs(count) for _, count in relation.rows), largest)
         inputs = [self.of(each) for each in inputs_of(relation)]
         if isinstance(relation, Union):
             widest = map(max, zip(*(each.sizes for each in inputs), strict=True))
@@ -125,38 +132,29 @@ class _Estimate:
                 added = columns_of(relation)[len(shape.sizes) :]
                 sizes.extend(usual_size(column.type) for column in added)
                 return Shape(min(rows * max(elements, 1), MOST), tuple(sizes))
-            case Reduce():
-                return self._grouped(relation, shape)
+            case Reduce(group_key=keys, aggregates=aggregates):
+                groups = max(min(rows, self._most_groups), 1) if keys else 1
+                made = [_size(each, shape.sizes) for each in keys]
+                made += [self._made(each, shape, groups) for each in aggregates]
+                return Shape(groups, tuple(made))
             case Window(functions=functions):
-                made = [
-                    self._gathered(each.function, each.args, shape) or usual_size(each.type)
-                    for each in functions
-                ]
-                # Each row may have the values of all rows before it.
-                longest = max(made, default=0)
-                if longest > WIDE:
-                    self.most = max(self.most, longest * rows)
+                made = [self._made(each, shape) for each in functions]
+                for each, size in zip(functions, made, strict=True):
+                    if each.function in GATHERING and size > WIDE:
+                        # Each row may have the values of all rows before it.
+                        self.most = max(self.most, size * rows)
                 return Shape(rows, (*shape.sizes, *made))
             case _:
                 return shape
 
-    def _grouped(self, node: Reduce, shape: Shape) -> Shape:
-        keys = [_size(each, shape.sizes) for each in node.group_key]
-        made = [
-            self._gathered(each.function, each.args, shape) or usual_size(each.type)
-            for each in node.aggregates
-        ]
-        if not keys:
-            return Shape(1, tuple(made))
-        return Shape(shape.rows, (*keys, *(usual_size(each.type) for each in node.aggregates)))
-
-    def _gathered(self, function: str, args: Sequence[Scalar], shape: Shape) -> int:
-        """Return the bytes of the values of all rows, 0 if the function keeps none of them."""
-        if function not in GATHERING:
-            return 0
-        size = min(shape.rows * sum(_size(each, shape.sizes) for each in args), MOST)
-        self.most = max(self.most, size)
-        return size
+    def _made(self, function: Aggregate | WindowFunction, shape: Shape, groups: int = 1) -> int:
+        """Return the bytes of a value that is made of the rows of a group; count what is kept."""
+        size = sum(_size(each, shape.sizes) for each in function.args)
+        if function.function in GATHERING:
+            kept = min(shape.rows * size, MOST)
+            self.most = max(self.most, kept)
+            size = kept // groups
+        return SMALL if _is_fixed(function.type) else max(size, USUAL)
 
     def _count_calls(self, scalars: Iterable[Scalar], shape: Shape) -> None:
         """Count chunks of the arguments of calls, if these are long."""

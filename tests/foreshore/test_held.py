@@ -6,11 +6,12 @@ import pytest
 from hypothesis import example, given
 
 from foreshore.expr.columns import columns_of
-from foreshore.expr.held import Known, Shape, holds_much
+from foreshore.expr.held import MUCH, Known, Shape, holds_much
 from foreshore.expr.ir import (
     Aggregate,
     Call,
     Column,
+    Constant,
     FlatMap,
     Get,
     Join,
@@ -47,6 +48,16 @@ def gathered(relation: Relation, function: Gathering = "array_agg", type: SqlTyp
     return Reduce(relation, (), (Aggregate(function, arguments, made),))
 
 
+def by_key(relation: Relation) -> Relation:
+    """Arrays of the first column by itself, then the key."""
+    made = Aggregate("array_agg", (Column(0, INT4),), array_of(INT4))
+    return Project(Reduce(relation, (Column(0, INT4),), (made,)), (1, 0))
+
+
+def largest(relation: Relation) -> Relation:
+    return Reduce(relation, (), (Aggregate("max", (Column(0, TEXT),), TEXT),))
+
+
 def removed(relation: Relation) -> Relation:
     array = array_of(INT4)
     call = Call(
@@ -81,6 +92,22 @@ PLANS: dict[str, tuple[Relation, Relation, Known, Known]] = {
         removed(Join((gathered(series(100_000)), series(300)), ())),
         removed(Join((gathered(series(1_000)), series(300)), ())), {}, {},
     ),
+    "calls over grouped rows": (
+        removed(Join((by_key(series(100_000)), series(300)), ())),
+        removed(Join((by_key(series(1_000)), series(300)), ())), {}, {},
+    ),
+    "many groups": (
+        gathered(by_key(series(MANY))), gathered(by_key(series(FEW))), {}, {},
+    ),
+    "the largest of long values": (
+        removed(Join((largest(STORED_ROWS), series(300)), ())),
+        removed(Join((largest(STORED_ROWS), series(300)), ())),
+        {STORED: Shape(10, (1 << 20, 16))}, {STORED: Shape(10, (1 << 10, 16))},
+    ),
+    "equal rows": (
+        gathered(Constant(((("x" * 1000,), 100_000),), (ColumnType(TEXT),)), "string_agg"),
+        gathered(Constant(((("x" * 1000,), 10_000),), (ColumnType(TEXT),)), "string_agg"), {}, {},
+    ),
     "calls over long stored values": (
         Map(STORED_ROWS, (Call("quote_ident(text)", (Column(0, TEXT),), TEXT),)),
         Map(STORED_ROWS, (Call("quote_ident(text)", (Column(0, TEXT),), TEXT),)),
@@ -109,6 +136,13 @@ def test_rows_that_an_engine_counts_are_left_to_it() -> None:
     counted = Reduce(series(MANY), (Column(0, INT4),), (Aggregate("count", (), INT8),))
     assert not holds_much(counted, {})
     assert not holds_much(STORED_ROWS, {STORED: Shape(MANY, (100, 16))})
+    total = WindowFunction("sum_float", (Column(0, FLOAT8),), FLOAT8)
+    assert not holds_much(Window(series(FEW), (), (), (total,)), {})
+    listed = by_key(series(MUCH // 100))
+    text = Call(
+        "array_to_string(anyarray,text)", (Column(0, array_of(INT4)), Literal(",", TEXT)), TEXT
+    )
+    assert not holds_much(Map(listed, (text,)), {})
 
 
 @example(Map(series(2), (Column(0, INT4), Column(1, INT4), Column(2, INT4))))
