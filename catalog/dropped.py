@@ -170,8 +170,7 @@ def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf,
             ),
         ]
     if isinstance(each, Item):
-        ids = state.dependents.get(each.id, frozenset())
-        items = sorted(map(state.item, ids), key=lambda item: item.oid)
+        items = sorted(map(state.item, state.dependents(each.id)), key=lambda item: item.oid)
         referring = [foreign_key_of(state, *pair) for pair in state.references_to(each.id)]
         found: list[tuple[Object | ForeignKeyOf, bool]] = [
             (key, False) for key in referring if key.table.id != each.id

@@ -58,6 +58,21 @@ def functions_named(schema: str, name: str) -> Group:
     return "functions", f"{schema}.{name}"
 
 
+def depending_on(item: str) -> Group:
+    """Return the group of the items that depend on another one itself."""
+    return Reference("dependency", item)
+
+
+def indexes_on(relation: str) -> Group:
+    """Return the group of the indexes on a relation."""
+    return Reference("indexed relation", relation)
+
+
+def policies_on(table: str) -> Group:
+    """Return the group of the policies of a table."""
+    return Reference("table of a policy", table)
+
+
 def owned_by(table: str) -> Group:
     """Return the group of the sequences that columns of a table own."""
     return Reference("owning table", table)

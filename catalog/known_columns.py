@@ -20,7 +20,7 @@ from foreshore.types import ColumnType, RelationDesc
 
 def views_naming(state: State, table: GlobalId) -> list[Item]:
     """Return the views and subscriptions that name a table, oldest first."""
-    items = sorted(map(state.item, state.dependents.get(table, ())), key=lambda item: item.oid)
+    items = sorted(map(state.item, state.dependents(table)), key=lambda item: item.oid)
     return [item for item in items if item.on is None]
 
 

@@ -31,7 +31,7 @@ def rebased(transaction: Transaction, now: State) -> Transaction:
         return transaction
     changes = _changes(base, state, now)
     for id in changes.keys() | transaction.planned.keys():
-        if now.dependents.get(id, frozenset()) - base.dependents.get(id, frozenset()):
+        if now.dependents(id) - base.dependents(id):
             raise _conflict()
     for id in _below(base, state, changes):
         if now.get(id) is not base.get(id):

@@ -44,7 +44,7 @@ def is_used(state: State, old: Item) -> bool:
     Raises DependentObjectsStillExist if one of them is no plain view, or is not over plain views
     alone: it is maintained, or was checked against the definition.
     """
-    parts = {id for id in state.dependents.get(old.id, ()) if _is_part(state.item(id), old)}
+    parts = {id for id in state.dependents(old.id) if _is_part(state.item(id), old)}
     above = [each for each in state.items_above(old.id) if each.id not in parts]
     kept = {"view"} if old.type == "view" else set()
     others = sorted((each for each in above if each.type not in kept), key=lambda each: each.oid)
@@ -66,7 +66,7 @@ def _is_part(item: Item, view: Item) -> bool:
 
 
 def _over(state: State, item: Item, below: Item) -> Item | None:
-    return below if item.id in state.dependents.get(below.id, ()) else None
+    return below if item.id in state.dependents(below.id) else None
 
 
 def check_columns(old: RelationDesc, new: RelationDesc) -> None:

@@ -7,7 +7,7 @@ never go back.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
@@ -16,12 +16,15 @@ from foreshore.catalog.groups import (
     SECURED,
     Group,
     Ids,
+    depending_on,
     functions_named,
     groups_of,
     indexes_in,
+    indexes_on,
     of_kind,
     owned_by,
     parts_of,
+    policies_on,
     referring_to,
     views_named,
 )
@@ -127,7 +130,6 @@ class State:
     objects: LayeredMap[str, Object] = field(default_factory=LayeredMap)
     # (space, parent's id, name) -> id
     names: LayeredMap[NameKey, str] = field(default_factory=LayeredMap)
-    dependents: LayeredMap[str, frozenset[str]] = field(default_factory=LayeredMap)
     allotted: Mapping[str, int] = field(default_factory=dict)
     parts: Mapping[str, Part] = field(default_factory=lambda: {PERMANENT: Part()})
     # Ids of items by their oids.
@@ -162,6 +164,10 @@ class State:
     def grouped(self, group: Group) -> list[Object]:
         """Return the objects of a group (`groups.py`)."""
         return [self.objects[id] for id in self.groups.get(group, NO_IDS)]
+
+    def dependents(self, id: str) -> KeysView[str]:
+        """Return the ids of the items that depend on an item itself."""
+        return self.groups.get(depending_on(id), NO_IDS).keys()
 
     def items_of(self, group: Group) -> list[Item]:
         """Return the items of a group, oldest first."""
@@ -245,9 +251,8 @@ class State:
 
     def policies_of(self, table: str) -> list[Item]:
         """Return the policies of a table, by name."""
-        found = map(self.item, self.dependents.get(table, ()))
-        own = (each for each in found if each.policy and each.policy.table == table)
-        return sorted(own, key=lambda each: each.name)
+        found = self.items_of(policies_on(table))
+        return sorted(found, key=lambda each: each.name)
 
     @property
     def secured_tables(self) -> frozenset[str]:
@@ -291,14 +296,7 @@ class State:
 
     def indexes_on(self, id: str) -> list[Item]:
         """Return the indexes on relation `id`, oldest first."""
-        return sorted(
-            (
-                item
-                for item in map(self.item, self.dependents.get(id, frozenset()))
-                if item.on == id
-            ),
-            key=lambda item: number_of(item.id),
-        )
+        return self.items_of(indexes_on(id))
 
     def altered(self, id: GlobalId) -> int | None:
         """Return the time at which a table was altered last, None if never.
@@ -351,7 +349,7 @@ class State:
             each = stack.pop()
             if each not in found:
                 found.add(each)
-                stack += self.dependents.get(each, ())
+                stack += self.dependents(each)
         return found
 
     def items_above(self, id: str) -> list[Item]:
@@ -430,7 +428,7 @@ class State:
     def _check_object(self, id: str) -> None:
         each = self.objects.get(id)
         if each is None:
-            assert not self.dependents.get(id), f"{self.dependents[id]} depend on the missing {id}"
+            assert not self.dependents(id), f"{self.dependents(id)} depend on the missing {id}"
             return
         assert each.id == id, (id, each)
         assert self.names[name_key(each)] == id, each
@@ -438,9 +436,8 @@ class State:
         if isinstance(each, Item):
             assert self.oids[each.oid] == id, each
             for need in each.depends_on:
-                if not need.startswith("s"):
-                    assert need in self.objects, f"{id} depends on the missing {need}"
-                    assert id in self.dependents[need], (id, need)
+                assert need in self.objects, f"{id} depends on the missing {need}"
+                assert id in self.dependents(need), (id, need)
             for key in each.foreign_keys or ():
                 assert key.references in self.objects, (id, key)
 
@@ -451,9 +448,6 @@ class State:
             if item.temporary:
                 temporary[item.schema].add(item.id)
         assert temporary == {id: part.items for id, part in self.parts.items()}, temporary
-        for used, ids in self.dependents.items():
-            for id in ids:
-                assert used in self.item(id).depends_on, (used, id)
         counts = Counter(each.oid for each in self.objects.values() if each.oid != PUBLIC_OID)
         assert max(counts.values(), default=1) == 1, "two objects share an oid"
         oids = {item.oid: item.id for item in self.all(Item)}
@@ -480,7 +474,6 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
         version=state.version + 1,
         objects=state.objects.changed(changes),
         names=state.names.changed(change.names),
-        dependents=state.dependents.changed(change.dependents),
         allotted=state.allotted,
         parts=_parts(state, changes),
         oids=state.oids.changed(change.oids),

@@ -20,7 +20,6 @@ class StateChanges:
         self.names: dict[NameKey, str | None] = {}
         self.oids: dict[int, str | None] = {}
         self.keys: dict[tuple[str, str], str | None] = {}
-        self.dependents: dict[str, frozenset[str] | None] = {}
         self._groups: dict[Group, dict[str, bool | None]] = {}
 
     def remove(self, old: Object) -> None:
@@ -31,8 +30,6 @@ class StateChanges:
         if isinstance(old, Item):
             self.keys.update(dict.fromkeys(names_of_keys(old)))
             self.oids[old.oid] = None
-            for need in old.depends_on:
-                self.dependents[need] = (self._dependents_of(need) - {old.id}) or None
 
     def add(self, id: str, new: Object) -> None:
         """Let the mappings know an object."""
@@ -45,13 +42,6 @@ class StateChanges:
         if isinstance(new, Item):
             self.keys.update(dict.fromkeys(names_of_keys(new), id))
             self.oids[new.oid] = id
-            for need in new.depends_on:
-                self.dependents[need] = self._dependents_of(need) | {id}
-
-    def _dependents_of(self, need: str) -> frozenset[str]:
-        if need in self.dependents:
-            return self.dependents[need] or frozenset()
-        return self._state.dependents.get(need) or frozenset()
 
     def changed_groups(self) -> LayeredMap[Group, Ids]:
         """Return the groups after the changes."""

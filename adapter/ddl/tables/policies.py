@@ -140,7 +140,7 @@ def follow_names(
     Raises FeatureNotSupported if one of them then would not mean the same.
     """
     change = context.catalog_change()
-    items = map(change.state.item, change.state.dependents.get(table.id, ()))
+    items = map(change.state.item, change.state.dependents(table.id))
     for item in sorted((each for each in items if each.is_policy), key=lambda each: each.oid):
         new = _with_names(context, item, table, columns)
         if new is None:
