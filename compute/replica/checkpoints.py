@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.checkpoint.engine import (
@@ -48,6 +49,7 @@ from foreshore.compute.protocol import Checkpoints, CheckpointStatus, DataflowDe
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import Contents
 from foreshore.compute.replica.resume import Resumed, Uppers, resume
+from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
@@ -142,7 +144,7 @@ class Checkpointer:
                 self._engine, self._store, self._pace = engine, store, pace
                 try:
                     await blocking.run(pool, self._load, engine, store, database)
-                except Exception:
+                except Exception:  # whatever is wrong with it, all can be hydrated
                     logger.exception("a checkpoint cannot be loaded")
             if self._database != database:
                 return  # `forget` was called meanwhile, and `open` is called again
@@ -234,7 +236,7 @@ class Checkpointer:
             try:
                 async with self._lock:
                     await self._round(self._engine)
-            except Exception:  # the one before is still whole
+            except Exception:  # nobody else would try again; the one before is still whole
                 logger.exception("a checkpoint could not be made")
                 self.report()
             pause = SELDOM * (time.monotonic() - began)
@@ -319,19 +321,19 @@ class Checkpointer:
         self._send(Checkpoints(self._status()))
         try:
             await blocking.run(self._writing, self._store.collect, manifest)
-        except Exception:  # the checkpoint is complete; the next round tries again
+        except (DatabaseError, OSError):  # the checkpoint is complete; the next round tries again
             logger.exception("files of old checkpoints are not deleted")
         if self._is_crowded():
             try:
                 await blocking.run(self._writing, self._store.map_runs)
-            except Exception:  # they stay in memory
+            except (DatabaseError, OSError, pa.ArrowInvalid):  # they stay in memory
                 logger.exception("the state in files is not read from there")
 
     async def _saved(self, dataflow: DataflowState) -> _Written | None:
         """Write a dataflow, or else keep what the last round has of it; None if that is nothing."""
         try:
             found = await self._save(dataflow)
-        except Exception:
+        except Exception:  # whatever is wrong with one, the others are saved
             logger.exception("a dataflow is not saved", extra={"dataflow": dataflow.id})
             found = None
         return found or self._carried(dataflow)

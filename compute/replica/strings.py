@@ -62,7 +62,7 @@ class StringWatch:
                 try:
                     if not await self.forget(engine):
                         pause = WAIT_SECONDS
-                except Exception:
+                except Exception:  # nobody else would try again
                     logger.exception("strings are not forgotten")
                     pause = WAIT_SECONDS
 
