@@ -17,29 +17,10 @@ from math import prod
 
 import pyarrow as pa
 
+from foreshore.expr import ir
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.cost import MOST, SMALL, USUAL, cost_of_call, size_of
 from foreshore.expr.functions.registry import scalar_function
-from foreshore.expr.ir import (
-    Aggregate,
-    Call,
-    Column,
-    Constant,
-    FlatMap,
-    Get,
-    Let,
-    LetRec,
-    Literal,
-    LocalGet,
-    Map,
-    Project,
-    Reduce,
-    Relation,
-    Scalar,
-    Union,
-    Window,
-    WindowFunction,
-)
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations
 from foreshore.ids import GlobalId
@@ -63,7 +44,7 @@ class Shape:
 Known = Mapping[GlobalId, Shape]  # of what a plan reads
 
 
-def holds_much(relation: Relation, known: Known) -> bool:
+def holds_much(relation: ir.Relation, known: Known) -> bool:
     """Whether a plan takes more than `MUCH` bytes beside the limit of an engine."""
     has_long_values = any(size > WIDE for each in known.values() for size in each.sizes)
     if not has_long_values and not any(map(_may_gather, walk_relations(relation))):
@@ -76,9 +57,9 @@ def holds_much(relation: Relation, known: Known) -> bool:
     return False
 
 
-def _may_gather(node: Relation) -> bool:
+def _may_gather(node: ir.Relation) -> bool:
     match node:
-        case Reduce(aggregates=made) | Window(functions=made):
+        case ir.Reduce(aggregates=made) | ir.Window(functions=made):
             return any(each.function in GATHERING for each in made)
         case _:
             return False
@@ -93,51 +74,55 @@ class _Estimate:
         self._locals: dict[int, Shape] = {}
         self.most = 0
 
-    def of(self, relation: Relation) -> Shape:
+    def of(self, relation: ir.Relation) -> Shape:
         match relation:
-            case Let(number=number, value=value, body=body):
+            case ir.Let(number=number, value=value, body=body):
                 self._locals[number] = self.of(value)
                 return self.of(body)
-            case LetRec(numbers=numbers, columns=columns, values=values, body=body):
+            case ir.LetRec(numbers=numbers, columns=columns, values=values, body=body):
                 for number, each in zip(numbers, columns, strict=True):  # before the first round
                     self._locals[number] = Shape(1, tuple(usual_size(c.type) for c in each))
                 for number, value in zip(numbers, values, strict=True):
                     self._locals[number] = self.of(value)
                 return self.of(body)
-            case LocalGet(number=number):
+            case ir.LocalGet(number=number):
                 return self._locals[number]
-            case Get(id=id, columns=columns):
+            case ir.Get(id=id, columns=columns):
                 return self._known.get(id) or Shape(1, tuple(usual_size(c.type) for c in columns))
-            case Constant(columns=columns):
+            case ir.Constant(columns=columns):
                 largest = tuple(usual_size(column.type) for column in columns)
                 for row, _ in relation.rows[:CHUNK]:
                     largest = tuple(map(max, largest, map(size_of, row)))
                 return Shape(sum(abs(count) for _, count in relation.rows), largest)
-        inputs = [self.of(each) for each in inputs_of(relation)]
-        if isinstance(relation, Union):
-            widest = map(max, zip(*(each.sizes for each in inputs), strict=True))
-            return Shape(sum(each.rows for each in inputs), tuple(widest))
+            case ir.Union(inputs=inputs):
+                shapes = [self.of(each) for each in inputs]
+                widest = map(max, zip(*(each.sizes for each in shapes), strict=True))
+                return Shape(sum(each.rows for each in shapes), tuple(widest))
+        return self._above(relation, [self.of(each) for each in inputs_of(relation)])
+
+    def _above(self, relation: ir.Relation, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape of a relation over inputs of these shapes."""
         rows = min(prod(each.rows for each in inputs), MOST)
         sizes = [size for each in inputs for size in each.sizes]
-        if isinstance(relation, Map):
+        if isinstance(relation, ir.Map):
             for scalar in relation.scalars:  # which may use those before it
                 sizes.append(_size(scalar, sizes))
         shape = Shape(rows, tuple(sizes))
         self._count_calls(scalars_of(relation), shape)
         match relation:
-            case Project(outputs=outputs):
+            case ir.Project(outputs=outputs):
                 return Shape(rows, tuple(shape.sizes[each] for each in outputs))
-            case FlatMap():
+            case ir.FlatMap():
                 elements = max(_size(each, shape.sizes) for each in relation.arrays) // SMALL
                 added = columns_of(relation)[len(shape.sizes) :]
                 sizes.extend(usual_size(column.type) for column in added)
                 return Shape(min(rows * max(elements, 1), MOST), tuple(sizes))
-            case Reduce(group_key=keys, aggregates=aggregates):
+            case ir.Reduce(group_key=keys, aggregates=aggregates):
                 groups = max(min(rows, self._most_groups), 1) if keys else 1
                 made = [_size(each, shape.sizes) for each in keys]
                 made += [self._made(each, shape, groups) for each in aggregates]
                 return Shape(groups, tuple(made))
-            case Window(functions=functions):
+            case ir.Window(functions=functions):
                 made = [self._made(each, shape) for each in functions]
                 for each, size in zip(functions, made, strict=True):
                     if each.function in GATHERING and size > WIDE:
@@ -147,16 +132,16 @@ class _Estimate:
             case _:
                 return shape
 
-    def _made(self, function: Aggregate | WindowFunction, shape: Shape, groups: int = 1) -> int:
+    def _made(self, maker: ir.Aggregate | ir.WindowFunction, shape: Shape, groups: int = 1) -> int:
         """Return the bytes of a value that is made of the rows of a group; count what is kept."""
-        size = sum(_size(each, shape.sizes) for each in function.args)
-        if function.function in GATHERING:
+        size = sum(_size(each, shape.sizes) for each in maker.args)
+        if maker.function in GATHERING:
             kept = min(shape.rows * size, MOST)
             self.most = max(self.most, kept)
             size = kept // groups
-        return SMALL if _is_fixed(function.type) else max(size, USUAL)
+        return SMALL if _is_fixed(maker.type) else max(size, USUAL)
 
-    def _count_calls(self, scalars: Iterable[Scalar], shape: Shape) -> None:
+    def _count_calls(self, scalars: Iterable[ir.Scalar], shape: Shape) -> None:
         """Count chunks of the arguments of calls, if these are long."""
         if not any(size > WIDE for size in shape.sizes):
             return
@@ -166,31 +151,31 @@ class _Estimate:
                 self.most = max(self.most, longest * min(shape.rows, CHUNK))
 
 
-def _size(scalar: Scalar, sizes: Sequence[int]) -> int:
+def _size(scalar: ir.Scalar, sizes: Sequence[int]) -> int:
     """Return the bytes of a scalar's value over columns of these sizes."""
     match scalar:
-        case Column(index=index):
+        case ir.Column(index=index):
             return sizes[index]
-        case Literal(value=value):
+        case ir.Literal(value=value):
             return size_of(value)
-        case Call(function=key, args=args):
-            values = [each.value if isinstance(each, Literal) else None for each in args]
+        case ir.Call(function=key, args=args):
+            values = [each.value if isinstance(each, ir.Literal) else None for each in args]
             given = [_size(each, sizes) for each in args]
             size, _ = cost_of_call(key, values, given)
             if _is_fixed(scalar.type):
                 return SMALL
-            known = all(isinstance(each, Literal) for each in args) or size < MOST
+            known = all(isinstance(each, ir.Literal) for each in args) or size < MOST
             return size if known else sum(given) + USUAL  # it is refused by its length
         case _:
             made = [_size(each, sizes) for each in operands_of(scalar)]
             return SMALL if _is_fixed(type_of(scalar)) else max(made, default=USUAL)
 
 
-def _longest_arguments(scalar: Scalar, sizes: Sequence[int]) -> int:
+def _longest_arguments(scalar: ir.Scalar, sizes: Sequence[int]) -> int:
     """Return the bytes of the longest arguments that a call within `scalar` has."""
     operands = operands_of(scalar)
     longest = max((_longest_arguments(each, sizes) for each in operands), default=0)
-    if isinstance(scalar, Call) and scalar_function(scalar.function).duckdb is None:
+    if isinstance(scalar, ir.Call) and scalar_function(scalar.function).duckdb is None:
         longest = max(longest, sum(_size(each, sizes) for each in operands))
     return longest
 
