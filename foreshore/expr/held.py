@@ -7,12 +7,14 @@ the kernels, whatever their size:
     select array_remove(a, g) from (select array_agg(n) a from ...), generate_series(1, 1000) g
 
 So rows, and sizes of their values, are estimated from the bottom of a plan to its top. What is read
-has the sizes that the caller knows. Filters are taken to leave all rows, and all rows to be in one
-group, or each in its own, whichever takes more.
+has the sizes that the caller knows. Filters are taken to leave all rows, joins only to lose some
+where they are by a key, and all rows to be in one group, or each in its own, whichever takes more.
 """
 
+from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.cost import MOST, SMALL, USUAL, cost_of_call, size_of
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import SqlType, arrow_type
@@ -40,6 +43,8 @@ class Shape:
     rows: int
     sizes: tuple[int, ...]
 
+
+_CONSTANT = -1  # among the inputs of a join
 
 Known = Mapping[GlobalId, Shape]  # of what a plan reads
 
@@ -102,7 +107,10 @@ class _Estimate:
 
     def _above(self, relation: ir.Relation, inputs: Sequence[Shape]) -> Shape:
         """Return the shape of a relation over inputs of these shapes."""
-        rows = min(prod(each.rows for each in inputs), MOST)
+        counts = [each.rows for each in inputs]
+        if isinstance(relation, ir.Join):
+            counts = _added_counts(relation, inputs)
+        rows = min(prod(counts), MOST)
         sizes = [size for each in inputs for size in each.sizes]
         if isinstance(relation, ir.Map):
             for scalar in relation.scalars:  # which may use those before it
@@ -149,6 +157,49 @@ class _Estimate:
             longest = _longest_arguments(scalar, shape.sizes)
             if longest > WIDE:
                 self.most = max(self.most, longest * min(shape.rows, CHUNK))
+
+
+def _added_counts(join: ir.Join, inputs: Sequence[Shape]) -> list[int]:
+    """Return by how much each input multiplies the rows of larger ones: by 1 if they have its key.
+
+    They have it if each of its columns equals a constant, or something of theirs.
+    """
+    starts = list(accumulate((len(each.sizes) for each in inputs), initial=0))
+    equal_to: dict[tuple[int, int], set[int]] = {}  # other inputs, by an input and its column
+    for n, equivalence in enumerate(join.equivalences):
+        if n in join.null_safe:  # there may be many NULLs
+            continue
+        used = [columns_used(scalar) for scalar in equivalence]
+        linked = {bisect(starts, min(each)) - 1 if each else _CONSTANT for each in used}
+        for scalar in equivalence:
+            if isinstance(scalar, ir.Column):
+                i = bisect(starts, scalar.index) - 1
+                equal_to.setdefault((i, scalar.index - starts[i]), set()).update(linked - {i})
+    counts = [each.rows for each in inputs]
+    joined = {_CONSTANT}
+    for i in sorted(range(len(inputs)), key=counts.__getitem__, reverse=True):
+        for key in _keys(join.inputs[i]):
+            if all(not joined.isdisjoint(equal_to.get((i, column), ())) for column in key):
+                counts[i] = 1
+        joined.add(i)
+    return counts
+
+
+def _keys(relation: ir.Relation) -> Iterable[Sequence[int]]:
+    """Return the columns of each key of a relation's rows that is easily known."""
+    match relation:
+        case ir.Get(keys=keys):
+            return keys
+        case ir.Filter(input=input) | ir.Map(input=input):
+            return _keys(input)
+        case ir.Project(input=input, outputs=outputs):
+            places = {column: place for place, column in enumerate(outputs)}
+            keys = _keys(input)
+            return [[places[each] for each in key] for key in keys if places.keys() >= {*key}]
+        case ir.Reduce(group_key=group_key):
+            return [range(len(group_key))]
+        case _:
+            return []
 
 
 def _size(scalar: ir.Scalar, sizes: Sequence[int]) -> int:

@@ -12,6 +12,7 @@ from foreshore.expr.ir import (
     Call,
     Column,
     Constant,
+    Filter,
     FlatMap,
     Get,
     Join,
@@ -52,6 +53,21 @@ def by_key(relation: Relation) -> Relation:
     """Arrays of the first column by itself, then the key."""
     made = Aggregate("array_agg", (Column(0, INT4),), array_of(INT4))
     return Project(Reduce(relation, (Column(0, INT4),), (made,)), (1, 0))
+
+
+KEYED = {STORED: Shape(3000, (16, 16)), GlobalId("u2"): Shape(5000, (16, 16))}
+
+
+def joined_by(
+    *pairs: tuple[int, int],
+    keys: tuple[tuple[int, ...], ...] = ((0,),),
+    null_safe: tuple[int, ...] = (),
+) -> Relation:
+    """Gathered rows of a table with keys, and of another one, with equal columns."""
+    columns = (ColumnType(INT4), ColumnType(INT4))
+    keyed = Project(Filter(Get(STORED, columns[::-1], tuple(keys)), ()), (0, 1))
+    equal = tuple((Column(one, INT4), Column(other, INT4)) for one, other in pairs)
+    return gathered(Join((keyed, Get(GlobalId("u2"), columns)), equal, null_safe))
 
 
 def largest(relation: Relation) -> Relation:
@@ -103,6 +119,18 @@ PLANS: dict[str, tuple[Relation, Relation, Known, Known]] = {
         removed(Join((largest(STORED_ROWS), series(300)), ())),
         removed(Join((largest(STORED_ROWS), series(300)), ())),
         {STORED: Shape(10, (1 << 20, 16))}, {STORED: Shape(10, (1 << 10, 16))},
+    ),
+    "joins by other columns than a key": (
+        joined_by((1, 2)), joined_by((0, 2)), KEYED, KEYED,
+    ),
+    "joins by a part of a key": (
+        joined_by((0, 2), keys=((0, 1),)), joined_by((0, 2), (1, 3), keys=((0, 1),)), KEYED, KEYED,
+    ),
+    "joins by a key that may be NULL": (
+        joined_by((0, 2), null_safe=(0,)), joined_by((0, 2)), KEYED, KEYED,
+    ),
+    "joins by keys that other inputs do not have": (
+        joined_by((0, 0)), joined_by((0, 2)), KEYED, KEYED,
     ),
     "equal rows": (
         gathered(Constant(((("x" * 1000,), 100_000),), (ColumnType(TEXT),)), "string_agg"),
