@@ -26,11 +26,12 @@ async def alter_default_rights(context: StatementContext, plan: AlterDefaultRigh
     if plan.kind not in ("table", "sequence", "function", "type", "schema"):
         raise InvalidGrant(f"default privileges cannot be set for {plan.kind}s")
     roles = await roles_of(context, plan.roles) or [actor]
-    schemas = await _schemas(context, plan) or [None]
     async for role in in_turns(roles):
         check_not_predefined(role)
         if not is_member(context.planner.state, actor, role.id):
             raise InsufficientPrivilege(f'must be member of role "{role.name}"')
+    schemas = await _schemas(context, plan) or [None]
+    for role in roles:
         async for schema in in_turns(schemas):
             _change(context, giving, role.id, plan, schema)
     return Completed("ALTER DEFAULT PRIVILEGES")

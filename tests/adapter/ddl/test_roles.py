@@ -227,3 +227,15 @@ async def test_statement_may_name_several_roles(
     await own_env.ran("s", *[f"CREATE ROLE {name}" for name in "abcxy"], *statements)
     found = (await own_env.query("s", MEMBERSHIPS)).splitlines()[0]
     assert found == (expected or "a:b b:x b:y c:x c:y")
+
+
+async def test_default_rights_of_other_roles_are_refused_before_schemas_are_looked_up(
+    own_env: TestEnvironment,
+) -> None:
+    env = own_env
+    await env.ran("s", "CREATE ROLE ann LOGIN")
+    env.sessions["ann"] = await env.environment.connect(Startup("ann", "foreshore", {}))
+    change = "ALTER DEFAULT PRIVILEGES FOR ROLE {} IN SCHEMA missing GRANT SELECT ON TABLES TO ann"
+    refused = await env.query("ann", change.format("foreshore"))
+    assert 'ERROR 42501: must be member of role "foreshore"' in refused
+    assert "ERROR 3F000" in await env.query("ann", change.format("ann"))
