@@ -21,13 +21,12 @@ def alter_function(
     """Let `create_sql` be the definition of a function, and `handler` its handler; return it."""
     state = change.state
     needs = tuple(sorted(each for each in depends_on if not is_builtin(each)))
-    bound = tuple((state.full_name(state.item(need)), need) for need in needs)
     altered = msgspec.structs.replace(
         function,
         create_sql=create_sql,
         handler=handler or msgspec.UNSET,
         depends_on=needs,
-        bound=bound,
+        bound=state.bindings(needs),
         known=msgspec.UNSET,
         known_keys=msgspec.UNSET,
     )

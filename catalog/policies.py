@@ -47,14 +47,13 @@ def redefine_policy(
 ) -> Item:
     """Give a policy other expressions."""
     needs = tuple(sorted(each for each in depends_on if not is_builtin(each)))
-    bound = tuple((change.state.full_name(change.state.item(need)), need) for need in needs)
     return change.put(
         replace(
             policy,
             create_sql=create_sql,
             policy=policy.policy and replace(policy.policy, version=policy.policy.version + 1),
             depends_on=needs,
-            bound=bound,
+            bound=change.state.bindings(needs),
             known=UNSET,
             known_keys=UNSET,
         )

@@ -92,13 +92,12 @@ def with_definition(
 ) -> Item:
     """Give a view another statement over the items `depends_on`; return it."""
     needs = tuple(sorted(map(GlobalId, depends_on)))
-    bound = tuple((change.state.full_name(change.state.item(need)), need) for need in needs)
     return change.put(
         msgspec.structs.replace(
             change.state.item(old.id),
             create_sql=create_sql,
             depends_on=needs,
-            bound=bound,
+            bound=change.state.bindings(needs),
             known=msgspec.UNSET,
             known_keys=msgspec.UNSET,
             keeps_digits=True,

@@ -30,6 +30,7 @@ from foreshore.catalog.groups import (
 )
 from foreshore.catalog.item import (
     PUBLIC_OID,
+    Binding,
     Cluster,
     Connection,
     Database,
@@ -405,6 +406,10 @@ class State:
         assert isinstance(schema, Schema), schema
         database = self.objects[schema.database] if schema.database else None
         return (database.name if database else "", schema.name, item.name)
+
+    def bindings(self, ids: Iterable[GlobalId]) -> tuple[Binding, ...]:
+        """Return the present full names of items, with their ids."""
+        return tuple((self.full_name(self.item(id)), id) for id in ids)
 
     def present_names(self, item: Item) -> dict[tuple[str, str, str], tuple[str, str, str]]:
         """Return the present full name for each full name in an item's statement."""

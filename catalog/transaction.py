@@ -18,7 +18,6 @@ from foreshore.catalog.forgetting import without
 from foreshore.catalog.item import (
     AT_COMMIT,
     PUBLIC_OID,
-    Binding,
     Cluster,
     ColumnOf,
     Connection,
@@ -274,7 +273,7 @@ class Transaction:
                 needs,
                 cluster,
                 on,
-                self._bound(needs),
+                self.state.bindings(needs),
                 constraints=self._named_constraints(constraints, ()),
                 retain_ms=msgspec.UNSET if retain_ms is None else retain_ms,
                 owned_by=owned_by or msgspec.UNSET,
@@ -306,9 +305,6 @@ class Transaction:
         """Set how far back `item` stays readable, None for the default."""
         kept = msgspec.UNSET if retain_ms is None else retain_ms
         return self.put(msgspec.structs.replace(item, retain_ms=kept))
-
-    def _bound(self, needs: Iterable[GlobalId]) -> tuple[Binding, ...]:
-        return tuple((self.state.full_name(self.state.item(need)), need) for need in needs)
 
     def alter_table(
         self,
@@ -347,7 +343,7 @@ class Transaction:
                 since=since,
                 constrained_since=AT_COMMIT if adds_constraints else table.constrained_since,
                 depends_on=needs,
-                bound=self._bound(needs),
+                bound=self.state.bindings(needs),
                 stored_names=tuple(stored_names) or msgspec.UNSET,
                 column_comments=comments or msgspec.UNSET,
                 column_grants=grants or msgspec.UNSET,
@@ -403,7 +399,7 @@ class Transaction:
                 item,
                 create_sql=create_sql,
                 depends_on=needs,
-                bound=self._bound(needs),
+                bound=self.state.bindings(needs),
                 known=msgspec.UNSET,
                 known_keys=msgspec.UNSET,
                 sink=sink,
