@@ -185,6 +185,7 @@ COPIES = ("rows.csv", "rows.parquet", "csvs", "parquets", "delta", "iceberg")
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("umask", [0o000], indirect=True)
 def test_all_commands_keep_data_private(tmp_path: Path, umask: int) -> None:
     data, place, copy, out = (tmp_path / name for name in ("data", "backup", "copy", "out"))
     out.mkdir(mode=0o755)

@@ -229,4 +229,4 @@ def test_small_text(catalog: TestCatalog, kind: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_large_text(catalog: TestCatalog, kind: str) -> None:
-    check(catalog, kind, 1_000, 5)
+    check(catalog, kind, 500, 4)

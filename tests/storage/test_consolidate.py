@@ -232,7 +232,7 @@ def test_databases_are_opened_once_and_not_used_after_a_failure(
         opened[-1].execute("SELECT 1")
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_gigabyte_of_rows_fits(tmp_path: Path) -> None:
     columns = [pa.field(f"c{i}", pa.int64()) for i in range(20)]
     schema = update_schema(pa.schema(columns))

@@ -12,7 +12,7 @@ from foreshore.memory import own_bytes
 from tests.adapter.sources.publisher import drop_slots, options_of
 from tests.harness import Server, until
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.slow
 
 ROWS = 1_500_000  # of some 200 bytes
 TABLES = """
