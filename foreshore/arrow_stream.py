@@ -48,30 +48,27 @@ class ArrowStream:
         self.schema: pa.Schema | None = None
         self.ended = False
         self._max_message = max_message
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._data = bytearray()  # clients may send it byte by byte
         self._needed = _PREFIX.size  # bytes without which no message is complete
         self._head: bytes | None = None  # the schema and the dictionaries, if there are any
 
     @property
     def is_ready(self) -> bool:
         """Whether `batches` may find a complete message."""
-        return self._size >= self._needed
+        return len(self._data) >= self._needed
 
     @property
     def unread_bytes(self) -> int:
         """The bytes that have been fed and not been read."""
-        return self._size
+        return len(self._data)
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
-        if data:
-            self._parts.append(data)
-            self._size += len(data)
+        self._data += data
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the record batches that are complete; raises StreamError."""
-        while self.is_ready or (self.ended and self._size):
+        while self.is_ready or (self.ended and self._data):
             message = self._next_message()
             if message is None and self.ended:
                 continue
@@ -92,8 +89,7 @@ class ArrowStream:
 
     def _next_message(self) -> bytes | None:
         """Return the next complete message, None if there is none."""
-        data = b"".join(self._parts)
-        self._parts = [data]
+        data = self._data
         if self.ended:
             raise StreamError("data after the end of the Arrow stream")
         mark, metadata = _PREFIX.unpack_from(data)
@@ -110,11 +106,12 @@ class ArrowStream:
         if len(data) < end:
             self._needed = end
             return None
-        self._parts = [data[end:]] if end < len(data) else []
-        self._size = len(data) - end
+        with memoryview(data) as view:
+            message = bytes(view[:end])
+        del data[:end]
         self._needed = _PREFIX.size
         self.ended = metadata == 0
-        return None if self.ended else data[:end]
+        return None if self.ended else message
 
     def _read(self, message: bytes) -> pa.RecordBatch | None:
         """Return a record batch; None for a schema or a dictionary, which are kept."""
@@ -152,7 +149,7 @@ def _has_dictionaries(schema: pa.Schema) -> bool:
     return any(within(field.type) for field in schema)
 
 
-def _body_length(data: bytes, begin: int, end: int) -> int:
+def _body_length(data: bytes | bytearray, begin: int, end: int) -> int:
     """Return the length of the body of the message whose metadata is `data[begin:end]`."""
     try:
         table = begin + _OFFSET.unpack_from(data, begin)[0]
@@ -168,7 +165,7 @@ def _body_length(data: bytes, begin: int, end: int) -> int:
     return length
 
 
-def _field(data: bytes, table: int, number: int) -> int:
+def _field(data: bytes | bytearray, table: int, number: int) -> int:
     """Return where a field of a table is, 0 if the table does not have it."""
     fields = table - _SIGNED.unpack_from(data, table)[0]
     entry = 4 + 2 * number

@@ -101,8 +101,7 @@ class CopyParser:
         self._never_null = self._places(copy.options.force_not_null)
         self._null_though_quoted = self._places(copy.options.force_null)
         self._newline: bytes | None = None  # the end of the first line, once there is one
-        self._rest: list[bytes] = []
-        self._size = 0
+        self._rest = bytearray()  # clients may send it byte by byte
         self._wanted = PIECE
         self.ended = False  # the end-of-data marker has been read
 
@@ -112,18 +111,17 @@ class CopyParser:
     @property
     def full(self) -> bool:
         """Whether enough data has been fed for a piece."""
-        return self._size >= self._wanted
+        return len(self._rest) >= self._wanted
 
     @property
     def unparsed_bytes(self) -> int:
         """The bytes that have been fed and not been taken."""
-        return self._size
+        return len(self._rest)
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
         if not self.ended:
-            self._rest.append(data)
-            self._size += len(data)
+            self._rest += data
 
     def take(self, *, final: bool) -> pa.RecordBatch | None:
         """Return the whole records fed so far; if `final`, the rest counts as one too."""
@@ -134,10 +132,9 @@ class CopyParser:
         """Return the next piece: the whole records fed so far, without the header."""
         if self.ended:
             return b""
-        data = b"".join(self._rest)
+        data = bytes(self._rest)
         end = len(data) if final else self._end_of_records(data)
-        self._rest = [data[end:]] if end < len(data) else []
-        self._size = len(data) - end
+        del self._rest[:end]
         # A record that is longer than a piece: wait for twice as much before looking again.
         self._wanted = PIECE if end or not data else max(PIECE, 2 * len(data))
         piece = data[:end]
