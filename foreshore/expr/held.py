@@ -194,8 +194,8 @@ def _keys(relation: ir.Relation) -> Iterable[Sequence[int]]:
             return _keys(input)
         case ir.Project(input=input, outputs=outputs):
             places = {column: place for place, column in enumerate(outputs)}
-            keys = _keys(input)
-            return [[places[each] for each in key] for key in keys if places.keys() >= {*key}]
+            shown = (key for key in _keys(input) if places.keys() >= {*key})
+            return [[places[each] for each in key] for key in shown]
         case ir.Reduce(group_key=group_key):
             return [range(len(group_key))]
         case _:
