@@ -5,8 +5,8 @@ from contextlib import suppress
 from functools import lru_cache
 
 import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Input
@@ -21,18 +21,20 @@ def known_sizes(inputs: Mapping[GlobalId, Input]) -> Known:
 
 
 def _shape(input: Input) -> Shape:
-    parts = [*map(_of_table, input.tail)]
+    width = len(input.schema)
+    parts = [_of_table(each, width) for each in input.tail]
     with suppress(OSError, pa.ArrowInvalid):  # the engine reports the same error
         parts += map(_of_file, input.files)
     rows = max(sum(count for count, *_ in parts), 1)
-    totals = [sum(sizes[i] for _, *sizes in parts) for i in range(len(input.schema))]
+    totals = [sum(sizes[i] for _, *sizes in parts) for i in range(width)]
     return Shape(rows, tuple(total // rows for total in totals))
 
 
-def _of_table(updates: pa.Table) -> tuple[int, ...]:
-    """Return the number of rows, and the bytes of each column."""
-    if pc.max(pc.abs(updates.columns[-1])).as_py() in (None, 1):
-        return updates.num_rows, *(column.nbytes for column in updates.columns)
+def _of_table(updates: pa.Table, width: int) -> tuple[int, ...]:
+    """Return the number of rows, and the bytes of each of the first columns."""
+    columns = updates.columns
+    if np.abs(columns[-1].to_numpy()).max(initial=1) == 1:
+        return updates.num_rows, *(column.nbytes for column in columns[:width])
     return tuple(sizes_of(updates))
 
 
