@@ -166,7 +166,8 @@ def _is_true(
         message = pc.min(errors.filter(pa.array(rows))).as_py()
         if message is not None:
             raise DataError.parse(message)
-    return values.fill_null(False).to_numpy(zero_copy_only=False)
+    true: npt.NDArray[np.bool_] = values.fill_null(False).to_numpy(zero_copy_only=False)
+    return true
 
 
 def _is_nextval_of_one_sequence(call: Scalar) -> bool:
@@ -221,7 +222,7 @@ class _ByRow:
 
     plan: _Plan
     program: Sequence["_Make | _Go"]
-    used: dict[int, Sequence[Datum]]  # columns that tests and arguments use
+    used: Mapping[int, Sequence[Datum]]  # columns that tests and arguments use
 
     @classmethod
     def of(cls, plan: _Plan) -> "_ByRow":

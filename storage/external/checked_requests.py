@@ -63,7 +63,7 @@ def _read(response: Response, *, stream: bool = False, **request: Any) -> None:
 
 
 class _Checked(HTTPConnection):
-    def getresponse(self) -> HTTPResponse:
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3
         """Return the answer when its headers have come, which must be soon."""
         assert self.sock is not None
         end = monotonic() + LONGEST_SECONDS
