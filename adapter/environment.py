@@ -258,9 +258,9 @@ class Environment:
                 index.newest.advance(time + 1)
             coordinator.keys.replace(item.id, {each.constraint.name: each for each in indexes})
             return
-        read, _ = coordinator.capabilities[item.id]
 
         async def rows() -> pa.Table:
+            read, _ = coordinator.capabilities[item.id]  # which has moved on meanwhile
             with coordinator.storage.snapshot(read, coordinator.oracle.read_ts()) as snapshot:
                 return await snapshot.contents()
 

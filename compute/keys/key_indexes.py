@@ -25,6 +25,7 @@ from foreshore.constraint import Unique, same
 from foreshore.errors import CollectionCorrupted, DatabaseError, Fenced
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
+from foreshore.storage.external.retries import waits
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class KeyIndexes:
         It begins when a statement needs the keys, or else when `quiet` returns, as a large table
         takes long. `rows` have `__diff`. From now on statements that need the keys wait (`ready`),
         so that nothing is written to the table meanwhile: the rows are those at the indexes' since.
+        A build that fails is tried again.
         """
         table = indexes[0].table
         self._building[table] = asyncio.get_running_loop().create_future()
@@ -108,29 +110,26 @@ class KeyIndexes:
         quiet: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         table, since = indexes[0].table, indexes[0].arrangement.since
-        done = self._building[table]
         await _first(self._wanted[table].wait(), quiet())
-        if table not in self._building:
-            return  # it was dropped
 
         def prepared(found: pa.Table) -> list[Updates]:
             return [index.layout.updates(found) for index in indexes]
 
-        try:
-            filled = await blocking.run(self.executor, prepared, await rows())
-        except (CollectionCorrupted, Fenced) as error:
-            done.set_exception(error)
-            done.exception()  # it is raised where the keys are needed
-            return
-        except BaseException as error:
-            if table not in self._building and isinstance(error, Exception):
+        pauses = waits()
+        while table in self._building:  # else it was dropped
+            try:
+                filled = await blocking.run(self.executor, prepared, await rows())
+                break
+            except (CollectionCorrupted, Fenced) as error:
+                self._building[table].set_exception(error)
+                self._building[table].exception()  # it is raised where the keys are needed
                 return
-            logger.exception("the keys of a table could not be read", extra={"table": table})
-            done.set_exception(
-                DatabaseError(f"the keys of table {table} could not be read: {error}")
-            )
-            done.exception()  # it is raised where the keys are needed
-            raise
+            except Exception as error:
+                if table not in self._building:
+                    return
+                logger.exception("the keys of a table could not be read", extra={"table": table})
+                self._fail(table, error)
+            await _first(self._wanted[table].wait(), asyncio.sleep(next(pauses)))
         if table not in self._building:
             return
         for index, updates in zip(indexes, filled, strict=True):
@@ -138,6 +137,14 @@ class KeyIndexes:
             index.newest.advance(read_ts() + 1)
         self.replace(table, {index.constraint.name: index for index in indexes})
         self._end_building(table)
+
+    def _fail(self, table: GlobalId, error: Exception) -> None:
+        """Let statements that wait for the keys fail, and the next one wait for another try."""
+        failed = self._building[table]
+        failed.set_exception(DatabaseError(f"the keys of table {table} could not be read: {error}"))
+        failed.exception()  # it is raised where the keys are needed
+        self._building[table] = asyncio.get_running_loop().create_future()
+        self._wanted[table].clear()
 
     async def ready(self, table: GlobalId) -> None:
         """Wait until the table's indexes are built; raises CollectionCorrupted if it is corrupt."""

@@ -8,8 +8,9 @@ import pytest
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.constraint import Unique
-from foreshore.errors import UndefinedObject
+from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.storage.corruption import Corruptions
+from foreshore.storage.external import retries
 from tests.compute.keys.test_key_index import DESC, T, table
 from tests.logged import logged_by
 
@@ -80,3 +81,54 @@ def test_keys_of_a_table_that_is_dropped_are_not_built(
 
     asyncio.run(work())
     assert not logged_by(caplog, "foreshore")
+
+
+def test_build_that_fails_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever needs the keys meanwhile gets the error, and nothing else ends."""
+    tries: list[Exception | None] = [MemoryError("no room"), OSError("no file"), None]
+
+    async def work() -> None:
+        keys = KeyIndexes(lambda _: 0, Corruptions())
+
+        async def quiet() -> None:
+            await asyncio.Event().wait()
+
+        async def rows() -> pa.Table:
+            if (error := tries.pop(0)) is not None:
+                raise error
+            return table([((1, "x", 2), 1)]).table
+
+        index = KeyIndex(T, Unique("key", (0, 1)), DESC, 5)
+        building = asyncio.create_task(keys.build([index], rows, lambda: 7, quiet))
+        for text in ("no room", "no file"):
+            with pytest.raises(DatabaseError, match=text):
+                await keys.ready(T)
+        await keys.ready(T)
+        await building
+        assert keys.at_hand(T) == {"key": index}
+        keys.close()
+
+    asyncio.run(work())
+    assert len(logged_by(caplog, "foreshore")) == 2
+
+
+def test_build_that_nobody_waits_for_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.001)
+    tries: list[Exception | None] = [OSError("no file"), OSError("no file"), None]
+
+    async def work() -> None:
+        keys = KeyIndexes(lambda _: 0, Corruptions())
+
+        async def rows() -> pa.Table:
+            if (error := tries.pop(0)) is not None:
+                raise error
+            return table([((1, "x", 2), 1)]).table
+
+        index = KeyIndex(T, Unique("key", (0, 1)), DESC, 5)
+        await keys.build([index], rows, lambda: 7, lambda: asyncio.sleep(0))
+        assert keys.at_hand(T) == {"key": index}
+        keys.close()
+
+    asyncio.run(work())
