@@ -29,8 +29,9 @@ from foreshore.compute.local.recursion import Evaluation, Steps, in_slices
 from foreshore.compute.local.small.first import SmallFirst
 from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import TableAltered
+from foreshore.expr.block import Block
 from foreshore.expr.cost import LONG, has_growing_call, has_long_step, is_heavy
-from foreshore.expr.held import holds_much
+from foreshore.expr.held import block_holds_much
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
@@ -126,7 +127,7 @@ async def _evaluate(
         for id in block.sources() | bound.given.keys():
             inputs[id] = _input(context, bound, given, id, snapshots)
         stored_inputs = {id: each for id, each in inputs.items() if id not in BUILTINS}
-        estimate = partial(_hold_much, relations, stored_inputs, snapshots)
+        estimate = partial(_holds_much, block, stored_inputs, snapshots)
         much = await blocking.run(coordinator.executor, estimate) if snapshots else estimate()
         is_apart = heavy or much or memory is not None
         is_small = not stored_inputs and not has_long and not much
@@ -156,13 +157,13 @@ def _with_files(
         yield complete
 
 
-def _hold_much(
-    relations: Sequence[Relation], inputs: Mapping[GlobalId, Input], snapshots: Sequence[Snapshot]
+def _holds_much(
+    block: Block, inputs: Mapping[GlobalId, Input], snapshots: Sequence[Snapshot]
 ) -> bool:
-    """Whether one of the relations takes much memory beside the limit of an engine."""
+    """Whether a block takes much memory beside the limit of an engine."""
     with _with_files(inputs, snapshots) as complete:
         known = known_sizes(complete)
-    return any(holds_much(each, known) for each in relations)
+    return block_holds_much(block, known)
 
 
 def _has_long_step(relations: Sequence[Relation], given: Given) -> bool:

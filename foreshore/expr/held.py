@@ -20,6 +20,7 @@ from math import prod
 import pyarrow as pa
 
 from foreshore.expr import ir
+from foreshore.expr.block import Block
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.cost import MOST, SMALL, USUAL, cost_of_call, size_of
 from foreshore.expr.functions.registry import scalar_function
@@ -31,6 +32,7 @@ from foreshore.types import SqlType, arrow_type
 
 CHUNK = 2048  # rows that an engine hands over at once
 MUCH = 32 << 20  # bytes: what takes more has a process of its own
+RECURSED = 10_000  # rows that a recursion is taken to find
 WIDE = 4 << 10  # bytes of a value from which on chunks of them count
 # They hold a value of each row, which no limit of an engine counts.
 GATHERING = frozenset(("array_agg", "string_agg", "sum_float", "comoment_float"))
@@ -60,6 +62,23 @@ def holds_much(relation: ir.Relation, known: Known) -> bool:
         if estimate.most > MUCH:
             return True
     return False
+
+
+def block_holds_much(block: Block, known: Known) -> bool:
+    """Whether a relation of a block, or of its recursions, takes more than `MUCH` bytes."""
+    known = _with_recursions(block, known)
+    return any(holds_much(each, known) for each in block.relations())
+
+
+def _with_recursions(block: Block, known: Known) -> Known:
+    """Return also the shapes of recursions' results, whose number of rows nothing tells."""
+    found = dict(known)
+    for recursion in block.recursions:
+        for id, inner in zip(recursion.collections, recursion.blocks, strict=True):
+            found.update(_with_recursions(inner, found))
+            shape = _Estimate(found, 1).of(inner.relation)
+            found[id] = Shape(max(shape.rows, RECURSED), shape.sizes)
+    return found
 
 
 def _may_gather(node: ir.Relation) -> bool:

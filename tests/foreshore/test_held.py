@@ -5,8 +5,9 @@ from typing import Literal as OneOf
 import pytest
 from hypothesis import example, given
 
+from foreshore.expr.block import Block, Recursion
 from foreshore.expr.columns import columns_of
-from foreshore.expr.held import MUCH, Known, Shape, holds_much
+from foreshore.expr.held import MUCH, Known, Shape, block_holds_much, holds_much
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -171,6 +172,58 @@ def test_rows_that_an_engine_counts_are_left_to_it() -> None:
         "array_to_string(anyarray,text)", (Column(0, array_of(INT4)), Literal(",", TEXT)), TEXT
     )
     assert not holds_much(Map(listed, (text,)), {})
+
+
+NUMBERS = (ColumnType(INT4, False),)
+WORKING, RESULT = GlobalId("t1"), GlobalId("t2")
+STEP = Project(
+    Map(
+        Get(WORKING, (ColumnType(TEXT),)),
+        (Call("upper(text)", (Column(0, TEXT),), TEXT),),
+    ),
+    (1,),
+)
+
+
+def recursive(base: Relation, step: Relation, query: Relation) -> Block:
+    recursion = Recursion(WORKING, RESULT, Block(base), Block(step), distinct=False)
+    return Block(query, (recursion,))
+
+
+def text_of(length: int) -> Relation:
+    return Constant((((("x" * length),), 1),), (ColumnType(TEXT),))
+
+
+@pytest.mark.parametrize(
+    ("large", "small"),
+    [
+        (  # many rows of the base
+            recursive(series(MANY), Get(WORKING, NUMBERS), gathered(Get(RESULT, NUMBERS))),
+            recursive(series(FEW), Get(WORKING, NUMBERS), gathered(Get(RESULT, NUMBERS))),
+        ),
+        (  # long values
+            recursive(text_of(100_000), STEP, gathered(Get(RESULT, (ColumnType(TEXT),)), "string_agg")),
+            recursive(text_of(100), STEP, gathered(Get(RESULT, (ColumnType(TEXT),)), "string_agg")),
+        ),
+        (  # calls over what is gathered
+            recursive(
+                series(1), Get(WORKING, NUMBERS),
+                removed(Join((gathered(Get(RESULT, NUMBERS)), series(1000)), ())),
+            ),
+            recursive(
+                series(1), Get(WORKING, NUMBERS),
+                removed(Join((gathered(Get(RESULT, NUMBERS)), series(10)), ())),
+            ),
+        ),
+        (  # in the step
+            recursive(series(1), gathered(Join((Get(WORKING, NUMBERS), series(FEW)), ())), series(1)),
+            recursive(series(1), gathered(Join((Get(WORKING, NUMBERS), series(10)), ())), series(1)),
+        ),
+    ],
+)  # fmt: skip
+def test_results_of_recursions_are_estimated(large: Block, small: Block) -> None:
+    assert block_holds_much(large, {})
+    assert not block_holds_much(small, {})
 
 
 @example(Map(series(2), (Column(0, INT4), Column(1, INT4), Column(2, INT4))))
