@@ -70,6 +70,7 @@ from foreshore.storage.lineage import Lineage
 from foreshore.storage.oracle import TimestampOracle
 from foreshore.storage.read_holds import ReadHolds
 from foreshore.update import Timestamp
+from foreshore.upkeep import goes_on
 
 logger = logging.getLogger(__name__)
 
@@ -350,11 +351,11 @@ class Coordinator:
         """Allow compaction every second, until cancelled."""
         while True:
             await asyncio.sleep(HOLDS_INTERVAL_S)
-            try:
-                self.skip_late_times()
-                await self.allow_compaction()
-            except DatabaseError:
-                logger.exception("compaction could not be allowed")
+            await goes_on(self._forget_history, "compaction could not be allowed")
+
+    async def _forget_history(self) -> None:
+        self.skip_late_times()
+        await self.allow_compaction()
 
     # --- invariants ----------------------------------------------------------------------------
 

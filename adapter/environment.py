@@ -12,6 +12,7 @@ import random
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -81,6 +82,7 @@ from foreshore.storage.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.storage.reserved_end import ReservedEnd
 from foreshore.tokens import AccessToken
 from foreshore.update import EMPTY, Timestamp
+from foreshore.upkeep import goes_on
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +90,7 @@ ORACLE_KEY = "oracle"
 INGEST_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.ingest.main")
 EXPORT_COMMAND = (sys.executable, "-P", "-m", "foreshore.storage.export.main")
 THREADS = 4
+EXPIRY_SECONDS = 1.0
 
 
 class Environment:
@@ -237,7 +240,8 @@ class Environment:
     async def _read_watermarks(self, tables: Sequence[GlobalId]) -> None:
         """Read the watermarks of tables that nobody has written yet, once views have resumed."""
         await self.coordinator.compute.resumed()
-        await self.coordinator.watermarks.read_all(tables)
+        read = partial(self.coordinator.watermarks.read_all, tables)
+        await goes_on(read, "watermarks are not known until tables are written")
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
         """Build a table's key indexes once views have resumed, or when a statement needs them.
@@ -329,12 +333,15 @@ class Environment:
 
     async def _run_expiry(self) -> None:
         """End idle sessions and forget dropped tables, every second, until cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(1)
-            for session in list(self.sessions.values()):
-                session.expire(loop.time())
-            self.forget_retired()
+            await asyncio.sleep(EXPIRY_SECONDS)
+            await goes_on(self._expire, "idle sessions were not ended")
+
+    async def _expire(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for session in list(self.sessions.values()):
+            session.expire(now)
+        self.forget_retired()
 
     def forget_retired(self) -> None:
         """Forget tables dropped before the oldest running transaction began."""

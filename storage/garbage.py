@@ -32,6 +32,7 @@ from foreshore.storage.blob import Blob
 from foreshore.storage.fault import Determinate, Indeterminate
 from foreshore.storage.lease_file import DIRECTORY, LeaseFile, find_leases, holding
 from foreshore.storage.local_files import LocalFiles
+from foreshore.upkeep import goes_on
 
 logger = logging.getLogger(__name__)
 
@@ -71,17 +72,18 @@ class Garbage:
                 self._waiting.difference_update(await blocking.run(None, self._collect, due))
         if self._waiting:
             self._held.set()
+        else:
+            self._held.clear()
 
     async def run(self) -> None:
         """Retry waiting files until `close`."""
         while not self._closing.is_set():
             await self._held.wait()
-            self._held.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._closing.wait()
                     return
-            await self.collect()
+            await goes_on(self.collect, "files that nobody needs are not deleted yet")
 
     def close(self) -> None:
         """Let `run` end; the next start finds waiting files again."""

@@ -22,6 +22,7 @@ from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.update import EMPTY, Timestamp
+from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
     from foreshore.adapter.environment import Environment
@@ -54,10 +55,7 @@ class Auditor:
         """Audit a view every `interval` seconds until cancelled."""
         while True:
             await asyncio.sleep(interval)
-            try:
-                await self.audit_one()
-            except Exception:  # a defect, which must not end the server
-                logger.exception("an audit has failed")
+            await goes_on(self.audit_one, "an audit has failed")
 
     async def audit_one(self) -> None:
         """Audit a random view; none if there is none that can be read."""

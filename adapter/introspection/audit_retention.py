@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.introspection.upkeep import goes_on
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import AUDIT_EVENTS
 from foreshore.catalog.system_settings import system_setting
 from foreshore.rows import negated
 from foreshore.setting_kinds import milliseconds
+from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator

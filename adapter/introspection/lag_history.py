@@ -10,7 +10,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from foreshore import blocking
-from foreshore.adapter.introspection.upkeep import goes_on
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Item
@@ -19,6 +18,7 @@ from foreshore.compute.controller.lag_samples import LagSamples, sample_rows, st
 from foreshore.ids import GlobalId
 from foreshore.rows import negated
 from foreshore.update import DIFF_FIELD
+from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator

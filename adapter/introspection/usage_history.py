@@ -15,12 +15,12 @@ import msgspec
 
 from foreshore import blocking, tracing
 from foreshore.adapter.introspection.flow_spans import record_flow
-from foreshore.adapter.introspection.upkeep import goes_on
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Replica
 from foreshore.memory import physical_bytes
 from foreshore.processes.usage import Usage, usage_of
+from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator

@@ -13,6 +13,7 @@ their shards are in no catalog, and what is in no catalog is dropped at a start.
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
@@ -21,7 +22,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import PERMANENT
-from foreshore.errors import DatabaseError
+from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
@@ -51,10 +52,8 @@ async def run_sweeps(coordinator: Coordinator, sessions: Mapping[int, "Session"]
     """Drop the temporary objects of ended sessions every second, until cancelled."""
     while True:
         await asyncio.sleep(SWEEP_INTERVAL_S)
-        try:
-            await sweep(coordinator, sessions)
-        except DatabaseError:
-            logger.warning("temporary objects not dropped yet", exc_info=True)
+        dropped = partial(sweep, coordinator, sessions)
+        await goes_on(dropped, "temporary objects are not dropped yet")
 
 
 async def sweep(coordinator: Coordinator, sessions: Mapping[int, "Session"]) -> None:

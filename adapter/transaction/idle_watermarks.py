@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from foreshore.adapter.introspection.upkeep import goes_on
 from foreshore.adapter.transaction.write import Write
 from foreshore.ids import GlobalId
 from foreshore.rows import negated
 from foreshore.types import Watermark
 from foreshore.update import DIFF
+from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
@@ -58,7 +58,7 @@ class IdleWatermarks:
     async def run(self) -> None:
         """Look every second until cancelled."""
         while True:
-            await self.move()
+            await goes_on(self.move, "watermarks of what rests were not moved")
             await asyncio.sleep(LOOK_SECONDS)
 
     async def move(self) -> None:

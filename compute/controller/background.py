@@ -7,6 +7,7 @@ replica of their cluster may be about to start from them.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from foreshore import blocking
@@ -19,6 +20,7 @@ from foreshore.compute.controller.maintained import Dataflow
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import Blob, open_blob
 from foreshore.storage.controller import StorageController
+from foreshore.upkeep import goes_on
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +44,8 @@ async def _tidy(clusters: Clusters) -> None:
     blob = open_blob(options.get("blob"), Path(options["data_dir"]))
     while True:
         await asyncio.sleep(TIDY_SECONDS)
-        try:
-            await delete_abandoned(blob, clusters)
-        except Exception:
-            logger.exception("abandoned checkpoints could not be deleted")
+        deleted = partial(delete_abandoned, blob, clusters)
+        await goes_on(deleted, "abandoned checkpoints could not be deleted")
 
 
 async def delete_abandoned(blob: Blob, clusters: Iterable[Cluster]) -> None:

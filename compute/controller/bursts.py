@@ -12,11 +12,13 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from foreshore.burst import Burst
 from foreshore.compute.controller.readiness import Readiness
 from foreshore.errors import UndefinedObject
+from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
     from foreshore.compute.controller.controller import ComputeController
@@ -63,10 +65,8 @@ class Bursts:
         """Create and end extra replicas, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await self.look(asyncio.get_running_loop().time())
-            except Exception:  # otherwise an extra replica would stay for ever
-                logger.exception("the burst replicas of clusters could not be looked after")
+            look = partial(self.look, asyncio.get_running_loop().time())
+            await goes_on(look, "the burst replicas of clusters were not looked after")
 
     async def look(self, now: float) -> None:
         """Create and end extra replicas as needed at `now`, in seconds of the loop's clock."""

@@ -7,6 +7,7 @@ beginning or from a checkpoint on.
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.maintained import Dataflow
@@ -15,6 +16,7 @@ from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import StorageController
 from foreshore.update import Timestamp
+from foreshore.upkeep import goes_on
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +28,8 @@ async def run_holds(storage: StorageController, dataflows: Mapping[GlobalId, Dat
     """Downgrade the holds on inputs periodically, following the outputs."""
     while True:
         await asyncio.sleep(HOLDS_SECONDS)
-        try:
-            await _downgrade_holds(storage, dataflows)
-        except Exception:  # otherwise history would be kept for ever
-            logger.exception("read holds could not be downgraded")
+        downgraded = partial(_downgrade_holds, storage, dataflows)
+        await goes_on(downgraded, "read holds could not be downgraded")
 
 
 async def _downgrade_holds(

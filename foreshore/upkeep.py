@@ -1,4 +1,4 @@
-"""Background work that keeps up the system's own tables, step by step."""
+"""Background work, step by step: a step that fails is logged and ends nothing else."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 async def goes_on(step: Callable[[], Awaitable[None]], what: str) -> bool:
-    """Run `step`; return whether there is a next one: not if its table is corrupted.
+    """Run `step`; return whether it can succeed later: not if what it reads is corrupted.
 
     A step that fails is logged as `what`, a clause that says what has not happened.
     """
