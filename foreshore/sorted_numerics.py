@@ -8,6 +8,15 @@
 from decimal import Decimal
 
 
+def significant_digits(value: Decimal) -> str:
+    """Return the digits of a finite numeric without zeros at its ends: none for zero.
+
+    They come from the text, which C makes: as_tuple() makes an object of each, and holds the
+    interpreter's lock for a tenth of a second for 100,000.
+    """
+    return str(value.copy_abs()).partition("E")[0].replace(".", "").strip("0")
+
+
 def numeric_end(data: bytes, at: int) -> int:
     """Return where the bytes of the numeric at `at` end."""
     sign = data[at]
@@ -20,7 +29,7 @@ def numeric_bytes(value: Decimal) -> bytes:
     """Return the bytes of a finite numeric."""
     if not value:
         return b"\x01"
-    digits = "".join(map(str, value.as_tuple().digits)).lstrip("0").rstrip("0")
+    digits = significant_digits(value)
     body = (value.adjusted() + 2**31).to_bytes(4, "big") + digits.encode() + b"\x00"
     return b"\x02" + body if value > 0 else b"\x00" + bytes(255 - b for b in body)
 

@@ -12,9 +12,11 @@ from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import resolve
 from foreshore.expr.ir import Call, Literal
+from foreshore.sorted_numerics import numeric_bytes
 from foreshore.structured import stored, values_of
 from foreshore.text import parse_text
 from foreshore.types import NUMBER, TEXT, record_of
+from tests.processor_time import seconds_of
 
 NOT_FINITE = ["NaN", "Infinity", "-Infinity"]
 texts = st.one_of(
@@ -74,3 +76,12 @@ def test_template_for_fewer_digits_than_a_number_has_is_filled_with_hashes(text:
     values, errors = outcome(scalar, (), 1)
     assert errors is None
     assert set(values[0].as_py().strip(" -")) == {"#"}
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 100_000, "1" + "0" * 100_000, "0." + "7" * 16_000, "-" + "12" * 50_000]
+)
+def test_long_numerics_sort_at_the_cost_of_their_texts(text: str) -> None:
+    value = Decimal(text)
+    shown = min(seconds_of(lambda: [str(value) for _ in range(10)]) for _ in range(3))
+    assert min(seconds_of(lambda: numeric_bytes(value)) for _ in range(3)) < 4 * shown

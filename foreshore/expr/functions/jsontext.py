@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from foreshore.json_text import format_json
+from foreshore.sorted_numerics import numeric_bytes
 
 
 def loads(text: str) -> Any:
@@ -56,7 +57,7 @@ def _bytes(value: Any) -> bytes:
         case bool():
             return b"\x03\x01" if value else b"\x03\x00"
         case Decimal():
-            return b"\x02" + number_bytes(value)
+            return b"\x02" + numeric_bytes(value)
         case list():
             return b"\x04" + len(value).to_bytes(4, "big") + b"".join(map(_bytes, value))
         case dict():
@@ -70,15 +71,6 @@ def _bytes(value: Any) -> bytes:
 
 def _ended(data: bytes) -> bytes:
     return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
-
-
-def number_bytes(value: Decimal) -> bytes:
-    """Return bytes with the same order as decimals of any size."""
-    if not value:
-        return b"\x01"
-    digits = "".join(map(str, value.as_tuple().digits)).lstrip("0").rstrip("0")
-    body = (value.adjusted() + 2**31).to_bytes(4, "big") + digits.encode() + b"\x00"
-    return b"\x02" + body if value > 0 else b"\x00" + bytes(255 - b for b in body)
 
 
 MISSING = object()  # what an accessor returns that finds nothing
