@@ -308,7 +308,7 @@ def default_index_key(planning: Planning, item: ItemView) -> Sequence[int]:
         return item.desc.keys[0]
     if item.definition is None and item.expanded is None:
         return range(len(item.desc.columns))
-    block = lower_and_optimize_block(temporal_filters(relation_of_item(planning, item)))
+    block = lower_and_optimize_block(relation_of_item(planning, item))
     return range(len(item.desc.columns)) if block.recursions else default_key(block.relation)
 
 

@@ -13,6 +13,8 @@ VIEWS = {
     "SELECT a, b FROM t": "(a, b)",
     "SELECT DISTINCT b, a + 1 AS c FROM t": "(b, c)",
     "SELECT b, k FROM t WHERE a > 1": "(k)",
+    "SELECT b, k FROM t WHERE mz_now() <= '2999-01-01'::timestamp + k * INTERVAL '1 day'": "(k)",
+    "SELECT b, count(*) FROM (SELECT b FROM t WHERE mz_now() <= 9999999999999 + k) q GROUP BY b": "(b)",
     "WITH RECURSIVE r(i) AS (SELECT 1 UNION SELECT i + 1 FROM r WHERE i < 3) SELECT i FROM r": "(i)",
 }
 

@@ -1,7 +1,6 @@
 """The keys of a relation that are known to be unique, by which a sink tells its rows apart."""
 
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.temporal import temporal_filters
 from foreshore.item_view import ItemView
 from foreshore.sql.bind.from_clause import renumbered
 from foreshore.sql.bind.result import lower_and_optimize_block
@@ -29,7 +28,7 @@ def _derived(planning: Planning, item: ItemView) -> list[tuple[int, ...]]:
         definition = planning.catalog.definition_of(item.id)
     except FeatureNotSupported:  # its rows are those of a refresh
         return []
-    block = lower_and_optimize_block(temporal_filters(renumbered(planning, definition)))
+    block = lower_and_optimize_block(renumbered(planning, definition))
     if block.recursions:
         return []
     # a relation of at most one row has the empty key, and so any column is one
