@@ -90,11 +90,13 @@ def coerce(
         if isinstance(scalar, Literal):
             return literal_of(planning, scalar.value, target, context, at)
         if isinstance(scalar, Parameter):
-            # Names of objects but relations are looked up by the plan: its argument is a text.
-            named = target.name in REG_NAMES and target.name != "regclass"
-            scalar = planning.parameters.learn(
-                scalar.number, TEXT if named and context != "assignment" else target, at
-            )
+            # Names of objects but relations are looked up by the plan: its argument has texts.
+            wanted = target
+            if context != "assignment" and target.name in REG_NAMES and target.name != "regclass":
+                wanted = TEXT
+            elif context != "assignment" and _is_of_names(target):
+                wanted = array_of(TEXT)
+            scalar = planning.parameters.learn(scalar.number, wanted, at)
             source = scalar.type
             if source == target:
                 return scalar
@@ -108,6 +110,10 @@ def coerce(
         from foreshore.sql.bind.reg_values import reg_of_text
 
         return None if context == "assignment" else reg_of_text(planning, scalar, target, at)
+    if _is_of_names(target) and "S" in (category_of(source), category_of(source.element or source)):
+        from foreshore.sql.bind.reg_values import reg_of_texts
+
+        return None if context == "implicit" else reg_of_texts(planning, scalar, target, at)
     if source.element is not None and source.element.name in REG_NAMES:
         from foreshore.sql.bind.reg_values import reg_names
 
@@ -183,6 +189,11 @@ def _fold(literal: Literal, target: SqlType) -> Literal | None:
     return None
 
 
+def _is_of_names(type: SqlType) -> bool:
+    """Return whether a type is an array of a `reg*` type."""
+    return type.element is not None and type.element.name in REG_NAMES
+
+
 def literal_of(planning: Planning, text: str, target: SqlType, context: Context, at: int) -> Scalar:
     """Return `text` as a constant of type `target`, read by the type's input function."""
     if target == UNKNOWN:
@@ -193,6 +204,12 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
         from foreshore.sql.bind.reg_values import reg_constant
 
         return reg_constant(planning, text, target, at)
+    if _is_of_names(target):
+        names = array_of_text(text, array_of(TEXT))
+        if not all(name is None or str(name).isdigit() for name in names):
+            from foreshore.sql.bind.reg_values import reg_of_texts
+
+            return reg_of_texts(planning, Literal(names, array_of(TEXT)), target, at)
     if context != "assignment" and target.element is not None and has_shape(text):
         target = shaped_array(target.element)
     if _has_numbers(target) and digits_written((text,)) > MOST_DIGITS_READ:

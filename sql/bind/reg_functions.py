@@ -69,8 +69,16 @@ def reg_functions() -> Iterator[Definition]:
 
 
 def _arrays() -> Iterator[Definition]:
-    """Yield the names of arrays of reg* values, given as oids."""
+    """Yield the casts of arrays of names to reg* values, and back from their oids."""
     for reg in REG_NAMES:
+        yield (
+            f"_{reg}_of_texts",
+            "text[]",
+            array_of(SqlType(reg)),
+            f"""CASE WHEN $1 IS NOT NULL THEN coalesce(
+            (SELECT array_agg(_{reg}_of_text(u.x) ORDER BY u.i)
+             FROM unnest($1) WITH ORDINALITY AS u(x, i)), '{{}}') END""",
+        )
         yield (
             f"_{reg}_names",
             "oid[]",

@@ -97,6 +97,16 @@ def reg_names(planning: Planning, array: Scalar, target: SqlType, at: int) -> Sc
         return cast(planning, inline(planning, function, (oids,)), target, at)
 
 
+def reg_of_texts(planning: Planning, array: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the oids of the objects that an array of texts, or its text, names."""
+    from foreshore.sql.bind.coerce import cast
+
+    assert target.element is not None
+    function = function_named(f"_{target.element.name}_of_texts")
+    with located(at):
+        return inline(planning, function, (cast(planning, array, array_of(TEXT), at),))
+
+
 def name_parts(text: str) -> tuple[str, ...]:
     """Return the parts of a qualified name in a string, folded as in SQL."""
     from foreshore.sql.parse.cursor import Cursor
