@@ -6,7 +6,7 @@ from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
 
 SPACES = " \t\n\v\f\r"
 
-_DIMENSIONS = re.compile(r"\s*((?:\[\s*[+-]?\d+\s*(?::\s*[+-]?\d+\s*)?\]\s*)+)=\s*")
+_DIMENSIONS = re.compile(r"\s*((?:\[\s*[+-]?[0-9]+\s*(?::\s*[+-]?[0-9]+\s*)?\]\s*)+)=\s*")
 _UNQUOTED_END = re.compile(r"[,{}\"\\]")
 _NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
 

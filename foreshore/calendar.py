@@ -23,8 +23,10 @@ DATE_MINUS_INFINITY = -(2**31)
 TIMESTAMP_INFINITY = 2**63 - 1
 TIMESTAMP_MINUS_INFINITY = -(2**63)
 
-_POSIX_ZONE = re.compile(r"(?:<[^>]*>|[A-Za-z]{3,})([+-]?)(\d{1,2})(?::?(\d\d))?(?::(\d\d))?\Z")
-_OFFSET_ZONE = re.compile(r"([+-])?(\d{1,2})(?::?(\d\d))?\Z")
+_POSIX_ZONE = re.compile(
+    r"(?:<[^>]*>|[A-Za-z]{3,})([+-]?)([0-9]{1,2})(?::?([0-9]{2}))?(?::([0-9]{2}))?\Z"
+)
+_OFFSET_ZONE = re.compile(r"([+-])?([0-9]{1,2})(?::?([0-9][0-9]))?\Z")
 _EPOCH = datetime(1970, 1, 1)
 _UTC_NAMES = frozenset(
     ("UTC", "GMT", "Z", "ZULU", "UCT", "UNIVERSAL", "ETC/UTC", "ETC/UCT", "ETC/GMT")

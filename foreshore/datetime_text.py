@@ -12,6 +12,7 @@ from typing import Literal, NoReturn
 
 from foreshore import calendar
 from foreshore.calendar import DAY, HOUR, MINUTE, SECOND, days_from_civil, days_in_month
+from foreshore.digits import is_digits
 from foreshore.errors import (
     DataError,
     DatetimeFieldOverflow,
@@ -71,20 +72,20 @@ MOST_CHARACTERS = 150  # without white space; the size of PostgreSQL's buffer
 
 _FIELD = re.compile(
     r"""
-    (?P<time>\d+:[\d:]*(?:\.\d*)?)
-  | (?P<date>\d+(?P<sep>[-/.])(?:\d+(?P=sep)(?:\d|(?P=sep))*|[a-z](?:[a-z0-9]|(?P=sep))*)
-             |\d+[-/]\d+)
-  | (?P<number>\d+(?:\.\d*)?|\.\d+)
+    (?P<time>[0-9]+:[0-9:]*(?:\.[0-9]*)?)
+  | (?P<date>[0-9]+(?P<sep>[-/.])(?:[0-9]+(?P=sep)(?:[0-9]|(?P=sep))*|[a-z](?:[a-z0-9]|(?P=sep))*)
+             |[0-9]+[-/][0-9]+)
+  | (?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)
   | (?P<word>[a-z]+)
-  | (?P<zone>[+-]\s*\d[\d:.-]*)
+  | (?P<zone>[+-]\s*[0-9][0-9:.-]*)
   | (?P<special>[+-]\s*[a-z]+)
   | (?P<ignored>[\s,;()'"@&%$#!?=_*|~`^<>{}\[\]\\/]+)
     """,
     re.VERBOSE,
 )
 _LONG_WORD = re.compile(r"[-/.+0-9][\w/.:+-]*")
-_TIME = re.compile(r"(\d+):(\d+)(?::(\d+)(?:\.(\d*))?|(?:\.(\d*)))?\Z")
-_ZONE = re.compile(r"([+-])\s*(\d+)(?::(\d+))?(?::(\d+))?\Z")
+_TIME = re.compile(r"([0-9]+):([0-9]+)(?::([0-9]+)(?:\.([0-9]*))?|(?:\.([0-9]*)))?\Z")
+_ZONE = re.compile(r"([+-])\s*([0-9]+)(?::([0-9]+))?(?::([0-9]+))?\Z")
 
 
 def parse_datetime(text: str, kind: Kind, zone: tzinfo, now: int | None) -> int:
@@ -222,13 +223,13 @@ class _Reader:
             self.read_run_together(digits)
             self.read_zone(sign + rest)
             return
-        parts = re.findall(r"\d+|[a-z]+", value)
+        parts = re.findall(r"[0-9]+|[a-z]+", value)
         for part in [p for p in parts if p.isalpha()]:
             if part not in MONTHS or self.month is not None:
                 self.bad()
             self.month = MONTHS[part]
         for part in parts:
-            if not part.isdigit():
+            if not is_digits(part):
                 continue
             if len(part) == 3 and self.year is not None and self.month is None:
                 self.set_day_of_year(self.year, int(part))
@@ -266,7 +267,7 @@ class _Reader:
 
     def read_run_together(self, value: str) -> None:
         digits, _, fraction = value.partition(".")
-        if not digits.isdigit():
+        if not is_digits(digits):
             self.bad()
         if not (self.has_date or fraction or self.expects_time or self.is_of_day):
             if len(digits) == 6:
@@ -337,7 +338,7 @@ class _Reader:
             self.special = "j"
         elif word == "dst" and self.offset is not None:
             self.offset += 3600
-        elif re.match(r"[a-z]{3,9}[-/.]\d", word) and not self.has_date:
+        elif re.match(r"[a-z]{3,9}[-/.][0-9]", word) and not self.has_date:
             self.read_date(word)
         else:
             self.read_zone_name(word)

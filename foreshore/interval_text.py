@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from foreshore.calendar import DAY, HOUR, MINUTE, SECOND
 from foreshore.datetime_text import fraction_micros, is_longer
+from foreshore.digits import is_digits
 from foreshore.errors import DataError, InvalidDatetimeFormat
 from foreshore.interval_fields import last_field
 
@@ -38,9 +39,9 @@ _INTERVAL_FIELD = re.compile(
     r"""
     \s*(?:
         (?P<sign>[+-])?\s*(?:
-            (?P<time>\d+:\d*(?::\d*)?(?:\.\d*)?)
-          | (?P<years>\d+)-(?P<months>\d*)(?![\d.-])
-          | (?P<number>\d+(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?
+            (?P<time>[0-9]+:[0-9]*(?::[0-9]*)?(?:\.[0-9]*)?)
+          | (?P<years>[0-9]+)-(?P<months>[0-9]*)(?![0-9.-])
+          | (?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]+))?
         )
       | (?P<word>[a-zA-Z]+)
       | (?P<ignored>[@,;()'"&%$#!?=_*|~`^<>{}\[\]\\/]+)
@@ -48,16 +49,16 @@ _INTERVAL_FIELD = re.compile(
     """,
     re.VERBOSE,
 )
-_ISO_PART = re.compile(r"([+-]?\d*(?:\.\d*)?)([YMWDHS])")
+_ISO_PART = re.compile(r"([+-]?[0-9]*(?:\.[0-9]*)?)([YMWDHS])")
 _ISO = re.compile(r"P([^T]*)(?:T(.*))?\Z")
 # The forms without letters, such as P0001-02-03T04:05:06 and P00010203T040506, and their units.
 _DATES = (
-    re.compile(r"()(\d{4})(\d\d)(\d\d)\Z"),
-    re.compile(r"([+-]?)(\d+(?:\.\d*)?)(?:-(\d+)(?:-(\d+))?)?\Z"),
+    re.compile(r"()([0-9]{4})([0-9][0-9])([0-9][0-9])\Z"),
+    re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?)(?:-([0-9]+)(?:-([0-9]+))?)?\Z"),
 )
 _TIMES = (
-    re.compile(r"()(\d\d)(\d\d)(\d\d(?:\.\d*)?)\Z"),
-    re.compile(r"([+-]?)(\d+(?:\.\d*)?)(?::(\d+)(?::(\d+(?:\.\d*)?))?)?\Z"),
+    re.compile(r"()([0-9][0-9])([0-9][0-9])([0-9][0-9](?:\.[0-9]*)?)\Z"),
+    re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?)(?::([0-9]+)(?::([0-9]+(?:\.[0-9]*)?))?)?\Z"),
 )
 
 
@@ -140,7 +141,7 @@ def _parse_iso_interval(text: str, stripped: str) -> Interval:
         at = 0
         while at < len(part):
             found = _ISO_PART.match(part, at)
-            if found is None or found[2] not in units or not any(c.isdigit() for c in found[1]):
+            if found is None or found[2] not in units or not any(map(is_digits, found[1])):
                 total.bad()
             sign = -1 if found[1].startswith("-") else 1
             total.add(units[found[2]], *total.number(sign, found[1].lstrip("+-"), None))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
+from foreshore.digits import is_digits
 from foreshore.errors import (
     FeatureNotSupported,
     InvalidTextRepresentation,
@@ -67,7 +68,7 @@ _TOKEN = re.compile(
     r"""\s+|/\*.*?\*/
     |(?P<string>"(?:[^"\\]|\\.)*")
     |(?P<variable>\$(?:"(?:[^"\\]|\\.)*"|[^\s?%$.\[\]{}()|&!=<>@\#,*:\-+/\\"]+))
-    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    |(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
     |(?P<symbol>&&|\|\||==|!=|<>|<=|>=|\*\*|[?%$.\[\]{}()|&!=<>@\#,*:\-+/])
     |(?P<word>(?:[^\s?%$.\[\]{}()|&!=<>@\#,*:\-+/\\"]|\\.)+)
     """,
@@ -411,7 +412,7 @@ class _Parser:
     def _level(self) -> int:
         if self.word("last"):
             return UNBOUNDED
-        if self.token.kind != "number" or not self.token.value.isdigit():
+        if self.token.kind != "number" or not is_digits(self.token.value):
             raise self.fail()
         self.at += 1
         return int(self.tokens[self.at - 1].value)

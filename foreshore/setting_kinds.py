@@ -9,6 +9,7 @@ from zoneinfo import available_timezones
 
 from foreshore.calendar import zone_named
 from foreshore.client_encodings import encoding_named
+from foreshore.digits import is_digits
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.sizes import bytes_of, shown
 from foreshore.text import truncate_name
@@ -86,7 +87,7 @@ def byte_size(name: str, value: str) -> str:
     if value.strip() == "0":
         return "0"
     try:
-        size = bytes_of(value.strip() + ("B" if value.strip().isdigit() else ""))
+        size = bytes_of(value.strip() + ("B" if is_digits(value.strip()) else ""))
         return shown(size).replace(" bytes", "B").replace(" ", "")
     except ValueError:
         raise InvalidParameterValue(
@@ -100,7 +101,7 @@ def least_kilobytes(name: str, value: str) -> str:
     number = value.strip()
     if number in ("-1", "0"):
         return number
-    return byte_size(name, f"{number}kB" if number.isdigit() else number)
+    return byte_size(name, f"{number}kB" if is_digits(number) else number)
 
 
 def integer(low: int, high: int) -> Kind:
@@ -123,7 +124,7 @@ def integer(low: int, high: int) -> Kind:
 BOUNDED_STALENESS = "bounded staleness "
 
 _UNITS = {"us": 0.001, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z")
+_DURATION = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*\Z")
 
 
 @lru_cache(256)
@@ -186,7 +187,7 @@ def retention(name: str, value: str) -> str:
 
 def seconds(name: str, value: str) -> str:
     """Take a time span of whole seconds, which is also what a number without a unit is."""
-    return duration(name, f"{value}s" if value.strip().lstrip("+-").isdigit() else value)
+    return duration(name, f"{value}s" if is_digits(value.strip().lstrip("+-")) else value)
 
 
 _STYLES = {"iso": "ISO", "default": "ISO", "sql": "SQL", "postgres": "Postgres"}
@@ -216,8 +217,8 @@ def encoding(name: str, value: str) -> str:
 
 _ZONES = {zone.lower(): zone for zone in available_timezones()}
 LONGEST_ZONE = 255  # characters, as in PostgreSQL
-_HOURS = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)\Z")
-_CLOCK = re.compile(r"([+-]?)(\d{1,3}):([0-5]\d)\Z")
+_HOURS = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)\Z")
+_CLOCK = re.compile(r"([+-]?)([0-9]{1,3}):([0-5][0-9])\Z")
 
 
 def timezone(name: str, value: str) -> str:

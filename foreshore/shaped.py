@@ -141,7 +141,7 @@ def nested(array: Shaped) -> Any:
 
 MOST_DIGITS = 20  # of a bound
 
-_BOUND = re.compile(r"\s*\[\s*([+-]?\d+)\s*(?::\s*([+-]?\d+)\s*)?\]")
+_BOUND = re.compile(r"\s*\[\s*([+-]?[0-9]+)\s*(?::\s*([+-]?[0-9]+)\s*)?\]")
 _EQUALS = re.compile(r"\s*=\s*")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from foreshore import numbers
 from foreshore.bits import checked, stored_bits
+from foreshore.digits import is_digits
 from foreshore.errors import (
     DataError,
     DatetimeFieldOverflow,
@@ -119,7 +120,7 @@ def decode_binary(value: Bytes, type: SqlType, where: str = "") -> Datum:
 
 def _from_text(value: Bytes, type: SqlType, zone: str) -> Datum:
     text = decode_text(value)
-    if type.name in REG_NAMES and not text.strip().lstrip("+-").isdigit() and text != "-":
+    if type.name in REG_NAMES and not is_digits(text.strip().lstrip("+-")) and text != "-":
         return text
     return parse_text(text, type, zone=zone)
 

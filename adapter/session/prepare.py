@@ -11,6 +11,7 @@ from foreshore.adapter.read.bind import value_of
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.prepared import Origin, Prepared
+from foreshore.digits import is_digits
 from foreshore.errors import (
     DatatypeMismatch,
     DuplicatePreparedStatement,
@@ -199,7 +200,7 @@ def with_object_ids(
 
 
 def _object_id(planner: "SessionPlanner", name: str, type: str) -> int:
-    if name.isdigit():
+    if is_digits(name):
         return int(name)
     if type != "regclass":
         raise FeatureNotSupported(f"names as arguments of type {type} are not supported")

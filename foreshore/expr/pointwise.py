@@ -15,7 +15,7 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import scalar_function, signature
-from foreshore.expr.functions.rows import Failure
+from foreshore.expr.functions.rows import OF_A_ROW, Failure, unforeseen
 from foreshore.expr.ir import (
     And,
     Call,
@@ -69,6 +69,8 @@ def _called(compute: Callable[..., Datum], args: Sequence[Cell]) -> Cell:
             return compute(*data)
         except Failure as failure:
             raise DataError.parse(failure.text) from None
+        except OF_A_ROW as fault:
+            raise DataError.parse(unforeseen(fault)) from fault
 
     return cell
 

@@ -8,6 +8,7 @@ The relation of a bound query may have columns for its order besides the query's
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from foreshore.digits import is_digits
 from foreshore.errors import (
     AmbiguousColumn,
     InvalidColumnReference,
@@ -176,7 +177,7 @@ def output_index(
     """Return the output that an ordinal or alias in ORDER BY or GROUP BY refers to, or None."""
     match expr:
         case ast.Number(text=text, at=at):
-            if not text.lstrip("-").isdigit() or len(text) > 10:
+            if not is_digits(text.lstrip("-")) or len(text) > 10:
                 raise SyntaxError_(f"non-integer constant in {clause}", position=at + 1)
             if not 1 <= int(text) <= len(names):
                 raise InvalidColumnReference(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from foreshore.bits import fitted, parse_bits
+from foreshore.digits import is_digits
 from foreshore.errors import (
     CannotCoerce,
     DatabaseError,
@@ -200,13 +201,13 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
         return Literal(text, UNKNOWN)
     if target.name in ("date", "timestamp", "timestamptz") and text.strip().lower() in _MOMENTS:
         return _moment(planning, text.strip().lower(), target, at)
-    if target.name in REG_NAMES and not text.strip().isdigit():
+    if target.name in REG_NAMES and not is_digits(text.strip()):
         from foreshore.sql.bind.reg_values import reg_constant
 
         return reg_constant(planning, text, target, at)
     if _is_of_names(target):
         names = array_of_text(text, array_of(TEXT))
-        if not all(name is None or str(name).isdigit() for name in names):
+        if not all(name is None or is_digits(str(name)) for name in names):
             from foreshore.sql.bind.reg_values import reg_of_texts
 
             return reg_of_texts(planning, Literal(names, array_of(TEXT)), target, at)
@@ -367,7 +368,7 @@ def number(text: str) -> Literal:
     A numeric has a planned scale if that holds all its digits.
     """
     digits = text.lstrip("-")
-    if digits.isdigit() and len(digits.lstrip("0")) <= _BIGINT_DIGITS:
+    if is_digits(digits) and len(digits.lstrip("0")) <= _BIGINT_DIGITS:
         value = int(text)
         for name in ("int4", "int8"):
             low, high = INTEGERS[name]

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from foreshore.digits import is_digits
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.setting_kinds import fixed_zone
 from foreshore.sql import ast
@@ -144,7 +145,7 @@ def _zone(tree: ast.SetZoneStatement) -> str:
 
 def _millis(timeout: str) -> int:
     """Return the time-out of FETCH, an interval or a number of seconds, in milliseconds."""
-    if timeout.replace(".", "", 1).isdigit():
+    if is_digits(timeout.replace(".", "", 1)):
         timeout += " seconds"
     value = parse_text(timeout, INTERVAL)
     assert isinstance(value, tuple)

@@ -1,5 +1,6 @@
 """Bind times in statements: AS OF, UP TO and the bounds of CHANGES."""
 
+from foreshore.digits import is_digits
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Literal, Relation, Scalar
@@ -47,5 +48,5 @@ def bind_time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
 def _is_number(scalar: Scalar) -> bool:
     """Return whether a time is given in milliseconds, as far as is known."""
     if is_unknown(scalar):
-        return not isinstance(scalar, Literal) or str(scalar.value).isdigit()
+        return not isinstance(scalar, Literal) or is_digits(str(scalar.value))
     return type_of(scalar).name in ("int2", "int4", "int8", "numeric", "mz_timestamp")

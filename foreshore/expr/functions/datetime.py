@@ -267,7 +267,11 @@ def _make_time(hour: int, minute: int, second: float) -> int:
 
 def _make_timestamp(*parts: Any) -> int:
     year, month, day, hour, minute, second = parts
-    return _make_date(year, month, day) * DAY + _make_time(hour, minute, second)
+    micros = _make_date(year, month, day) * DAY + _make_time(hour, minute, second)
+    if micros >= HIGHEST:
+        shown = f"{year}-{month:02}-{day:02} {hour}:{minute:02}:{second:02g}"
+        raise fail("22008", f"timestamp out of range: {shown}")
+    return micros
 
 
 def _to_timestamp(seconds: float) -> int:
@@ -277,7 +281,7 @@ def _to_timestamp(seconds: float) -> int:
         return HIGHEST if seconds > 0 else LOWEST
     # PostgreSQL counts from 2000 in floats and rounds those.
     micros = float(np.rint((seconds - 946_684_800.0) * 1e6))
-    if not LEAST - 946_684_800e6 <= micros < 9.2233720e18:
+    if not LEAST - 946_684_800e6 <= micros < HIGHEST - 946_684_800e6:
         raise fail("22008", f'timestamp out of range: "{seconds:g}"')
     return int(micros) + 946_684_800 * SECOND
 
@@ -292,7 +296,12 @@ def check_zone(zone: Interval) -> None:
 def _interval_zone(sign: int) -> Callable[[Interval, int], int]:
     def compute(zone: Interval, micros: int) -> int:
         check_zone(zone)
-        return micros if micros in (LOWEST, HIGHEST) else micros + sign * zone[2]
+        if micros in (LOWEST, HIGHEST):
+            return micros
+        moved = micros + sign * zone[2]
+        if not LEAST <= moved < HIGHEST:
+            raise Failure(TIMESTAMP_RANGE)
+        return moved
 
     return compute
 

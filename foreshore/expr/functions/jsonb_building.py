@@ -78,7 +78,7 @@ def _structure(datum: bytes, type: SqlType) -> Any:
     return {m.name: inner(v, m.type) for m, v in zip(type.members, values, strict=True)}
 
 
-_WHOLE_HOURS = re.compile(r"[+-]\d\d\Z")
+_WHOLE_HOURS = re.compile(r"[+-][0-9][0-9]\Z")
 
 
 def iso_text(text: str) -> str:

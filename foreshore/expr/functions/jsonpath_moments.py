@@ -9,10 +9,10 @@ from foreshore import calendar
 from foreshore.expr.functions.rows import fail
 
 _ISO = re.compile(
-    r"(?:(?P<date>\d{4}-\d{1,2}-\d{1,2}))?"
-    r"(?:(?P<between>[ T])(?=\d))?"
-    r"(?:(?P<time>\d{1,2}:\d{1,2}:\d{1,2}(?:\.\d{1,6})?)"
-    r"(?: ?(?P<zone>[+-]\d{1,2}(?::\d{1,2})?))?)?"
+    r"(?:(?P<date>[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}))?"
+    r"(?:(?P<between>[ T])(?=[0-9]))?"
+    r"(?:(?P<time>[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]{1,6})?)"
+    r"(?: ?(?P<zone>[+-][0-9]{1,2}(?::[0-9]{1,2})?))?)?"
 )
 _NAMES = {
     "date": "date",

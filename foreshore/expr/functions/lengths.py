@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.digits import is_digits
 from foreshore.query_memory import has_limited_room, may_make, require_room
 
 Arrays = Sequence[pa.Array]
@@ -134,7 +135,7 @@ def _extended(arrays: Arrays) -> int:
 def _extended_document(arrays: Arrays) -> int:
     """Return the length of documents with an element at a place beyond the others."""
     steps = (step for path in arrays[1].to_pylist() for step in path or ())
-    places = (int(step) for step in steps if step and step[:10].isdecimal())
+    places = (int(step) for step in steps if step and is_digits(step[:10]))
     return _added(arrays) + sum(PLACE * place for place in places if place <= MOST_ITEMS)
 
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from foreshore.digits import is_digits
 from foreshore.expr.functions.function import declare
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import fail, mapped
@@ -518,7 +519,7 @@ def _to_number(text: str, format: str) -> Decimal | None:
     if "EEEE" in template.flags:
         raise fail("0A000", '"EEEE" not supported for input')
     read = _Reader(template, text).read()
-    if not any(c.isdigit() for c in read):
+    if not any(map(is_digits, read)):
         raise fail("22P02", f'invalid input syntax for type numeric: "{read}"')
     value = Decimal(read.strip())
     if abs(value) >= 10 ** (template.before + template.multiplied):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foreshore.digits import is_digits
 from foreshore.expr.functions.decimals import (
     OVERFLOW,
     Ints,
@@ -97,7 +98,7 @@ def same(types: Types, literals: Literals) -> SqlType:
 def rounded(types: Types, literals: Literals) -> SqlType:
     """Return the type of round(x, n), with scale n if it is known."""
     digits = literals[1] if literals is not None else NO_LITERAL
-    if isinstance(digits, str) and digits.strip().lstrip("+-").isdigit():
+    if isinstance(digits, str) and is_digits(digits.strip().lstrip("+-")):
         digits = int(digits)
     if isinstance(digits, int):
         return numeric_of_scale(min(max(digits, 0), MAX_PLANNED_SCALE))

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.digits import is_digits
 from foreshore.expr.functions.function import (
     NO_LITERAL,
     Kernel,
@@ -160,7 +161,7 @@ def flags_of(flags: str, function_without_global: str | None = None) -> str:
 
 def regexp_replace(text: str, pattern: str, replacement: str, flags: str = "") -> str:
     """Return `text` with the first match replaced, or all with the flag g."""
-    if flags[:1].isdigit():
+    if is_digits(flags[:1]):
         raise fail("22023", f'invalid regular expression option: "{flags[0]}"')
     regex = compile_regex(pattern, flags_of(flags))
     found = matching(regex, text)
@@ -182,7 +183,7 @@ def expanded(replacement: str, whole: str, groups: list[str | None]) -> str:
         c = match[1]
         if c == "&":
             return whole
-        if c.isdigit() and c != "0":
+        if is_digits(c) and c != "0":
             index = int(c) - 1
             return (groups[index] or "") if index < len(groups) else ""
         return "\\" if c == "\\" else match[0]

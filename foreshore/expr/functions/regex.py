@@ -14,6 +14,7 @@ from math import comb
 
 import re2
 
+from foreshore.digits import is_digits
 from foreshore.expr.functions.rows import Failure, fail
 
 MOST_CHARACTERS = 10_000
@@ -261,9 +262,9 @@ class _Translator:
         self.emit(text + ("" if greedy else "?"), atom=False)
 
     def bounds(self) -> None:
-        found = re.compile(r"(\d+)(,(\d*))?\}").match(self.pattern, self.at)
+        found = re.compile(r"([0-9]+)(,([0-9]*))?\}").match(self.pattern, self.at)
         if found is None:
-            if self.pattern[self.at : self.at + 1].isdigit():
+            if is_digits(self.pattern[self.at : self.at + 1]):
                 raise invalid("invalid repetition count(s)")
             self.emit("\\{")
             return
@@ -325,7 +326,7 @@ class _Translator:
                 self.emit(re.escape(chr(min(int(digits, 16), 0x10FFFF))))
             case _ if c in _CHARACTERS:
                 self.emit(_CHARACTERS[c])
-            case _ if c.isdigit():
+            case _ if is_digits(c):
                 if c == "0":
                     raise unsupported("octal escapes")
                 raise unsupported("back references")

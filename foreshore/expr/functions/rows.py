@@ -1,5 +1,7 @@
 """Kernels that compute row by row, and failures of single rows."""
 
+import logging
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,13 @@ from foreshore.errors import DatabaseError, data_error
 from foreshore.expr.datum import to_array
 from foreshore.expr.functions.function import Outcome, Signature
 from foreshore.types import SqlType
+
+logger = logging.getLogger(__name__)
+
+# Exceptions that follow from a row. Memory, files, imports and depth fail the whole step instead,
+# which is tried again.
+OF_A_ROW = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_LOGGED: set[tuple[str, str, int | None]] = set()
 
 DIVISION_BY_ZERO = data_error("22012", "division by zero")
 
@@ -42,8 +51,37 @@ def rowwise(types: Signature, compute: Callable[..., Any], *arrays: pa.Array) ->
 def collect(types: Signature, compute: Callable[..., Any], rows: Any) -> Outcome:
     """Apply `compute` to each of `rows` without None."""
     values, errors = computed(compute, rows)
-    result = to_array(values, types.result)
+    try:
+        result = to_array(values, types.result)
+    except OF_A_ROW:
+        result, errors = _each_converted(values, errors, types.result)
     return result if errors is None else (result, errors)
+
+
+def _each_converted(
+    values: list[Any], errors: pa.Array | None, type: SqlType
+) -> tuple[pa.Array, pa.Array]:
+    """Return a column of `values` with NULL for those that `type` cannot hold, and all errors."""
+    messages = [None] * len(values) if errors is None else errors.to_pylist()
+    for i, value in enumerate(values):
+        try:
+            to_array([value], type)
+        except OF_A_ROW as error:
+            values[i], messages[i] = None, unforeseen(error)
+    return to_array(values, type), pa.array(messages, pa.string())
+
+
+def unforeseen(error: Exception) -> str:
+    """Return the failure of a row for an exception that nobody expected of its function.
+
+    It follows from the row alone, so that it goes with the row. The first of a kind is logged.
+    """
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    kind = type(error).__name__, last.filename, last.lineno
+    if kind not in _LOGGED:
+        _LOGGED.add(kind)
+        logger.error("a function has failed for a row", exc_info=error)
+    return data_error("XX000", f"internal error: {kind[0]}")
 
 
 def computed(compute: Callable[..., Any], rows: Any) -> tuple[list[Any], pa.Array | None]:
@@ -60,6 +98,8 @@ def computed(compute: Callable[..., Any], rows: Any) -> tuple[list[Any], pa.Arra
                 error, failed = failure.text, True
             except DatabaseError as fault:
                 error, failed = data_error(fault.sqlstate, fault.message), True
+            except OF_A_ROW as fault:
+                error, failed = unforeseen(fault), True
         values.append(value)
         errors.append(error)
     return values, pa.array(errors, pa.string()) if failed else None

@@ -7,6 +7,7 @@ from functools import cache
 
 import pyarrow as pa
 
+from foreshore.digits import is_digits
 from foreshore.errors import data_error
 from foreshore.expr.functions.function import (
     Outcome,
@@ -389,9 +390,9 @@ def _types_by_name() -> dict[str, int]:
 def _oid_of_type(text: str) -> int | None:
     """Return the oid of the type named in `text`, with or without modifiers, or given by number."""
     name = text.strip().lower()
-    if name.isdigit() and len(name) <= 10:
+    if is_digits(name) and len(name) <= 10:
         return int(name)
-    name = re.sub(r"\s*\[\d*\]$", "[]", re.sub(r"\([\d, ]*\)", "", name))
+    name = re.sub(r"\s*\[[0-9]*\]$", "[]", re.sub(r"\([0-9, ]*\)", "", name))
     name = name.removeprefix("pg_catalog.")
     base, array = name.removesuffix("[]"), name[len(name.removesuffix("[]")) :]
     return _types_by_name().get(_TYPE_ALIASES.get(base, base) + array)

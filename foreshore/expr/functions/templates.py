@@ -6,6 +6,7 @@ from datetime import tzinfo
 from typing import Any
 
 from foreshore import calendar
+from foreshore.digits import is_digits
 from foreshore.expr.functions.function import declare, hidden
 from foreshore.expr.functions.rows import fail
 from foreshore.expr.functions.template_parts import (
@@ -57,7 +58,7 @@ def _shown(value: "_Fields", template: str) -> str:
             out.append(part.text)
             continue
         text = value.show(part)
-        if part.ordinal is not None and text.strip().lstrip("-").isdigit():
+        if part.ordinal is not None and is_digits(text.strip().lstrip("-")):
             text += _ordinal(text, part.ordinal)
         out.append(text)
     return "".join(out)

@@ -254,7 +254,7 @@ def zone_of(name: str) -> tzinfo:
     hours = ABBREVIATIONS.get(name.lower())
     if hours is not None:
         return timezone(timedelta(hours=hours)) if hours else UTC
-    offset = re.match(r"([+-]?)(\d.*)", name)
+    offset = re.match(r"([+-]?)([0-9].*)", name)
     if offset is not None:
         name = ("+" if offset[1] == "-" else "-") + offset[2]
     return calendar.zone_named(name)

@@ -1,6 +1,7 @@
 """PostgreSQL's string functions, by characters (code points), in collation C.UTF-8."""
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -176,8 +177,6 @@ def _to_hex(bits: int) -> Callable[[int], str]:
 
 def quote_ident(name: str) -> str:
     """Return `name` quoted as an SQL identifier if necessary."""
-    import re
-
     from foreshore.keywords import COL_NAME, RESERVED, TYPE_FUNC, XML
 
     quoted = any(name in words for words in (RESERVED, TYPE_FUNC, COL_NAME, XML))
@@ -194,8 +193,6 @@ def quote_literal(text: str) -> str:
 
 def format_(pattern: str, *args: str | None) -> str:
     """Return PostgreSQL's format(): %s, %I, %L and %%, with positions and widths."""
-    import re
-
     next_arg = made = 0
 
     def value(match: "re.Match[str]") -> str:
@@ -235,7 +232,7 @@ def format_(pattern: str, *args: str | None) -> str:
         _check_size(made)
         return text.ljust(size) if "-" in flags else text.rjust(size)
 
-    return re.sub(r"%%|%(\d+\$)?(-*)(\d*)(.?)", value, pattern, flags=re.DOTALL)
+    return re.sub(r"%%|%([0-9]+\$)?(-*)([0-9]*)(.?)", value, pattern, flags=re.DOTALL)
 
 
 def _format_kernel(types: Signature, *arrays: pa.Array) -> Outcome:
@@ -308,6 +305,8 @@ def _strip(side: str) -> Callable[..., str]:
 
 
 _ENCODINGS = ("hex", "base64", "escape")
+_NO_SPACES = str.maketrans("", "", " \t\n\r")
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 
 
 def encode(data: bytes, kind: str) -> str:
@@ -342,8 +341,13 @@ def decode(text: str, kind: str) -> bytes:
             assert isinstance(found, bytes)
             return found
         case "base64":
+            digits = text.translate(_NO_SPACES)
+            if (wrong := _NOT_BASE64.search(digits)) is not None:
+                raise fail(
+                    "22023", f'invalid symbol "{wrong[0]}" found while decoding base64 sequence'
+                )
             try:
-                return base64.b64decode("".join(text.split()), validate=True)
+                return base64.b64decode(digits, validate=True)
             except binascii.Error:
                 raise fail("22023", "invalid base64 end sequence") from None
         case "escape":

@@ -6,6 +6,7 @@ two equal calls remain distinct.
 
 from collections.abc import Mapping
 
+from foreshore.digits import is_digits
 from foreshore.errors import (
     FeatureNotSupported,
     InvalidParameterValue,
@@ -301,4 +302,4 @@ def sequence_constant(expr: ast.Expression) -> ast.String | None:
     text = expr
     if isinstance(expr, ast.CastTo) and expr.type.name[-1] == "regclass":
         text = expr.arg
-    return text if isinstance(text, ast.String) and not text.value.isdigit() else None
+    return text if isinstance(text, ast.String) and not is_digits(text.value) else None

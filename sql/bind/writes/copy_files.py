@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace as with_fields
 
 from foreshore.client_encodings import CODECS
+from foreshore.digits import is_digits
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
 from foreshore.sizes import bytes_of
 from foreshore.sql import ast
@@ -122,7 +123,7 @@ def _size(option: ast.CopyOption) -> int:
 
 
 def _version(option: ast.CopyOption) -> int:
-    if not str(option.value).isdigit():
+    if not is_digits(str(option.value)):
         raise InvalidParameterValue(
             f'invalid value for VERSION: "{option.value}"', position=option.at + 1
         )
