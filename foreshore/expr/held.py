@@ -12,7 +12,7 @@ where they are by a key, and all rows to be in one group, or each in its own, wh
 """
 
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -28,12 +28,14 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations
 from foreshore.ids import GlobalId
+from foreshore.ranges import BOUNDS, MULTIRANGES
 from foreshore.types import SqlType, arrow_type
 
 CHUNK = 2048  # rows that an engine hands over at once
 MUCH = 32 << 20  # bytes: what takes more has a process of its own
 RECURSED = 10_000  # rows that a recursion is taken to find
 WIDE = 4 << 10  # bytes of a value from which on chunks of them count
+PER_BYTE = 32  # bytes of objects for a byte of a value that is read element by element
 # They hold a value of each row, which no limit of an engine counts.
 GATHERING = frozenset(("array_agg", "string_agg", "sum_float", "comoment_float"))
 
@@ -173,9 +175,11 @@ class _Estimate:
         if not any(size > WIDE for size in shape.sizes):
             return
         for scalar in scalars:
-            longest = _longest_arguments(scalar, shape.sizes)
+            longest = _longest_arguments(scalar, shape.sizes, _is_of_kernel)
             if longest > WIDE:
                 self.most = max(self.most, longest * min(shape.rows, CHUNK))
+                read = _longest_arguments(scalar, shape.sizes, _reads_elements)
+                self.most = max(self.most, read * PER_BYTE)
 
 
 def _added_counts(join: ir.Join, inputs: Sequence[Shape]) -> list[int]:
@@ -241,13 +245,30 @@ def _size(scalar: ir.Scalar, sizes: Sequence[int]) -> int:
             return SMALL if _is_fixed(type_of(scalar)) else max(made, default=USUAL)
 
 
-def _longest_arguments(scalar: ir.Scalar, sizes: Sequence[int]) -> int:
-    """Return the bytes of the longest arguments that a call within `scalar` has."""
+def _longest_arguments(
+    scalar: ir.Scalar, sizes: Sequence[int], counts: Callable[[ir.Call], bool]
+) -> int:
+    """Return the bytes of the longest arguments that a call within `scalar` that counts has."""
     operands = operands_of(scalar)
-    longest = max((_longest_arguments(each, sizes) for each in operands), default=0)
-    if isinstance(scalar, ir.Call) and scalar_function(scalar.function).duckdb is None:
+    longest = max((_longest_arguments(each, sizes, counts) for each in operands), default=0)
+    if isinstance(scalar, ir.Call) and counts(scalar):
         longest = max(longest, sum(_size(each, sizes) for each in operands))
     return longest
+
+
+def _is_of_kernel(call: ir.Call) -> bool:
+    return scalar_function(call.function).duckdb is None
+
+
+def _reads_elements(call: ir.Call) -> bool:
+    """Return whether a call makes an array, a range or a row of the parts of one value."""
+    type, is_of_text = call.type, any(arrow_type(type_of(a)) == pa.string() for a in call.args)
+    if type.name == "shaped":
+        return True
+    is_made = (
+        pa.types.is_nested(arrow_type(type)) or type.name in BOUNDS or type.name in MULTIRANGES
+    )
+    return is_made and is_of_text and call.function.startswith("cast(")
 
 
 def _is_fixed(type: SqlType) -> bool:

@@ -50,6 +50,12 @@ def gathered(relation: Relation, function: Gathering = "array_agg", type: SqlTyp
     return Reduce(relation, (), (Aggregate(function, arguments, made),))
 
 
+def read(relation: Relation) -> Map:
+    """A text read as an array."""
+    array = array_of(SqlType("int4range"))
+    return Map(relation, (Call("cast(text,anyarray)", (Column(0, TEXT),), array),))
+
+
 def by_key(relation: Relation) -> Relation:
     """Arrays of the first column by itself, then the key."""
     made = Aggregate("array_agg", (Column(0, INT4),), array_of(INT4))
@@ -146,6 +152,10 @@ PLANS: dict[str, tuple[Relation, Relation, Known, Known]] = {
         Window(series(20_000), (), (), (WindowFunction("array_agg", (Column(0, INT4),), array_of(INT4)),)),
         Window(series(100), (), (), (WindowFunction("array_agg", (Column(0, INT4),), array_of(INT4)),)),
         {}, {},
+    ),
+    "elements of a text": (
+        read(gathered(series(200_000), "string_agg", TEXT)),
+        read(gathered(series(2_000), "string_agg", TEXT)), {}, {},
     ),
     "a projection": (
         removed(Project(Join((series(300), gathered(series(100_000))), ()), (1, 0))),
