@@ -75,6 +75,7 @@ def test_cluster_replica_setting_selects_answering_replica(tmp_path: Path, query
         await env.open()
         try:
             await made(env)
+            await env.ran("all", "CREATE TABLE later (a int)")
             answer = await env.query("s", query)
             assert answer == ("2\nSELECT 1" if query == INDEXED else "3\nSELECT 1")
             for here, other in (("r1", "r2"), ("r2", "r1")):
@@ -82,6 +83,9 @@ def test_cluster_replica_setting_selects_answering_replica(tmp_path: Path, query
                 with stopped(env, other):
                     assert await env.query("s", query) == answer
                 with stopped(env, here):
+                    await env.ran(
+                        "all", "INSERT INTO later VALUES (1)"
+                    )  # it knows no such time yet
                     asking = asyncio.create_task(env.query("s", query))
                     assert await env.query("all", f"SET cluster = two; {query}") == f"SET\n{answer}"
                     pid = status_of(env, other)["pid"]
