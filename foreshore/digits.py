@@ -1,4 +1,4 @@
-"""What counts as a digit in texts of values: 0 to 9, as in PostgreSQL."""
+"""Digits in texts of values are 0 to 9, as in PostgreSQL."""
 
 
 def is_digits(text: str) -> bool:

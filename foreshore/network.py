@@ -9,6 +9,7 @@ import ipaddress
 import re
 from typing import NamedTuple
 
+from foreshore.digits import is_digits
 from foreshore.errors import DataError, FeatureNotSupported, InvalidTextRepresentation
 
 _SIZES = {4: 4, 6: 16}  # bytes of an address by family
@@ -66,7 +67,7 @@ def address_of(datum: bytes) -> Address:
 def parse_address(text: str, type: str) -> bytes:
     """Return the stored form of `text` as an `inet` or `cidr`; raises DataError."""
     host, slash, mask = text.partition("/")
-    if slash and not (mask.isdigit() and mask.isascii() and len(mask) <= 3):
+    if slash and not (is_digits(mask) and len(mask) <= 3):
         raise _invalid(text, type)
     address = _parse_v6(host) if ":" in host else _parse_v4(host, type, bool(slash))
     if address is None:

@@ -13,6 +13,7 @@ import numpy as np
 from foreshore import calendar, numbers
 from foreshore.array_text import SPACES
 from foreshore.datetime_text import parse_datetime
+from foreshore.digits import is_digits
 from foreshore.errors import DataError, FeatureNotSupported, NumericValueOutOfRange
 from foreshore.input_errors import invalid_syntax
 from foreshore.output_style import OutputStyle
@@ -67,7 +68,7 @@ def parse_oid(text: str, type: SqlType, zone: str, now: int | None) -> int:
 def parse_mz_timestamp(text: str, type: SqlType, zone: str, now: int | None) -> int:
     """Return milliseconds, from their number or from the text of a timestamptz."""
     stripped = text.strip(SPACES)
-    if stripped.isdigit() and stripped.isascii():
+    if is_digits(stripped):
         if len(stripped) > 19 or int(stripped) >= 2**63:
             raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
         return int(stripped)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foreshore.digits import is_digits
 from foreshore.errors import InvalidTextRepresentation
 from foreshore.types import Datum, SqlType
 
@@ -46,7 +47,7 @@ def parse_unsigned(text: str, type: SqlType, zone: str, now: int | None) -> Datu
     """Return the datum of a text; raises InvalidTextRepresentation."""
     digits = text.strip()
     start = f"invalid input syntax for type {type}: "
-    if not digits.removeprefix("+").isascii() or not digits.removeprefix("+").isdigit():
+    if not is_digits(digits.removeprefix("+")):
         what = (
             "invalid digit found in string" if digits else "cannot parse integer from empty string"
         )

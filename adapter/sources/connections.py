@@ -30,6 +30,7 @@ from foreshore.connection_spec import (
     lacking_option,
     password_is_required,
 )
+from foreshore.digits import is_digits
 from foreshore.errors import (
     DuplicateObject,
     FeatureNotSupported,
@@ -229,7 +230,7 @@ def _checked(
             )
         if rule.is_url:
             check_url(name, value)
-        if rule.is_number and not (value.isascii() and value.isdigit() and len(value) < 10):
+        if rule.is_number and not (is_digits(value) and len(value) < 10):
             raise InvalidParameterValue(f'the option "{name}" must be a number')
         if rule.is_number and int(value) > rule.most:
             raise InvalidParameterValue(f'the option "{name}" must be at most {rule.most}')

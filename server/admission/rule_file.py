@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal as OneOf
 from typing import cast, get_args
 
+from foreshore.digits import is_digits
 from foreshore.errors import ConfigurationFileError
 from foreshore.server.admission.rules import Method, Network, Rule, Token, Type, UserName
 
@@ -205,7 +206,7 @@ def _network(address: str, mask: str | None) -> Network:
         if inverted & (inverted + 1):
             raise Mistake(f'invalid IP mask "{mask}"')
         bits = str(other.max_prefixlen - inverted.bit_length())
-    if not bits.isascii() or not bits.isdigit() or int(bits) > found.max_prefixlen:
+    if not is_digits(bits) or int(bits) > found.max_prefixlen:
         raise Mistake(f'invalid CIDR mask in address "{address}"')
     return ipaddress.ip_network((found, int(bits)), strict=False)
 

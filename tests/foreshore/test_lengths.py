@@ -65,7 +65,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", ["array_to_string", "array_replace"])
 def test_elements_that_are_replaced_are_counted(name: str) -> None:
-    """Those that NULL stands for, and those that equal another."""
+    """Elements that are NULL, and elements that equal the one to replace."""
     some = pa.array([[None, "a"] * 1000, None], pa.list_(pa.string()))
     few = pa.array([["b"] * 2000, None], pa.list_(pa.string()))
     rest = {

@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from foreshore.digits import is_digits
 from foreshore.json_text import format_json
 from foreshore.sorted_numerics import numeric_bytes
 
@@ -102,7 +103,7 @@ def index_of(step: str) -> int | None:
     """Return the index that a step of a path stands for; None if it is no number."""
     stripped = step.strip()
     body = stripped[1:] if stripped[:1] in ("+", "-") else stripped
-    if not (body.isdigit() and body.isascii()):
+    if not is_digits(body):
         return None
     if len(body.lstrip("0")) > 10:
         return None

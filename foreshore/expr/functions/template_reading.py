@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from foreshore import calendar
+from foreshore.digits import is_digits
 from foreshore.expr.functions.function import declare, hidden
 from foreshore.expr.functions.rows import Failure, fail
 from foreshore.expr.functions.template_parts import (
@@ -195,7 +196,7 @@ class _Reader:
         following = self.parts[place + 1]
         if following.keyword is not None:
             return following.keyword not in DIGITS
-        return not (following.text.isascii() and following.text.isdigit())
+        return not is_digits(following.text)
 
     def _wrong(self, text: str, part: Part) -> Failure:
         return fail("22007", f'invalid value "{text}" for "{part.text}"')

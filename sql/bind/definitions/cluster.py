@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from foreshore.burst import DEFAULT_LINGER_MS, Burst
+from foreshore.digits import is_digits
 from foreshore.errors import InvalidParameterValue
 from foreshore.hydrate_mode import checked_mode
 from foreshore.interval_text import parse_interval
@@ -156,7 +157,7 @@ def _check_known(options: Mapping[str, str | None], known: tuple[str, ...]) -> N
 
 
 def _replication_factor(text: str, at: int) -> int:
-    if not (text.isascii() and text.isdigit()):
+    if not is_digits(text):
         raise InvalidParameterValue(
             f'invalid value for REPLICATION FACTOR: "{text}"', position=at + 1
         )
@@ -214,7 +215,7 @@ def _size(text: str, option: str) -> str:
 
 def _count(text: str, option: str, most: int) -> str:
     """Return a number from 1 to `most`; raises InvalidParameterValue."""
-    if not (text.isascii() and text.isdigit() and len(text) < 9):
+    if not (is_digits(text) and len(text) < 9):
         raise InvalidParameterValue(f'invalid value for {option}: "{text}"')
     if not 1 <= int(text) <= most:
         raise InvalidParameterValue(f"{option} must be between 1 and {most}")

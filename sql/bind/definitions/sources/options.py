@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from foreshore.digits import is_digits
 from foreshore.errors import InvalidParameterValue, SyntaxError_
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
@@ -73,7 +74,7 @@ def truth(name: str, value: OptionValue) -> bool:
 
 def count(name: str, value: OptionValue) -> int:
     """Return a number that is not negative."""
-    is_number = isinstance(value, str) and value.isascii() and value.isdigit()
+    is_number = isinstance(value, str) and is_digits(value)
     if not is_number or len(value or "") > 18:
         raise InvalidParameterValue(f'option "{name}" must be a number that is not negative')
     return int(str(value))
