@@ -118,12 +118,17 @@ class ReadRelation:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a prepared statement reads, and what else it does."""
+    """The relations that a prepared statement reads, and its other effects.
+
+    `order` is how the query of a SUBSCRIBE orders its result: columns from 0, whether they descend,
+    and whether NULLs come first.
+    """
 
     is_query: bool  # whether it is a query and nothing else
     relations: Sequence[ReadRelation]  # that it names; not the system's
     reads_system: bool  # whether it reads relations of the system
     acts: Sequence[str]  # the functions it calls that change something outside of its result
+    order: Sequence[tuple[int, bool, bool]] = ()
 
 
 class RanTogether(NamedTuple):
@@ -253,10 +258,10 @@ class Proof(Protocol):
 
 
 class RowsAtHand(NamedTuple):
-    """All rows of a statement, as tuples, and the proof of them."""
+    """All rows of a statement, as tuples, and the proof of them; None: they may be others soon."""
 
     rows: Sequence[Row]
-    proof: Proof
+    proof: Proof | None
 
 
 Landed: TypeAlias = Callable[[str | None, Sequence[Row]], None]
@@ -389,8 +394,11 @@ class Session(Protocol):
         Until then a statement may have other columns when it runs; its `Rows` have these.
         """
 
-    def statement(self, name: str) -> Statement:
-        """Return the prepared statement; raises InvalidSqlStatementName."""
+    def statement(self, name: str, types: Sequence[SqlType] = ()) -> Statement:
+        """Return the prepared statement; raises InvalidSqlStatementName.
+
+        If `types` are given it is another one with the same text, planned for parameters of these.
+        """
 
     def meaning(self, statement: str) -> str:
         """Return a digest of the objects that a prepared query stands for, and of their policies.
@@ -402,9 +410,16 @@ class Session(Protocol):
         """Return what a prepared statement reads."""
 
     async def bind(
-        self, portal: str, name: str, args: Sequence[Datum], formats: Sequence[int], size: int = 0
+        self,
+        portal: str,
+        name: Any,
+        args: Sequence[Datum],
+        formats: Sequence[int],
+        size: int = 0,
     ) -> Portal:
-        """Make a portal; `""` replaces the unnamed one. `size` is that of the arguments in bytes.
+        """Make a portal of a statement, perhaps given by its name; `""` replaces the unnamed one.
+
+        `size` is that of the arguments in bytes.
 
         An argument of a reg* type that is not a number is its text, looked up as a name.
         """

@@ -25,6 +25,7 @@ from foreshore.adapter.files.audit import Audit
 from foreshore.adapter.files.progress import Copies
 from foreshore.adapter.introspection.usage_history import UsageHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
+from foreshore.adapter.leftovers import Leftovers
 from foreshore.adapter.metrics.published import PublishedMetrics
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.sinks.exports import SinkExports
@@ -96,6 +97,7 @@ class Coordinator:
     ingest: Launcher
     export: Launcher
     lineage: Lineage
+    environment_id: str  # as Materialize writes it: the provider, the region, a UUID, a number
 
     def __post_init__(self) -> None:
         self.started = self.clock.now() * 1000  # microseconds since 1970
@@ -130,6 +132,7 @@ class Coordinator:
         self.ingestion = Ingestion(self, self.ingest)
         self.webhooks = Webhooks(self)
         self.exports = SinkExports(self, self.export, self.lineage)
+        self.leftovers = Leftovers(self)
         self.published = PublishedMetrics(self)
         self.resizes = PendingReplicas(self.compute, lambda id: id in self.state.objects)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact

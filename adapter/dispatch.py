@@ -39,6 +39,7 @@ from foreshore.adapter.explain.operators import explain_operators
 from foreshore.adapter.explain.sink_schema import explain_sink_schema
 from foreshore.adapter.files.copy import copy_from_files, copy_to_files
 from foreshore.adapter.metrics.create import create_metric
+from foreshore.adapter.read.keys.object_names import query_args, resolve_names
 from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome, Selected, check_returned
@@ -66,6 +67,7 @@ from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.transaction import notifications
 from foreshore.adapter.waits.recency import is_wanted, wait_for_sources
 from foreshore.adapter.waits.sinks import wait_for_sinks
+from foreshore.adapter.waits.snapshots import wait_for_snapshots
 from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.copy import copied, copy_from, copy_to
 from foreshore.adapter.write.foreign_keys import set_constraints
@@ -226,11 +228,16 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
     Raises RelationRedefined if a relation that it names is another one than at the time at which
     its transaction reads.
     """
+    sources = context.coordinator.ingestion.controller
     if is_wanted(context):
         await wait_for_sources(context, context.prepared.used)
+    elif sources.without_snapshot and context.prepared.peek is not None:
+        await wait_for_snapshots(context, context.prepared.used)
     plan = context.prepared.plan
     assert plan is not None
     await authorize_any(context)
+    if context.prepared.takes_names:
+        context = await resolve_names(session, context)
     kind = type(plan)
     if kind not in NO_QUERY:
         settle(context)
@@ -279,7 +286,7 @@ async def _lock(context: StatementContext) -> StatementContext:
     Return the context with what was found out there.
     """
     match context.prepared.plan:
-        case plans.CreateMaterializedView() as plan:
+        case plans.CreateMaterializedView() | plans.CreateIndex() as plan:
             await create.wait_for_start(context, plan)
         case plans.CreateTableAs(with_data=True, as_of=plans.AsOf() as as_of):
             await wait_until_requested(context, as_of)
@@ -313,6 +320,9 @@ async def _execute(session: "Session", context: StatementContext, plan: plans.Ex
     """Run EXECUTE: another prepared statement of the session."""
     named = prepare.named(session, plan.name)
     await context.planner.ready(named)
+    if plan.lookup is not None and len(plan.args) == len(named.parameters):
+        found = await query_args(session, context, plan.lookup, plan.args, named.parameters)
+        plan = plans.Execute(plan.name, found)
     args = await prepare.execute_args(context, plan, named)
     return await run(session, replace(context, prepared=named, args=args))
 

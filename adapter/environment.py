@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -43,8 +44,9 @@ from foreshore.adapter.transaction.catalog_commit import follow_bursts, start_re
 from foreshore.adapter.transaction.idle_watermarks import IdleWatermarks
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.bootstrap import first_state
+from foreshore.catalog.builtin.registry import load_recorded
 from foreshore.catalog.catalog import Catalog
-from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, Position, difference, read_catalog
+from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, Stored, difference, read_catalog
 from foreshore.catalog.item import Cluster, Item, Replica, Role
 from foreshore.catalog.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.state import SYSTEM_TABLES, State
@@ -130,8 +132,8 @@ class Environment:
         oracle = await TimestampOracle.open(
             clock, ReservedEnd(storage.consensus, ORACLE_KEY, storage.epoch), at_least
         )
-        loaded, standing = await read_catalog(storage, capabilities[CATALOG_SHARD][0])
-        state = loaded or first_state()
+        stored = await read_catalog(storage, capabilities[CATALOG_SHARD][0])
+        state = stored.state or first_state()
         catalog = Catalog(state, plan_items(state))
         await _match_shards(storage, catalog, capabilities)
         sequences = Sequences(storage.consensus, storage.epoch)
@@ -142,6 +144,7 @@ class Environment:
             "data_dir": os.path.abspath(data_dir),  # noqa: ASYNC240 - looks at no file
             **(engine_options or {}),
         }
+        await blocking.run(None, load_recorded)
         lineage = await lineage_of(storage.consensus)
         database = lineage.database
         errors = ViewErrors(lambda: coordinator)
@@ -180,15 +183,16 @@ class Environment:
             ingest=ingest or ProcessLauncher(INGEST_COMMAND, NETWORK),
             export=export or ProcessLauncher(EXPORT_COMMAND, NETWORK),
             lineage=lineage,
+            environment_id=f"foreshore-local-{UUID(lineage.database)}-0",
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.host_keys = Path(environment.server_settings["data_directory"], "ssh_hosts")
         storage.corruptions.name = lambda id: _called(coordinator.state, id)
-        await environment._start(standing, fresh=loaded is None)
+        await environment._start(stored)
         storage.set_wait_for_room(True)
         return environment
 
-    async def _start(self, standing: Mapping[GlobalId, Position], *, fresh: bool) -> None:
+    async def _start(self, stored: Stored) -> None:
         coordinator = self.coordinator
         storage, state = coordinator.storage, coordinator.state
         group = coordinator.group
@@ -198,7 +202,7 @@ class Environment:
         loop = asyncio.get_running_loop()
         await group.advance()
         self._tasks.append(loop.create_task(group.run()))
-        if fresh:
+        if stored.state is None:
             write = Write({CATALOG_SHARD: ()})
             write.at = lambda time: {CATALOG_SHARD: difference(None, state, time)}
             await group.write(write)
@@ -218,7 +222,8 @@ class Environment:
         for replica in state.all(Replica):
             start_replica(coordinator.compute, replica)
         followers = [item.id for item in state.all(Item) if item.type == "subscription"]
-        coordinator.subscriptions.open(standing, followers)
+        coordinator.subscriptions.open(stored.positions, followers)
+        coordinator.leftovers.open(stored.leftovers)
         self.coordinator.loop_latency.start()
         self.idle_watermarks = IdleWatermarks(coordinator)
         self._sweeping = loop.create_task(run_sweeps(coordinator, self.sessions))
@@ -313,6 +318,7 @@ class Environment:
         await self.coordinator.webhooks.close()
         await self.coordinator.ingestion.close()
         await self.coordinator.exports.close()
+        await self.coordinator.leftovers.close()
         self.coordinator.changelogs.close()
         try:
             await self.coordinator.sequences.close()
@@ -326,6 +332,7 @@ class Environment:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.coordinator.compute.close()
         await self.coordinator.errors.close()
+        await self.coordinator.copies.close()
         self.coordinator.executor.shutdown(wait=False, cancel_futures=True)
         await blocking.run(None, self.coordinator.isolated.close)
         self.coordinator.keys.close()
@@ -381,9 +388,13 @@ class Environment:
         self.coordinator.ingestion.python_modules = frozenset(modules)
 
     async def equip_sources(self) -> None:
-        """Give sources and sinks the secrets and places that the environment has got meanwhile."""
+        """Give sources and sinks the secrets and places that the environment has got meanwhile.
+
+        Only now what dropped ones have left is removed: that needs them, too.
+        """
         await self.coordinator.ingestion.equip()
         await self.coordinator.exports.equip()
+        self.coordinator.leftovers.begin()
 
     def audit_views(self, interval: float) -> None:
         """Verify a random materialized view every `interval` seconds."""

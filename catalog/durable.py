@@ -7,19 +7,21 @@ they are decoded. A row stays as an older version wrote it until its object chan
 Counters of allotted ids are rows as well. Temporary objects have no rows, because they end with the
 process at the latest.
 
-The positions of subscriptions are rows too, but belong to no version of the catalog: no plan
-depends on them. Since they are in the same log as the data, they are never ahead of it or behind.
+The positions of subscriptions and what dropped objects have left elsewhere (`leftovers.py`) are
+rows too, but belong to no version of the catalog: no plan depends on them. Since they are in the
+same log as the data, they are never ahead of it or behind.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from foreshore.catalog.bootstrap import opened_to_all, public_schemas
 from foreshore.catalog.item import OBJECTS, Item, Object, Schema
+from foreshore.catalog.leftovers import Leftover
 from foreshore.catalog.state import State, empty, is_system, with_allotted, with_objects
 from foreshore.catalog.upgrade import upgraded
 from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState
@@ -31,6 +33,7 @@ from foreshore.update import DIFF, TIME, Timestamp, update_schema
 CATALOG_SHARD = GlobalId("s1")
 FORMAT = 1
 POSITION = "position"
+LEFTOVER = "leftover"
 
 ROW_SCHEMA = pa.schema(
     [
@@ -106,10 +109,21 @@ def moved(
 ) -> pa.Table:
     """Return the updates at `time` that move subscriptions to their `new` positions."""
     before, after = (
-        {(POSITION, str(id), msgspec.json.encode(each).decode()) for id, each in positions.items()}
-        for positions in (old, new)
+        {_row(POSITION, id, each) for id, each in positions.items()} for positions in (old, new)
     )
     return _updates(before - after, after - before, time)
+
+
+def left(
+    more: Iterable[Leftover], time: Timestamp, *, without: Iterable[Leftover] = ()
+) -> pa.Table:
+    """Return the updates at `time` that add leftovers, and remove others."""
+    gone, come = ({_row(LEFTOVER, each.id, each) for each in some} for some in (without, more))
+    return _updates(gone, come, time)
+
+
+def _row(collection: str, id: GlobalId, each: msgspec.Struct) -> Row:
+    return (collection, str(id), msgspec.json.encode(each).decode())
 
 
 def _updates(without: set[Row], more: set[Row], time: Timestamp) -> pa.Table:
@@ -128,24 +142,35 @@ def _updates(without: set[Row], more: set[Row], time: Timestamp) -> pa.Table:
     )
 
 
-async def read_catalog(
-    storage: StorageController, read: ReadCapability
-) -> tuple[State | None, Mapping[GlobalId, Position]]:
-    """Return the state, None if there is none yet, and the positions of subscriptions."""
+class Stored(NamedTuple):
+    """The contents of the catalog's shard: the state, None if there is none yet, and the rest.
+
+    There may be positions of dropped subscriptions.
+    """
+
+    state: State | None
+    positions: Mapping[GlobalId, Position]
+    leftovers: Mapping[GlobalId, Leftover]
+
+
+async def read_catalog(storage: StorageController, read: ReadCapability) -> Stored:
+    """Return what the catalog's shard has."""
     upper = storage.upper(CATALOG_SHARD)
     if upper == 0:
-        return None, {}
+        return Stored(None, {}, {})
     with storage.snapshot(read, upper - 1) as snapshot:
         rows = [await snapshot.rows()]
-    return load(rows), positions(rows)
+    live = _live(rows)
+    return Stored(
+        load(rows), _structs(live, POSITION, Position), _structs(live, LEFTOVER, Leftover)
+    )
 
 
-def positions(updates: Iterable[pa.Table]) -> dict[GlobalId, Position]:
-    """Return the positions of subscriptions, possibly including dropped ones."""
+def _structs(live: set[Row], wanted: str, type: type[T]) -> dict[GlobalId, T]:
     return {
-        GlobalId(id): _decoded(collection, id, value, Position)
-        for collection, id, value in _live(updates)
-        if collection == POSITION
+        GlobalId(id): _decoded(collection, id, value, type)
+        for collection, id, value in live
+        if collection == wanted
     }
 
 
@@ -174,7 +199,7 @@ def load(updates: Iterable[pa.Table]) -> State | None:
     for collection, id, value in live:
         if collection == "allotted":
             state = with_allotted(state, id, int(value))
-        elif collection not in ("format", POSITION):
+        elif collection not in ("format", POSITION, LEFTOVER):
             if id in objects:
                 raise DataCorrupted(f"the catalog holds two versions of {collection} {id}")
             if collection not in _TYPES:

@@ -33,6 +33,7 @@ from foreshore.errors import (
 )
 from foreshore.ids import is_temporary
 from foreshore.item_view import Name
+from foreshore.near_names import nearest
 from foreshore.settings import split_names
 from foreshore.sources.outputs import is_auxiliary
 from foreshore.sources.spec import is_pushed
@@ -68,6 +69,18 @@ class Names:
         if isinstance(found, Item):
             self.check_own(found)
         return found
+
+    def near(self, parts: tuple[str, ...]) -> tuple[str, str] | None:
+        """Return schema and name of the only relation whose name is nearest to that in `parts`."""
+        database, schema, name = self._qualified(parts)
+        found = [each for each in self._searched(database, schema) if self.schema(database, each)]
+        places = {self.schema(database, each).id: each for each in found}  # type: ignore[union-attr]
+        known: dict[str, str] = {}
+        for space, parent, other in self.state.names:
+            if space == "item" and parent in places:
+                known.setdefault(other, places[parent])
+        meant = nearest(name, known)
+        return None if meant is None else (known[meant], meant)
 
     def _find_in(self, database: str, schema: str, name: str) -> Item | Builtin | None:
         builtin = builtins_by_name().get((schema, name))

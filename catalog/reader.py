@@ -117,6 +117,11 @@ class Reader(Names, ABC):
             raise UndefinedTable(f'relation "{".".join(parts)}" does not exist')
         return self._view(found)
 
+    def nearest_relation(self, parts: tuple[str, ...]) -> str | None:
+        """Return the name, with its schema, of the only relation that `parts` are near to."""
+        found = self.near(parts)
+        return None if found is None else ".".join(found)
+
     def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
         """Return the type `[[database.]schema.]name` of the catalog, or None."""
         found = self._found_type(parts)
@@ -185,6 +190,10 @@ class Reader(Names, ABC):
             return type
         members = tuple(Member(m.name, self.present_type(m.type)) for m in type.members)
         return SqlType(type.name, defined=type.defined, members=members)
+
+    def statement_of(self, id: GlobalId) -> str:
+        """Return the statement that defines item `id`, with names as it was created."""
+        return self.state.item(id).create_sql
 
     def item(self, id: GlobalId) -> ItemView:
         """Return the item bound to `id`."""

@@ -30,7 +30,7 @@ async def repair(storage: StorageController) -> Repaired:
         return Repaired((), ())
     capabilities = await storage.acquire_capabilities([CATALOG_SHARD])
     read, write = capabilities[CATALOG_SHARD]
-    old, _ = await read_catalog(storage, read)
+    old = (await read_catalog(storage, read)).state
     lost = [] if old is None else dangling(old)
     if old is None or not lost:
         return Repaired((), ())

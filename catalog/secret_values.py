@@ -7,7 +7,7 @@ The key is in a file of the server and nowhere in the database.
 
 from collections.abc import Callable
 
-from foreshore.catalog.item import Secret
+from foreshore.catalog.item import Object, Secret
 from foreshore.catalog.state import State
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.secret_box import SecretBox, WrongKey
@@ -30,9 +30,12 @@ class Secrets:
 
     def read(self, id: str) -> bytes:
         """Return the value of the secret `id`; fails if it was sealed with another key."""
-        secret = self._state().get(id)
-        assert isinstance(secret, Secret), id
-        return self.opened(id, secret.sealed, f'secret "{secret.name}"')
+        return self.value(self._state().get(id))
+
+    def value(self, secret: Object | None) -> bytes:
+        """Return the value of a secret, which need not be in the catalog; fails as `read` does."""
+        assert isinstance(secret, Secret), secret
+        return self.opened(secret.id, secret.sealed, f'secret "{secret.name}"')
 
     def opened(self, id: str, sealed: str, name: str) -> bytes:
         """Return what was sealed for the object `id`; fails if that was with another key."""

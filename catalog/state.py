@@ -468,7 +468,7 @@ class State:
 
 def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
     """Return a new version of `state` with objects added, replaced or (None) removed."""
-    change = StateChanges(state)
+    change = StateChanges(state.names, state.groups)
     for id in changes:
         if (old := state.objects.get(id)) is not None:
             change.remove(old)

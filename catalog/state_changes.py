@@ -1,6 +1,6 @@
 """The changes of a state's mappings when some of its objects change."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from foreshore.catalog.groups import NO_IDS, Group, Ids, groups_of
 from foreshore.catalog.item import Item, Object
@@ -8,15 +8,12 @@ from foreshore.catalog.naming import NameKey, name_key, names_of_keys
 from foreshore.errors import InternalError
 from foreshore.layered_map import LayeredMap
 
-if TYPE_CHECKING:
-    from foreshore.catalog.state import State
-
 
 class StateChanges:
     """The changes of a state's mappings when objects are removed and then others added."""
 
-    def __init__(self, state: "State") -> None:
-        self._state = state
+    def __init__(self, names: Mapping[NameKey, str], groups: LayeredMap[Group, Ids]) -> None:
+        self._names_before, self._groups_before = names, groups
         self.names: dict[NameKey, str | None] = {}
         self.oids: dict[int, str | None] = {}
         self.keys: dict[tuple[str, str], str | None] = {}
@@ -34,7 +31,7 @@ class StateChanges:
     def add(self, id: str, new: Object) -> None:
         """Let the mappings know an object."""
         key = name_key(new)
-        if self.names.get(key, None if key in self.names else self._state.names.get(key)):
+        if self.names.get(key, None if key in self.names else self._names_before.get(key)):
             raise InternalError(f"{new.kind} {new.name!r} is in the catalog twice")
         self.names[key] = id
         for group in groups_of(new):
@@ -45,7 +42,7 @@ class StateChanges:
 
     def changed_groups(self) -> LayeredMap[Group, Ids]:
         """Return the groups after the changes."""
-        groups = self._state.groups
+        groups = self._groups_before
         changed = {
             group: groups.get(group, NO_IDS).changed(ids) for group, ids in self._groups.items()
         }

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.envelope import INLINE_ROWS, Pieces, Rendering
-from foreshore.compute.replica.inputs import times_of
+from foreshore.compute.inputs import times_of
 from foreshore.errors import DatabaseError
 from foreshore.update import EMPTY, Timestamp
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock
+from threading import RLock
 from typing import Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
@@ -31,7 +32,6 @@ from foreshore.compute.protocol import (
     StageStatus,
     StepStatus,
 )
-from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
@@ -106,7 +106,7 @@ class Cancellation:
     """A handle to stop work on another thread, now or as soon as it starts."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()  # an abandoned evaluation may be collected while it is held
         self._stop: Callable[[], None] | None = None
         self._cancelled = False
 
@@ -244,6 +244,20 @@ class Dataflow(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The rows of a result that are wanted: all, or the `most` that are the first in `order`.
+
+    The keys are columns.
+    """
+
+    order: tuple[OrderKey, ...] = ()
+    most: int | None = None
+
+
+ALL_ROWS = Extent()
+
+
 class Evaluations(Protocol):
     """Evaluations in one session of an engine, each as by `Engine.evaluate`; of one thread."""
 
@@ -263,11 +277,11 @@ class Evaluations(Protocol):
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
-        order: Sequence[OrderKey] = (),
+        extent: Extent = ALL_ROWS,
     ) -> Iterator[pa.Table]:
         """Yield the rows of `relation` as of a time, part by part: at least one.
 
-        They come in `order`, if there is one (see `finish.engine_order`).
+        They come in the order of `extent`, and those beyond it may be left out.
         """
         ...
 
@@ -300,11 +314,13 @@ class Evaluator(Protocol):
         max_bytes: int | None = None,
         *,
         may_fail: bool = True,
+        extent: Extent = ALL_ROWS,
     ) -> Generator[pa.Table, None, None]:
         """Yield what `evaluate` returns, part by part: at least one, which may be empty.
 
         They are computed as they are asked for where the engine can. One thread asks for all.
         Rows that are equal may come apart. Errors are not looked for unless the plan `may_fail`.
+        Rows beyond `extent` may be left out.
         """
         ...
 
@@ -364,6 +380,10 @@ class HydratingEngine(Protocol):
 
     def hydrations(self, id: GlobalId) -> tuple[HydrationStatus, ...]:
         """Return what each bulk engine has done to hydrate a dataflow. Any thread may call it."""
+        ...
+
+    def forget_hydrations(self, id: GlobalId) -> None:
+        """Forget that of a dataflow that was dropped. Any thread may call it."""
         ...
 
 

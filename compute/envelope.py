@@ -20,8 +20,8 @@ from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.finish import places_in_order
+from foreshore.compute.inputs import conform
 from foreshore.compute.linear import Rows, apply
-from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import BATCH_ROWS
 from foreshore.expr.columns import columns_of
 from foreshore.expr.envelope import Debezium, Diffs, Envelope, Upsert

@@ -10,25 +10,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.engine import check_memory, check_size
+from foreshore.compute.engine import ALL_ROWS, Extent, check_memory, check_size
 from foreshore.compute.result import KEPT_BYTES, one_batch, sized
 from foreshore.errors import InternalError
 from foreshore.expr.columns import type_of
-from foreshore.expr.functions.comparison import PLAIN, order_keys
+from foreshore.expr.equality import is_plain, python_keys
 from foreshore.expr.ir import Column, Finishing, OrderKey
 from foreshore.query_memory import Reservation
 from foreshore.table_rows import Row, columns_of_rows
-from foreshore.types import ColumnType
+from foreshore.types import ColumnType, SqlType
 
 MAX_RESULT_BYTES = 1 << 30
+MOST_WANTED = 2**31  # rows, from which on a LIMIT is none for an engine
 ORDERED_AT_ONCE = 1 << 18  # rows from which the first ones in order are chosen
 
 # Types whose Arrow order is SQL's (text by bytes, as in collation C).
-_PLAIN = PLAIN | {"numeric"}
 
 
 def expanded(
@@ -134,12 +135,23 @@ def streamed_parts(parts: Iterable[pa.Table], finishing: Finishing) -> Iterator[
     return _finished_as_they_come(parts, finishing, None, None)
 
 
-def engine_order(finishing: Finishing) -> tuple[OrderKey, ...]:
-    """Return the order of all rows if an engine may order them, which needs less memory, or ()."""
+def split_finishing(finishing: Finishing) -> tuple[Extent, Finishing]:
+    """Return which rows to ask an engine for, and what is left to be done with those.
+
+    They are in order then, and with LIMIT the first ones.
+    """
     keys = finishing.order_by
-    if finishing.limit is not None or not all(isinstance(key.expr, Column) for key in keys):
-        return ()
-    return keys if all(type_of(key.expr).name in _PLAIN for key in keys) else ()
+    if not all(isinstance(key.expr, Column) for key in keys):
+        return ALL_ROWS, finishing
+    most = None
+    if finishing.limit is not None and finishing.limit + finishing.offset <= MOST_WANTED:
+        most = finishing.limit + finishing.offset
+    return Extent(keys, most), msgspec.structs.replace(finishing, order_by=())
+
+
+def _is_ordered(type: SqlType) -> bool:
+    """Whether Arrow orders columns of the type as SQL does."""
+    return is_plain(type) or type.name == "numeric"
 
 
 def in_order(rows: pa.Table, keys: tuple[OrderKey, ...]) -> pa.Table:
@@ -252,10 +264,10 @@ def _ranks(rows: pa.RecordBatch, key: OrderKey) -> Any:
     type = type_of(key.expr)
     if type.name in ("float4", "float8"):
         ranks = _float_ranks(column)
-    elif type.name in _PLAIN:
+    elif _is_ordered(type):
         ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     else:
-        values = order_keys(column, type)
+        values = python_keys(column, type)
         ordered = sorted({value for value in values if value is not None})
         places = {value: place for place, value in enumerate(ordered, 1)}
         ranks = np.array([0 if v is None else places[v] for v in values], np.int64)

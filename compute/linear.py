@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.engine import rows_schema
+from foreshore.datum import to_array
 from foreshore.errors import InternalError
-from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import evaluate
 from foreshore.expr.ir import (
     And,
@@ -32,6 +32,8 @@ from foreshore.expr.ir import (
     Scalar,
     Threshold,
     Union,
+    Window,
+    WindowFunction,
 )
 from foreshore.expr.unnest import Ints, unnested
 from foreshore.types import ColumnType
@@ -137,8 +139,17 @@ def apply(
             return below(input).empty()
         case Threshold(input=input):
             return below(input)
+        case Window(partition=(), order_key=(), functions=(WindowFunction("row_number"),)):
+            return _numbered(below(relation.input))
         case _:
             raise InternalError(f"{type(relation).__name__} is not linear")
+
+
+def _numbered(rows: Rows) -> Rows:
+    """Return rows with the diff 1 each, and their numbers from 1 on."""
+    assert all(pc.all(pc.equal(diffs, 1)).as_py() is not False for diffs in rows.along), rows
+    number = pa.array(range(1, rows.count + 1), pa.int64())
+    return Rows((*rows.columns, number), rows.along, rows.count)
 
 
 def applied(node: Map | Filter | Project | FlatMap, rows: Rows, values: Values) -> Rows:

@@ -6,7 +6,14 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from foreshore.compute.engine import ArrangementSize, Cancellation, Evaluator, Input
+from foreshore.compute.engine import (
+    ALL_ROWS,
+    ArrangementSize,
+    Cancellation,
+    Evaluator,
+    Extent,
+    Input,
+)
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 
@@ -39,10 +46,11 @@ class OverEngine(Generic[E]):
         max_bytes: int | None = None,
         *,
         may_fail: bool = True,
+        extent: Extent = ALL_ROWS,
     ) -> Generator[pa.Table, None, None]:
         """Yield the rows of `relation` as of a time, part by part."""
         return self._engine.evaluate_parts(
-            relation, inputs, as_of, cancellation, max_bytes, may_fail=may_fail
+            relation, inputs, as_of, cancellation, max_bytes, may_fail=may_fail, extent=extent
         )
 
     def limited(self, memory: int) -> AbstractContextManager[Evaluator]:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.engine import (
+    ALL_ROWS,
     Cancellation,
     ChoosingQueries,
     Engine,
@@ -30,24 +31,30 @@ from foreshore.compute.engine import (
     Input,
     check_memory,
 )
-from foreshore.compute.finish import MAX_RESULT_BYTES, empty_rows, finish, finished_parts
+from foreshore.compute.finish import (
+    MAX_RESULT_BYTES,
+    empty_rows,
+    finish,
+    finished_parts,
+    split_finishing,
+)
 from foreshore.compute.input_sizes import known_sizes
+from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.linear import Rows, apply, flat
 from foreshore.compute.local.small.evaluate import evaluate_small, is_known_small_plan
 from foreshore.compute.local.small.rows import NotSmall, SmallRows
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import Failure, Peek
-from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.span import Span
 from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled, disk_fault
 from foreshore.expr.columns import columns_of
 from foreshore.expr.held import holds_much
 from foreshore.expr.ir import Finishing, Get, Literal, Relation
+from foreshore.expr.python_calls import calls_python
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.memory_shares import MOST_BULK, of_process_apart
 from foreshore.python_functions.patience import patient
-from foreshore.python_functions.relations import calls_python
 from foreshore.query_memory import QUERY_MEMORY
 from foreshore.types import Datum, arrow_type
 from foreshore.update import Timestamp
@@ -194,11 +201,19 @@ def answer_by_engine(
             chosen = reading.enter_context(engine.limited(memory))
         elif peek.bulk is not None and isinstance(engine, ChoosingQueries):
             chosen = engine.for_query(peek.bulk)
+        extent, finishing = ALL_ROWS, peek.finishing
+        if finishing is not None:
+            extent, finishing = split_finishing(finishing)
         parts = chosen.evaluate_parts(
-            peek.relation, inputs, peek.as_of, cancellation, MAX_RESULT_BYTES
+            peek.relation,
+            inputs,
+            peek.as_of,
+            cancellation,
+            MAX_RESULT_BYTES,
+            extent=extent,
         )
         with closing(parts):
-            yield from finished_parts(parts, peek.finishing, peek.memory)
+            yield from finished_parts(parts, finishing, peek.memory)
 
 
 def _of_few(

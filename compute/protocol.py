@@ -136,12 +136,14 @@ class CreateDataflow(Message, frozen=True):
 
     It replaces one that is stalled; no effect if it runs already.
 
-    `persisted` has the contents of the shards of sinks that have to correct them.
+    `persisted` has the contents of the shards of sinks that have to correct them. The `number` is
+    that of no other command to the replica.
     """
 
     description: DataflowDescription
     snapshots: tuple[InputSnapshot, ...]
     persisted: tuple[InputSnapshot, ...] = ()
+    number: int = 0
 
 
 class AllowCompaction(Message, frozen=True):
@@ -290,11 +292,15 @@ class SinkUpdates(Message, frozen=True):
 
     An `initial` one has all errors as of upper - 1, and the rows to add to the shard's contents to
     make them correct at that time.
+
+    They are of the dataflow that was created by the command with that `number`: one that was
+    dropped meanwhile may have written the same sink.
     """
 
     id: GlobalId
     lower: int
     upper: int
+    number: int = 0
     initial: bool = False
 
 

@@ -21,12 +21,12 @@ from foreshore.compute.engine import (
     output_schema,
     rows_schema,
 )
+from foreshore.compute.inputs import conform
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import NONE, MergedTimes
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
-from foreshore.compute.replica.inputs import conform
 from foreshore.errors import InternalError
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId

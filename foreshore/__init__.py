@@ -1,16 +1,24 @@
-"""The vocabulary that all layers share: times, updates, ids, types, expressions, errors.
+"""A SQL database in Python: tables, views that are kept up to date, and their changes.
 
-For programs that use the database:
+    import foreshore
 
-    open, open_async          a database of this process, in a directory
-    connect, connect_async    a server that runs already
-    replica, replica_async    a live local copy of a query's result
-    DatabaseError             what statements raise; `sqlstate`, `detail` and `hint` say more
-    Database, AsyncDatabase, Result, Changes, Progress
-                              the types of what these give
+    db = foreshore.open("./shop")            # or connect("postgresql://host/shop")
+    db.execute("CREATE TABLE orders (item text, amount int)")
+    for change in db.subscribe("SELECT item, sum(amount) FROM orders GROUP BY item"):
+        print(change.time, change.rows)
 
-They are loaded when they are first asked for, so that a process of the database does not load a
-client.
+These names are for programs; docs/embedded.md describes them:
+
+    open, open_async            a database of this process, in a directory
+    connect, connect_async      a server that runs already
+    replica, replica_async      a live local copy of a query's result
+    Database, AsyncDatabase     what these give: sql, execute, stream, subscribe, register ...
+    Result, Changes, Progress   what statements and subscriptions give
+    DatabaseError               what they raise; `sqlstate`, `detail` and `hint` say more
+
+foreshore.spark has the data source for Spark. All other modules are internal and may change at any
+time: they are the vocabulary that the layers of the server share. The names are loaded when they
+are first asked for, so that a process of the database does not load a client.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -6,9 +6,25 @@ from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
 
 SPACES = " \t\n\v\f\r"
 
+# The error of a value that only types declared with several brackets have here.
+NOT_PLAIN = (
+    "an array of several dimensions, or with bounds, needs a type like integer[][], not integer[]"
+)
+
 _DIMENSIONS = re.compile(r"\s*((?:\[\s*[+-]?[0-9]+\s*(?::\s*[+-]?[0-9]+\s*)?\]\s*)+)=\s*")
 _UNQUOTED_END = re.compile(r"[,{}\"\\]")
 _NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
+
+
+class ShapeNotSupported(FeatureNotSupported):
+    """An array of several dimensions, or with bounds, for a type declared with one bracket."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            NOT_PLAIN,
+            detail="A type declared with one pair of brackets has arrays of one dimension from 1.",
+            hint="Declare the column, parameter or cast with two pairs of brackets.",
+        )
 
 
 def split_array(text: str) -> list[str | None]:
@@ -17,12 +33,12 @@ def split_array(text: str) -> list[str | None]:
     if (match := _DIMENSIONS.match(text)) is not None:
         bounds = re.findall(r"\[([^\]]*)\]", match[1])
         if len(bounds) > 1:
-            raise FeatureNotSupported("arrays of more than one dimension are not supported")
+            raise ShapeNotSupported
         low, _, high = bounds[0].partition(":")
         if max(len(low), len(high)) > 10:
             raise _malformed(text, "Array bound is out of integer range.")
         if high and int(low) != 1:
-            raise FeatureNotSupported("arrays whose lower bound is not 1 are not supported")
+            raise ShapeNotSupported
         body = text[match.end() :]
         expected = int(high or low)
         elements = _split_braces(text, body)
@@ -67,7 +83,7 @@ def _split_braces(text: str, body: str) -> list[str | None]:
         elif character == "{":
             if seen:
                 raise _malformed(text, 'Unexpected "{" character.')
-            raise FeatureNotSupported("arrays of more than one dimension are not supported")
+            raise ShapeNotSupported
         elif character in ",}":
             if seen:
                 value = "".join(current[:kept])

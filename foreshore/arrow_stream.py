@@ -17,6 +17,8 @@ from struct import Struct, error
 
 import pyarrow as pa
 
+from foreshore.arrow_errors import describe_arrow_error
+
 MAX_MESSAGE = 1 << 30  # bytes of one message, unless the caller says otherwise
 END = b"\xff\xff\xff\xff\0\0\0\0"
 
@@ -42,12 +44,16 @@ class StreamError(ValueError):
 
 
 class ArrowStream:
-    """Reads one stream; `schema` is None until it has arrived."""
+    """Reads one stream; `schema` is None until it has arrived.
 
-    def __init__(self, max_message: int = MAX_MESSAGE) -> None:
+    `is_checked` says whether each value is checked, as those of a stranger must be.
+    """
+
+    def __init__(self, max_message: int = MAX_MESSAGE, *, is_checked: bool = True) -> None:
         self.schema: pa.Schema | None = None
         self.ended = False
         self._max_message = max_message
+        self._is_checked = is_checked
         self._data = bytearray()  # clients may send it byte by byte
         self._needed = _PREFIX.size  # bytes without which no message is complete
         self._head: bytes | None = None  # the schema and the dictionaries, if there are any
@@ -79,11 +85,11 @@ class ArrowStream:
                 if batch is not None:
                     if batch.num_rows > MOST_ROWS:
                         raise StreamError(f"an Arrow batch has more than {MOST_ROWS} rows")
-                    batch.validate(full=True)
+                    batch.validate(full=self._is_checked)
             except StreamError:
                 raise
             except (pa.ArrowException, OSError, ValueError) as wrong:
-                raise StreamError(f"invalid Arrow message: {wrong}") from None
+                raise StreamError(f"invalid Arrow message: {describe_arrow_error(wrong)}") from None
             if batch is not None:
                 yield batch
 

@@ -4,20 +4,25 @@ The hash of a schema or of a table's description goes over all of its columns, w
 than the statement about one row that asks for it.
 """
 
+import weakref
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class ByIdentity(Generic[K, V]):
-    """A function of immutable objects that keeps its values, and the objects, up to `most`."""
+    """A function of immutable objects that keeps its values as long as the objects live.
 
-    def __init__(self, compute: Callable[[K], V], most: int) -> None:
+    A value must not refer to its object.
+    """
+
+    def __init__(self, compute: Callable[[K], V]) -> None:
         self._compute = compute
-        self._most = most
-        self._kept: dict[int, tuple[K, V]] = {}  # by the address of the object, which is kept
+        # By the address of the object, with what forgets it before the address is used again.
+        self._kept: dict[int, tuple[weakref.ref[K], V]] = {}
 
     def __call__(self, key: K) -> V:
         """Return the value of `key`."""
@@ -25,7 +30,8 @@ class ByIdentity(Generic[K, V]):
         if found is not None:
             return found[1]
         value = self._compute(key)
-        if len(self._kept) >= self._most:
-            self._kept.clear()
-        self._kept[id(key)] = key, value
+        self._kept[id(key)] = weakref.ref(key, partial(self._forget, id(key))), value
         return value
+
+    def _forget(self, address: int, _: Any) -> None:
+        self._kept.pop(address, None)

@@ -22,6 +22,11 @@ DATE_INFINITY = 2**31 - 1
 DATE_MINUS_INFINITY = -(2**31)
 TIMESTAMP_INFINITY = 2**63 - 1
 TIMESTAMP_MINUS_INFINITY = -(2**63)
+# The first and last finite values: 4714-11-24 BC, the start of Julian days, for both; the last date
+# of PostgreSQL, 5874897-12-31; and 294247-01-10 04:00:54.775806, where 64 bits of microseconds end.
+DATE_LEAST, DATE_MOST = -2_440_588, 2_145_042_905
+TIMESTAMP_LEAST, TIMESTAMP_MOST = -210_866_803_200_000_000, 2**63 - 2
+EPOCH_2000 = 946_684_800_000_000
 
 _POSIX_ZONE = re.compile(
     r"(?:<[^>]*>|[A-Za-z]{3,})([+-]?)([0-9]{1,2})(?::?([0-9]{2}))?(?::([0-9]{2}))?\Z"

@@ -174,6 +174,8 @@ class _Reader:
                 case "time":
                     self.read_time(value)
                 case "date":
+                    if self.is_of_day and self.time is not None:
+                        self.bad()
                     self.read_date(value)
                 case "number":
                     at = self.read_number(value, lowered, at)
@@ -253,6 +255,8 @@ class _Reader:
                 self.read_run_together(value)
                 return end
             self.bad()
+        if self.is_of_day:
+            self.bad()
         digits, point, fraction = value.partition(".")
         is_first = not self.has_date and self.year is None
         if point and is_first and len(digits) >= 3 and len(fraction) == 3:
@@ -322,6 +326,8 @@ class _Reader:
             self.read_special(word)
         elif word == "allballs" and self.time is None:
             self.time, self.offset = 0, 0
+        elif self.is_of_day and (word in MONTHS or word in WEEKDAYS):
+            self.bad()
         elif word in MONTHS and self.month is None and self.days is None:
             self.month = MONTHS[word]
         elif word in MONTHS and self.day is None and self.year is None and self.month is not None:
@@ -406,13 +412,13 @@ class _Reader:
             return self.time
         days = self.date()
         if self.kind == "date":
-            if not -2_440_588 <= days < 2_145_042_906:
+            if not calendar.DATE_LEAST <= days <= calendar.DATE_MOST:
                 raise DatetimeFieldOverflow(f'date out of range: "{self.text}"')
             return days
         micros = days * DAY + (self.time or 0)
         if self.kind == "timestamptz":
             micros -= SECOND * self.offset_at(micros)
-        if not -210_866_803_200_000_000 <= micros < calendar.TIMESTAMP_INFINITY:
+        if not calendar.TIMESTAMP_LEAST <= micros <= calendar.TIMESTAMP_MOST:
             raise DatetimeFieldOverflow(f'timestamp out of range: "{self.text}"')
         return micros
 
@@ -479,6 +485,8 @@ class _Reader:
             if self.is_of_day or self.time is not None:
                 self.bad()
             return 0
+        if self.is_of_day and word != "now":
+            self.bad()
         if self.now is None:
             raise FeatureNotSupported(f'the input "{word}" is not supported here')
         local = self.now + SECOND * calendar.utc_offset(self.zone, self.now)

@@ -16,13 +16,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FRAMES: Final = 20_000  # on one thread; Python's default is 1,000
+FRAMES_OF_WORKERS: Final = 10_000  # of processes of Spark, whose stacks have 8 MB
 STACK_BYTES: Final = 96 << 20  # of address space: what is not used takes no memory
 
 
-def allow_depth() -> None:
-    """Raise Python's recursion limit to the depth of plans."""
-    if sys.getrecursionlimit() < FRAMES:
-        sys.setrecursionlimit(FRAMES)
+def allow_depth(frames: int = FRAMES) -> None:
+    """Raise Python's recursion limit to `frames`, by default the depth of plans."""
+    if sys.getrecursionlimit() < frames:
+        sys.setrecursionlimit(frames)
 
 
 _starting = threading.Lock()  # the size of new stacks is of the whole process

@@ -118,7 +118,7 @@ def _checks(schema: pa.Schema) -> tuple[Check, ...] | None:
     )
 
 
-_checks_of = ByIdentity(_checks, 1024)
+_checks_of = ByIdentity(_checks)
 
 
 def _check(type: pa.DataType) -> Check | None:

@@ -18,7 +18,8 @@ def parse_money(text: str) -> int:
     if found is None:
         raise InvalidTextRepresentation(f'invalid input syntax for type money: "{text}"')
     decimals = (found["cents"] or "").replace(",", "")
-    cents = int(found["whole"].replace(",", "") + decimals[:2].ljust(2, "0"))
+    whole = found["whole"].replace(",", "").lstrip("0")
+    cents = int(whole[:20] + decimals[:2].ljust(2, "0"))  # 20 digits are too many in any case
     cents += decimals[2:3] >= "5"
     if found["sign"] in ("-", "(") or "-" in found["rest"]:
         cents = -cents

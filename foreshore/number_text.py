@@ -129,20 +129,26 @@ def parse_numeric(text: str, type: SqlType, zone: str, now: int | None) -> str:
 
 
 def parse_number(text: str, type: SqlType, zone: str, now: int | None) -> str:
-    """Return the datum of a numeric without a scale: its digits as they are written."""
+    """Return the datum of a numeric as it is written, or rounded to a scale beyond `numeric`'s."""
     stripped = text.strip(SPACES)
     match = _NUMERIC.match(stripped)
     if match is None or not (match[2] or match[3]):
         word = _NOT_FINITE.get(stripped.lower())
         if word is None:
             raise invalid_syntax(type, text)
-        return word
+        return word if type.length is None else numbers.shown(_limited(Decimal(word), type))
     if match[4] is not None and len(match[4].lstrip("+-0")) > 9:
         raise numbers.overflow()
     value = Decimal(stripped)
     if numbers.scale_of(value) > numbers.MOST_SCALE:
         raise numbers.overflow()
-    return numbers.shown(numbers.bounded(value))
+    return numbers.shown(numbers.bounded(value) if type.length is None else _limited(value, type))
+
+
+def _limited(value: Decimal, type: SqlType) -> Decimal:
+    assert type.length is not None, type
+    assert type.scale is not None, type
+    return numbers.limited(value, type.length, type.scale)
 
 
 def format_number(datum: Datum, type: SqlType, style: OutputStyle) -> str:

@@ -89,6 +89,28 @@ def overflow() -> NumericValueOutOfRange:
     return NumericValueOutOfRange("value overflows numeric format")
 
 
+def limited(value: Decimal, precision: int, scale: int) -> Decimal:
+    """Return `value` as a numeric(precision, scale) holds it, rounded half away from zero.
+
+    Raises NumericValueOutOfRange if it has more digits before the point, or is infinite.
+    """
+    field = f"A field with precision {precision}, scale {scale}"
+    if value.is_infinite():
+        raise NumericValueOutOfRange(
+            "numeric field overflow", detail=f"{field} cannot hold an infinite value."
+        )
+    if value.is_nan():
+        return value
+    kept = bounded(value if value and value.adjusted() > MOST_DIGITS else rounded(value, scale))
+    if kept and kept.adjusted() >= precision - scale:
+        bound = f"10^{precision - scale}" if precision != scale else "1"
+        raise NumericValueOutOfRange(
+            "numeric field overflow",
+            detail=f"{field} must round to an absolute value less than {bound}.",
+        )
+    return kept
+
+
 def rounded(value: Decimal, scale: int) -> Decimal:
     """Return a finite `value` with `scale` digits, rounded half away from zero."""
     return value.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, WIDE)
@@ -152,6 +174,12 @@ def order_key(value: Decimal) -> tuple[Decimal, bytes]:
     """Return what sorts as numbers do, and is equal for equal ones."""
     value, rest, _ = parts_of(value)
     return value, rest
+
+
+def unit_bytes(value: Decimal) -> bytes:
+    """Return 16 bytes that sort as the first fields of numbers do."""
+    units = int(value.scaleb(UNCONSTRAINED_SCALE, WIDE))
+    return int(units + 2**127).to_bytes(16, "big")
 
 
 # --- arithmetic -------------------------------------------------------------------------------

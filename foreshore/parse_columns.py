@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
 from foreshore.text import parse_text
 from foreshore.types import NUMERIC_DIGITS, SqlType, arrow_type
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from foreshore.calendar import DATE_MOST
 from foreshore.errors import DataError, NumericValueOutOfRange
 from foreshore.sorted_numerics import numeric_bytes, numeric_end, numeric_of
 from foreshore.types import DATE, INT4, INT8, NUMERIC, TIMESTAMP, TIMESTAMPTZ, SqlType
@@ -36,7 +37,7 @@ BOUNDS: dict[str, SqlType] = {
 MULTIRANGES = {f"{name.removesuffix('range')}multirange": name for name in BOUNDS}
 _MULTIRANGE_OF = {one: many for many, one in MULTIRANGES.items()}
 _DISCRETE = frozenset({"int4range", "int8range", "daterange"})
-_GREATEST = {"int4range": 2**31 - 1, "int8range": 2**63 - 1, "daterange": 2_145_042_540}
+_GREATEST = {"int4range": 2**31 - 1, "int8range": 2**63 - 1, "daterange": DATE_MOST}
 _OVERFLOW = {
     "int4range": ("22003", "integer out of range"),
     "int8range": ("22003", "bigint out of range"),

@@ -59,6 +59,10 @@ _PASSWORD = re.compile(
     rf"(?P<word>{_WORDS}\b{_BETWEEN}=?+{_BETWEEN}){STRING}(?:\s*+'(?:[^']++|'')*+(?:'|\Z))*+",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
+# A type with its modifiers, whose numbers are no values.
+_TYPE = r"""(?<![\w$])(?i:numeric|decimal|dec|(?:national\s++)?+char(?:acter)?+(?:\s++varying)?+
+    |varchar|bpchar|bit(?:\s++varying)?+|varbit|float|interval|time(?:stamp)?+(?:tz)?+)\s*+
+    \(\s*+-?+\d{1,10}+\s*+(?:,\s*+-?+\d{1,10}+\s*+)?+\)"""
 # Strings, numbers and comments; all between two of them is `kept`.
 _LITERAL = re.compile(
     rf"""{STRING}
@@ -66,6 +70,7 @@ _LITERAL = re.compile(
     |(?:\d[\d_]*+\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+
     |(?P<kept>(?:
         [^\w"'$/.-]++
+      | {_TYPE}
       | (?!(?:[eEnNbBxX]|[uU]&)')[^\W\d][\w$]*+
       | "(?:[^"]++|"")*+"?+
       | \$(?!\w*+\$)\d*+ | \.(?!\d) | -(?!-) | /(?!\*)
@@ -118,11 +123,11 @@ _LEAST = 3  # characters of a constant that is looked for in messages
 _VALUE = re.compile(r"(?:\b[a-z]&?)?'|\$\w*+\$", re.IGNORECASE)
 
 
-def without_literals(text: str) -> str:
-    """Return the text of statements with `<REDACTED>` for strings and numbers, no comments."""
+def without_literals(text: str, *, shown_as: str = "<REDACTED>") -> str:
+    """Return the text of statements with `shown_as` for strings and numbers, no comments."""
 
     def shown(found: re.Match[str]) -> str:
-        return found["kept"] or (" " if found["comment"] else "<REDACTED>")
+        return found["kept"] or (" " if found["comment"] else shown_as)
 
     return _LITERAL.sub(shown, text)
 

@@ -15,6 +15,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.postgres_settings import postgres_settings
+from foreshore.random_values import RandomValues
 from foreshore.session_limits import LONG, Kept
 from foreshore.settings import VARIABLES, Variable, join_names, split_names
 
@@ -58,6 +59,7 @@ class Variables(dict[str, str]):
         self.touched = False
         self.version = 0  # grows with every change
         self._marks: list[Mark] = []  # of the transaction's savepoints
+        self.random = RandomValues()  # whose seed no transaction undoes
         self.kept = Kept(self)
         self.kept.count(self._size)
 

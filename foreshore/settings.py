@@ -62,6 +62,23 @@ KEPT = {
     "max_savepoints": ("10000", "savepoints"),
     "max_temporary_objects": ("1000", "temporary objects"),
 }
+# How many objects there may be, by the setting of the server that says so.
+LIMITS = {
+    "max_clusters": "clusters",
+    "max_databases": "databases",
+    "max_materialized_views": "materialized views",
+    "max_objects_per_schema": "objects",
+    "max_roles": "roles",
+    "max_schemas_per_database": "schemas",
+    "max_secrets": "secrets",
+    "max_sinks": "sinks",
+    "max_sources": "sources",
+    "max_tables": "tables",
+}
+_PLACES = {
+    "max_objects_per_schema": " in a schema",
+    "max_schemas_per_database": " in a database",
+}
 NO_EFFECT = "Has no effect; it tunes PostgreSQL."
 _ALL = (
     *(
@@ -73,6 +90,17 @@ _ALL = (
             superuser=True,
         )
         for name, (default, what) in KEPT.items()
+    ),
+    *(
+        Variable(
+            name,
+            integer(0, 2**31 - 1),
+            "0",
+            f"Sets how many {what} there may be{_PLACES.get(name, '')}; 0 is no limit.",
+            fixed=True,
+            server=True,
+        )
+        for name, what in LIMITS.items()
     ),
     Variable(
         "max_session_size",
@@ -355,6 +383,12 @@ _ALL = (
         duration,
         "10s",
         "Sets how long a query waits for systems outside.",
+    ),
+    Variable(
+        "wait_for_snapshot",
+        boolean,
+        "off",
+        "Lets queries wait until the sources that they read have their first snapshot.",
     ),
     Variable(
         "network_policy",

@@ -1,16 +1,17 @@
 """Records, lists and maps: the stored form of their values.
 
-The stored form is bytes whose order is that of the values, so engines compare, hash and sort them
-as they do bytea. Each value within one is a byte, 01, and the value as bytes that sort as it does
-and tell where they end; NULL is 02 and sorts last. A record is its columns; a list is its items and
-00; a map is its pairs, in the order of their keys, and 00. So a list sorts before those that
-continue it.
+The stored form is bytes. Where equal values within are identical it has the order of the values, so
+engines compare, hash and sort them as they do bytea. Each value within one is a byte, 01, and the
+value as bytes that sort as it does and tell where they end; NULL is 02 and sorts last. A record is
+its columns; a list is its items and 00; a map is its pairs, in the order of their keys, and 00. So
+a list sorts before those that continue it.
 
     >>> values_of(stored((1, None), LIST_OF_INT4), LIST_OF_INT4)
     (1, None)
 
 Numerics have no trailing zeros in this form: a value gets those of its type when it is read.
-Intervals sort by their length, but two of one length are equal only if their fields are.
+Values whose equal forms differ (intervals, documents, numbers with their scale, zeros with a sign)
+keep their form, so where there are such within, `expr/equality.py` makes the key of the whole.
 """
 
 import struct
@@ -120,10 +121,10 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def _float_bytes(value: float) -> bytes:
-    """Return the bytes of a double: NaN last, -0.0 as 0.0."""
+    """Return the bytes of a double: NaN last, -0.0 before 0.0."""
     if value != value:
         return b"\xff" * _WORD
-    (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
+    (bits,) = struct.unpack(">Q", struct.pack(">d", value))
     flipped = bits ^ (2**64 - 1) if bits >> 63 else bits | _HALF
     return int(flipped).to_bytes(_WORD, "big")
 

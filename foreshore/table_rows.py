@@ -11,7 +11,7 @@ from itertools import chain
 import pyarrow as pa
 
 from foreshore.by_identity import ByIdentity
-from foreshore.expr.datum import from_array, to_array
+from foreshore.datum import from_array, to_array
 from foreshore.few_updates import FewUpdates, few_updates
 from foreshore.rows import count, negated, split_diffs
 from foreshore.types import INT8, ColumnType, Datum, RelationDesc, arrow_type
@@ -158,7 +158,7 @@ def _update_schema(desc: RelationDesc) -> pa.Schema:
     return update_schema(desc.stored_schema())
 
 
-_update_schema_of = ByIdentity(_update_schema, 1024)
+_update_schema_of = ByIdentity(_update_schema)
 
 
 def columns_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa.Array]:

@@ -24,6 +24,7 @@ from foreshore.datetime_text import parse_datetime, parse_zoned_time
 from foreshore.enum_labels import label_of
 from foreshore.errors import (
     DataError,
+    DatetimeFieldOverflow,
     FeatureNotSupported,
     InvalidParameterValue,
     InvalidTextRepresentation,
@@ -53,6 +54,7 @@ from foreshore.output_style import OutputStyle
 from foreshore.range_text import format_multirange, format_range, parse_multirange, parse_range
 from foreshore.ranges import BOUNDS, MULTIRANGES, range_of, ranges_of, stored, stored_ranges
 from foreshore.shaped import format_shaped, parse_shaped, shaped_of, stored_shaped
+from foreshore.single_bytes import parse_byte
 from foreshore.structured import pairs_of, stored_map, values_of
 from foreshore.structured import stored as stored_values
 from foreshore.structured_text import (
@@ -137,7 +139,7 @@ def _parse_string(text: str, type: SqlType, zone: str, now: int | None) -> str:
         case "name":
             return truncate_name(text)
         case "char":
-            return text[:1]
+            return parse_byte(text)
         case _:
             return text
 
@@ -245,9 +247,26 @@ def _parse_temporal(text: str, type: SqlType, zone: str, now: int | None) -> int
     match type.name:
         case "date" | "time" | "timestamp" | "timestamptz":
             value = parse_datetime(text, type.name, calendar.zone_named(zone), now)
-            return value if type.length is None else round_micros(value, type.length)
+            if type.length is None:
+                return value
+            if type.name == "time":
+                return round_micros(value, type.length)
+            return round_timestamp(value, type.length, text)
         case _:
             raise AssertionError(type)
+
+
+def round_timestamp(micros: int, digits: int, text: str) -> int:
+    """Return a timestamp with at most `digits` digits of a second.
+
+    PostgreSQL rounds the time since 2000, halves away from it. Raises DatetimeFieldOverflow.
+    """
+    if not calendar.TIMESTAMP_LEAST <= micros <= calendar.TIMESTAMP_MOST:
+        return micros
+    rounded = round_micros(micros - calendar.EPOCH_2000, digits) + calendar.EPOCH_2000
+    if rounded > calendar.TIMESTAMP_MOST:
+        raise DatetimeFieldOverflow(f'timestamp out of range: "{text}"')
+    return rounded
 
 
 def round_micros(micros: int, digits: int) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import calendar
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.numbers import numbers_of, shown
 from foreshore.numeric_columns import unscaled_decimals
 from foreshore.output_style import OutputStyle

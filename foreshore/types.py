@@ -79,8 +79,9 @@ class SqlType(msgspec.Struct, frozen=True, gc=False):
     `name` is PostgreSQL's internal name (int4, bpchar, timestamptz), `"array"` for every array.
     `length` is the n of varchar(n) and char(n), the declared precision of numeric, the fractional
     digits p of time kinds; None where not declared. `scale` is a numeric's number of fractional
-    digits, always planned. `trim` marks a numeric whose trailing zeros are insignificant
-    (unconstrained columns, quotients) and not displayed. `fields` are an interval's declared ones.
+    digits, always planned, or a number's declared one. `trim` marks a numeric whose trailing zeros
+    are insignificant (unconstrained columns, quotients) and not displayed. `fields` are an
+    interval's declared ones.
     `defined` is the definition of a type of the catalog, whose name is `enum`, `record`, `list` or
     `map`. `members` are the columns of a record; a list or map has one, its items.
     """
@@ -282,7 +283,11 @@ OTHER_TYPES = {
     "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
     "anynonarray": 2776, "pg_lsn": 3220, "tsvector": 3614, "tsquery": 3615,
     "anyrange": 3831, "event_trigger": 3838,
-    "anymultirange": 4537,
+    "anymultirange": 4537, "anycompatiblemultirange": 4538,
+    "anycompatible": 5077, "anycompatiblearray": 5078, "anycompatiblenonarray": 5079,
+    "anycompatiblerange": 5080, "table_am_handler": 269, "index_am_handler": 325,
+    "macaddr8": 774, "fdw_handler": 3115, "tsm_handler": 3310, "gtsvector": 3642,
+    "txid_snapshot": 2970, "pg_snapshot": 5038,
 }  # fmt: skip
 
 # The catalog's array types by element. Their subscripts start at 0.
@@ -290,8 +295,12 @@ VECTORS = {"int2vector": INT2, "oidvector": OID}
 
 
 def numeric(precision: int, scale: int) -> SqlType:
-    """Return numeric(precision, scale) as declared; precision is at most `NUMERIC_DIGITS`."""
-    return SqlType("numeric", precision, scale)
+    """Return numeric(precision, scale) as declared.
+
+    One that no decimal of Arrow has is a number whose digits are checked.
+    """
+    is_decimal = precision <= NUMERIC_DIGITS and 0 <= scale <= precision
+    return SqlType("numeric" if is_decimal else "number", precision, scale)
 
 
 def numeric_of_scale(scale: int, *, trim: bool = False) -> SqlType:
@@ -313,16 +322,6 @@ UNSIGNED = frozenset({"uint2", "uint4", "uint8"})
 def is_float(type: SqlType) -> bool:
     """Whether values of the type have a signed zero and NaNs."""
     return type.name in ("float4", "float8")
-
-
-def has_signed_zeros(type: SqlType) -> bool:
-    """Whether values of the type are floats or arrays of them."""
-    return is_float(type if type.element is None else type.element)
-
-
-def has_one_form(type: SqlType) -> bool:
-    """Whether equal values of the type are identical and displayed alike."""
-    return type.name not in ("interval", "jsonb", "array", "float4", "float8", "number")
 
 
 def array_of(element: SqlType) -> SqlType:
@@ -359,6 +358,11 @@ def is_composite(type: SqlType) -> bool:
 def item_of(type: SqlType) -> SqlType:
     """Return the type of the items of a list or map."""
     return type.members[0].type
+
+
+def element_of(type: SqlType) -> SqlType | None:
+    """Return the type of the elements of arrays, plain or of any shape; None of other types."""
+    return item_of(type) if type.name == "shaped" else type.element
 
 
 def parts_of(type: SqlType) -> tuple[SqlType, ...]:
@@ -418,8 +422,8 @@ def typmod_of(type: SqlType) -> int:
     if type.length is None:
         return -1
     match type.name:
-        case "numeric":
-            return ((type.length << 16) | (type.scale or 0)) + 4
+        case "numeric" | "number":
+            return ((type.length << 16) | ((type.scale or 0) & 0x7FF)) + 4
         case "varchar" | "bpchar":
             return type.length + 4
         case _:
@@ -438,7 +442,7 @@ def format_type(type: SqlType) -> str:
     if type.length is None:
         return display
     match type.name:
-        case "numeric":
+        case "numeric" | "number":
             return f"{display}({type.length},{type.scale})"
         case "time" | "timetz" | "timestamp" | "timestamptz":
             word, rest = display.split(" ", 1)
@@ -496,7 +500,7 @@ class Watermark(msgspec.Struct, frozen=True, gc=False):
     marks: GlobalId | None = None  # the relation of one row, the time to which the clock moved it
 
 
-class RelationDesc(msgspec.Struct, frozen=True, gc=False):
+class RelationDesc(msgspec.Struct, frozen=True, weakref=True):
     """The columns of a named relation, in order; names may repeat only in results of queries."""
 
     names: tuple[str, ...]

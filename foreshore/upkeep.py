@@ -8,7 +8,7 @@ from foreshore.errors import CollectionCorrupted, DatabaseError
 logger = logging.getLogger(__name__)
 
 
-async def goes_on(step: Callable[[], Awaitable[None]], what: str) -> bool:
+async def goes_on(step: Callable[[], Awaitable[object]], what: str) -> bool:
     """Run `step`; return whether it can succeed later: not if what it reads is corrupted.
 
     A step that fails is logged as `what`, a clause that says what has not happened.

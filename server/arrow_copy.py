@@ -33,11 +33,12 @@ class ArrowFormatter:
     is_plain = True  # the messages of rows depend on the rows alone
     chunk_rows = BATCH_ROWS
 
-    def __init__(self, desc: RelationDesc) -> None:
+    def __init__(self, desc: RelationDesc, *, exact_numeric: bool = False) -> None:
+        self._exact_numeric = exact_numeric
         self._types = [column.type for column in desc.columns]
         self._schema = pa.schema(
             [
-                stream_field(name, column.type)
+                stream_field(name, column.type, exact_numeric=exact_numeric)
                 for name, column in zip(desc.names, desc.columns, strict=True)
             ]
         )
@@ -45,7 +46,7 @@ class ArrowFormatter:
     @property
     def form(self) -> Hashable:
         """A key that differs where formatters of the same columns format differently."""
-        return "arrow", tuple(self._schema.names)
+        return "arrow", self._exact_numeric, tuple(self._schema.names)
 
     def start(self) -> bytes:
         """Return the schema."""
@@ -56,7 +57,7 @@ class ArrowFormatter:
         if batch.num_rows == 0:
             return b""
         columns = [
-            for_stream(field.name, column, type)
+            for_stream(field.name, column, type, exact_numeric=self._exact_numeric)
             for field, column, type in zip(self._schema, batch.columns, self._types, strict=True)
         ]
         found = pa.RecordBatch.from_arrays(columns, schema=self._schema)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from foreshore.adapter.client import Session, Statement
 from foreshore.errors import DatabaseError
 from foreshore.latencies import STATEMENTS
+from foreshore.object_names import takes_names
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
 from foreshore.server.answers import Answer, Answers
@@ -274,7 +275,8 @@ class AnswersAtHand:
                 *self._rows(shape.encoder, found.rows, most),
             )
         )
-        self._answers.put(request, Answer(encoded, found.proof))
+        if found.proof is not None:
+            self._answers.put(request, Answer(encoded, found.proof))
         return encoded
 
     def _rows(
@@ -346,7 +348,7 @@ class AnswersAtHand:
         if len(codes) < 2:
             codes = (*codes, 0)[:1] * len(parameters)
         encoder = self._encoder(desc, result_formats(shown, len(desc.columns)))
-        if encoder.shows_names or any(type.name.startswith("reg") for type in parameters):
+        if encoder.shows_names or any(map(takes_names, parameters)):
             return None
         decoders = [
             decoder(type, code, self._time_zone)

@@ -1,11 +1,9 @@
 """Binary format, by column: convert a whole Arrow column to what PostgreSQL's send functions give.
 
-`cells.py` does the same for single values.
+`cells.py` does the same for single values, and for the types whose columns have no faster way.
 """
 
 from collections.abc import Callable
-from decimal import Decimal
-from struct import Struct
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,19 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.number_text import OID_NAMES
-from foreshore.numbers import numbers_of, scale_of, shown
+from foreshore.numbers import numbers_of
 from foreshore.numeric_columns import numeric_columns
 from foreshore.output_style import OutputStyle
+from foreshore.server.binary_values import EPOCH_DAYS, EPOCH_MICROS, number_bytes, numeric_bytes
+from foreshore.server.cells import binary_cell
+from foreshore.single_bytes import byte_of
 from foreshore.text_columns import list_offsets, text_column
 from foreshore.types import BIT_TYPES, INT2, OID, RANGE_TYPES, STRUCTURED, UNSIGNED, SqlType, oid_of
 
-EPOCH_DAYS = 10_957  # from 1970-01-01 to PostgreSQL's epoch, 2000-01-01
-EPOCH_MICROS = EPOCH_DAYS * 86_400_000_000
-
 Bytes: TypeAlias = pa.Array  # of binary
-
-_NUMERIC = Struct("!HhHH")
-NEGATIVE = 0x4000
 
 
 def binary_column(column: pa.Array, type: SqlType) -> Bytes:
@@ -70,6 +65,13 @@ def _strings(column: pa.Array, type: SqlType) -> Bytes:
     return text_column(column, type, OutputStyle()).cast(pa.binary())
 
 
+def _single_bytes(column: pa.Array, type: SqlType) -> Bytes:
+    if pc.all(pc.equal(pc.binary_length(column), 1)).as_py() is not False:  # ASCII, and not zero
+        return column.cast(pa.binary())
+    rows = column.to_pylist()
+    return pa.array([None if d is None else bytes((byte_of(d),)) for d in rows], pa.binary())
+
+
 def _bytes(column: pa.Array, type: SqlType) -> Bytes:
     return column
 
@@ -100,48 +102,6 @@ def _interval(column: pa.Array, type: SqlType) -> Bytes:
     for name in ("micros", "days", "months"):
         values[name] = _numpy(pc.struct_field(column, name))
     return _fixed(values, column)
-
-
-def numeric_bytes(value: Decimal, scale: int | None) -> bytes:
-    """Return a numeric in binary, as digits in base 10000.
-
-    If `scale` is None, the numeric has as few fractional digits as the value needs.
-    """
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int), value
-    unscaled = int("".join(map(str, digits)) or "0")
-    places = -exponent
-    if places < 0:
-        unscaled, places = unscaled * 10**-places, 0
-    if scale is None:
-        while places and unscaled % 10 == 0:
-            unscaled //= 10
-            places -= 1
-        scale = places
-    if places % 4:
-        unscaled *= 10 ** (4 - places % 4)
-    groups: list[int] = []
-    weight = -1 - (places + 3) // 4
-    while unscaled:
-        unscaled, group = divmod(unscaled, 10_000)
-        weight += 1
-        if group or groups:
-            groups.append(group)
-    if not groups:
-        return _NUMERIC.pack(0, 0, 0, scale)
-    groups.reverse()
-    header = _NUMERIC.pack(len(groups), weight, NEGATIVE if sign else 0, scale)
-    return header + Struct(f"!{len(groups)}H").pack(*groups)
-
-
-_NOT_FINITE = {"NaN": 0xC000, "Infinity": 0xD000, "-Infinity": 0xF000}
-
-
-def number_bytes(value: Decimal) -> bytes:
-    """Return a numeric without a declared scale in binary."""
-    if value.is_finite():
-        return numeric_bytes(value, scale_of(value))
-    return _NUMERIC.pack(0, 0, _NOT_FINITE[shown(value)], 0)
 
 
 def _numbers(column: pa.Array, type: SqlType) -> Bytes:
@@ -201,8 +161,6 @@ def _vector(column: pa.Array, type: SqlType) -> Bytes:
 
 
 def _by_cells(column: pa.Array, type: SqlType) -> Bytes:
-    from foreshore.server.cells import binary_cell
-
     cell, style = binary_cell(type), OutputStyle()
     values = column.to_pylist()
     return pa.array([None if v is None else cell(v, style)[4:] for v in values], pa.binary())
@@ -236,6 +194,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "void": _void,
     **dict.fromkeys(_FORMS, _number),
     **dict.fromkeys(OID_NAMES, _oid),
-    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown"), _strings),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "unknown"), _strings),
+    "char": _single_bytes,
     **dict.fromkeys(("json", "enum"), _strings),
 }

@@ -5,8 +5,8 @@ from struct import Struct, error
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn
+from foreshore.datum import to_array
 from foreshore.errors import BadCopyFileFormat, DatabaseError, DataError
-from foreshore.expr.datum import to_array
 from foreshore.server.binary_tuples import columns_of, tuples_at
 from foreshore.server.parameters import decode_binary
 from foreshore.types import Datum

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from foreshore.expr.datum import to_array
-from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS
+from foreshore.datum import to_array
+from foreshore.server.binary_values import EPOCH_DAYS, EPOCH_MICROS
 from foreshore.types import Datum, SqlType, arrow_type
 
 Ints: TypeAlias = Any  # an array of int64

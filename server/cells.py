@@ -25,8 +25,9 @@ from foreshore.ranges import (
     ranges_of,
     upper_bound,
 )
-from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, number_bytes, numeric_bytes
+from foreshore.server.binary_values import EPOCH_DAYS, EPOCH_MICROS, number_bytes, numeric_bytes
 from foreshore.shaped import shaped_of
+from foreshore.single_bytes import byte_of
 from foreshore.structured import values_of
 from foreshore.text import format_text
 from foreshore.types import BIT_TYPES, INT2, OID, RANGE_TYPES, SqlType, item_of, oid_of
@@ -271,5 +272,6 @@ _BINARY: dict[str, Cell] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     **dict.fromkeys(OID_NAMES, _packer("I")),
-    **dict.fromkeys(("text", "varchar", "name", "char", "unknown", "json"), _text_string),
+    **dict.fromkeys(("text", "varchar", "name", "unknown", "json"), _text_string),
+    "char": lambda value, style: _sized(bytes((byte_of(value),))),
 }

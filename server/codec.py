@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import from_array
 from foreshore.errors import ProtocolViolation
-from foreshore.expr.datum import from_array
 from foreshore.output_style import OutputStyle
 from foreshore.server import bulk_rows, message
 from foreshore.server.binary_columns import binary_column

@@ -24,6 +24,7 @@ from foreshore.adapter.client import (
     Rows,
     Session,
 )
+from foreshore.array_text import ShapeNotSupported
 from foreshore.client_encodings import UTF8
 from foreshore.errors import (
     DatabaseError,
@@ -40,7 +41,7 @@ from foreshore.server.changes_at_hand import ChangesAtHand
 from foreshore.server.client_encoding import ClientEncoding, client_encoding
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
-from foreshore.server.parameters import arguments
+from foreshore.server.parameters import arguments, with_shapes
 from foreshore.server.wire import Disconnected, Wire
 from foreshore.types import Datum, RelationDesc, SqlType, oid_of
 
@@ -211,11 +212,15 @@ class Conversation:
         match received:
             case message.Bind(portal=portal, statement=name, result_formats=formats):
                 statement = session.statement(name)
-                args = await self._arguments(received, statement.parameters)
+                try:
+                    args = await self._arguments(received, statement.parameters)
+                except ShapeNotSupported:  # the statement may be one that takes such an array
+                    statement = session.statement(name, with_shapes(received, statement.parameters))
+                    args = await self._arguments(received, statement.parameters)
                 if statement.desc is not None and (len(formats) > 1 or any(formats)):
                     result_formats(formats, len(statement.desc.columns))
                 size = sum(map(len, filter(None, received.values))) if portal else 0
-                await session.bind(portal, name, args, formats, size)
+                await session.bind(portal, statement, args, formats, size)
                 wire.put(message.BIND_COMPLETE)
             case message.Execute(portal=portal, max_rows=max_rows):
                 bound = session.portal(portal)

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from foreshore.adapter.client import CopyIn
+from foreshore.datum import to_array
 from foreshore.errors import BadCopyFileFormat, DatabaseError, DataError
-from foreshore.expr.datum import to_array
 from foreshore.parse_columns import parse_column
 from foreshore.server.message import decode_text
 from foreshore.text import parse_text

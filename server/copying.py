@@ -43,7 +43,7 @@ async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
     """Send the rows of `copy`; return its tag."""
     formatter: CopyFormatter | ArrowFormatter
     if copy.options.format == "arrow":
-        formatter = ArrowFormatter(copy.desc)
+        formatter = ArrowFormatter(copy.desc, exact_numeric=copy.options.exact_numeric)
     else:
         formatter = CopyFormatter(copy.desc, copy.options, style)
     encoding = _encoding_of(wire, copy)

@@ -67,6 +67,7 @@ from foreshore.python_functions.limits import allow
 from foreshore.server import key_file as key_files
 from foreshore.server.admission.authenticator import Authenticator
 from foreshore.server.admission.policy import RULES_NAME, USER_NAMES_NAME
+from foreshore.server.commands import Commands
 from foreshore.server.configuration import Configuration
 from foreshore.server.descriptors import connections_that_fit
 from foreshore.server.doctor.below import Below, Contents
@@ -90,7 +91,7 @@ from foreshore.server.reporting import reporting
 from foreshore.server.server_lock import ServerLock
 from foreshore.server.traces import open_traces
 from foreshore.storage.backup import back_up, restore
-from foreshore.storage.consensus import open_shared_lock
+from foreshore.storage.consensus_services import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
 from foreshore.storage.external.process_memory import VARIABLE as CONNECTOR_MEMORY
 from foreshore.storage.inspection import inspect
@@ -365,7 +366,7 @@ async def _until_stopped(stop: asyncio.Event, environment: Environment, lease: L
                 raise failure from None
 
 
-@click.group()
+@click.group(cls=Commands)
 @click.version_option(package_name="foreshore")
 def main() -> None:
     """Foreshore keeps the results of SQL queries up to date while the data changes."""
@@ -420,6 +421,10 @@ def replica_command(listen: str) -> None:
     start_replica(listen, lifeline=False)
 
 
+_ALL_INTACT = "verified: all data is intact"
+_NOT_VERIFIED = "the states and the log are intact; --verify checks the contents of batches, too"
+
+
 @main.command("inspect")
 @click.argument("data_dir", type=click.Path(path_type=Path, resolve_path=True))
 @click.option("--verify", is_flag=True, help="Also read and check every batch.")
@@ -442,7 +447,7 @@ def inspect_command(data_dir: Path, verify: bool, json_: bool, master: str | Non
         for line in as_text(found, names):
             click.echo(line)
         if not found.corruptions:
-            click.echo("\nverified: all data is intact" if verify else "\nno corruption found")
+            click.echo(f"\n{_ALL_INTACT if verify else _NOT_VERIFIED}")
     if found.corruptions:
         sys.exit(1)
 

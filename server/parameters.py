@@ -3,16 +3,19 @@
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from io import BytesIO
+from math import prod
 from struct import Struct, error
 from typing import Any
 
 import numpy as np
 
 from foreshore import numbers
+from foreshore.array_text import ShapeNotSupported
 from foreshore.bits import checked, stored_bits
-from foreshore.digits import is_digits
+from foreshore.calendar import DATE_LEAST, DATE_MOST, TIMESTAMP_LEAST, TIMESTAMP_MOST
 from foreshore.errors import (
     DataError,
+    DatatypeMismatch,
     DatetimeFieldOverflow,
     FeatureNotSupported,
     ProtocolViolation,
@@ -21,6 +24,7 @@ from foreshore.errors import (
 from foreshore.json_text import canonical_json, written_json
 from foreshore.network import Address, stored_address
 from foreshore.number_text import OID_NAMES, numeric_text
+from foreshore.object_names import parse_argument
 from foreshore.ranges import (
     BOUNDS,
     MULTIRANGES,
@@ -31,11 +35,21 @@ from foreshore.ranges import (
     stored_ranges,
     union,
 )
-from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
+from foreshore.server.binary_values import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
 from foreshore.server.client_encoding import ClientEncoding
 from foreshore.server.message import PIECE, Bind, Bytes, decode_text
+from foreshore.shaped import (
+    EMPTY,
+    MAX_DIMENSIONS,
+    Shaped,
+    has_shape,
+    stored_shaped,
+    too_many_dimensions,
+)
+from foreshore.single_bytes import datum_of_byte
+from foreshore.structured import stored as stored_values
 from foreshore.text import limit_length, parse_text, truncate_name
-from foreshore.types import REG_NAMES, Datum, SqlType, oid_of
+from foreshore.types import Datum, SqlType, item_of, oid_of, shaped_array
 from foreshore.zoned_times import stored_zoned_time
 
 
@@ -76,6 +90,23 @@ def arguments(
         None if value is None else _argument(value, type, format, zone, number)
         for number, (value, type, format) in enumerate(zip(values, types, formats, strict=True), 1)
     ]
+
+
+def with_shapes(bind: Bind, types: Sequence[SqlType]) -> list[SqlType]:
+    """Return types of parameters, of arrays of any shape where the message's value has one."""
+    formats = bind.formats if len(bind.formats) > 1 else (*bind.formats, 0)[:1] * len(types)
+    return [
+        shaped_array(type.element)
+        if type.element is not None and value is not None and _has_shape(value, format)
+        else type
+        for value, type, format in zip(bind.values, types, formats, strict=True)
+    ]
+
+
+def _has_shape(value: Bytes, format: int) -> bool:
+    return (
+        has_shape(decode_text(value)) if format == 0 else value[:4] != _ONE or value[16:20] != _ONE
+    )
 
 
 Decode = Callable[[bytes], Datum]
@@ -119,10 +150,7 @@ def decode_binary(value: Bytes, type: SqlType, where: str = "") -> Datum:
 
 
 def _from_text(value: Bytes, type: SqlType, zone: str) -> Datum:
-    text = decode_text(value)
-    if type.name in REG_NAMES and not is_digits(text.strip().lstrip("+-")) and text != "-":
-        return text
-    return parse_text(text, type, zone=zone)
+    return parse_argument(decode_text(value), type, zone=zone)
 
 
 def _unpacker(form: str) -> Callable[[Bytes, SqlType], Any]:
@@ -153,6 +181,12 @@ def _string(value: Bytes, type: SqlType) -> str:
             return truncate_name(text)
         case _:
             return text
+
+
+def _single_byte(value: Bytes, type: SqlType) -> str:
+    if len(value) != 1:
+        raise IndexError
+    return datum_of_byte(value[0])
 
 
 def _bytes(value: Bytes, type: SqlType) -> bytes:
@@ -196,7 +230,7 @@ def _date(value: Bytes, type: SqlType) -> int:
     days: int = _INT4.unpack(value)[0]
     if abs(days) >= 2**31 - 1:
         return days
-    if days + EPOCH_DAYS >= 2_145_042_906 or days + EPOCH_DAYS < -2_440_588:
+    if not DATE_LEAST <= days + EPOCH_DAYS <= DATE_MOST:
         raise DatetimeFieldOverflow("date out of range")
     return days + EPOCH_DAYS
 
@@ -220,7 +254,7 @@ def _timestamp(value: Bytes, type: SqlType) -> int:
     micros: int = _INT8.unpack(value)[0]
     if micros in (2**63 - 1, -(2**63)):
         return micros
-    if not -210_866_803_200_000_000 <= micros + EPOCH_MICROS < 2**63 - 1:
+    if not TIMESTAMP_LEAST <= micros + EPOCH_MICROS <= TIMESTAMP_MOST:
         raise DatetimeFieldOverflow("timestamp out of range")
     return micros + EPOCH_MICROS
 
@@ -323,32 +357,64 @@ def _part(value: Bytes, at: int, length: int) -> Bytes:
 
 _DIMENSIONS = Struct("!iiI")
 _BOUNDS = Struct("!ii")
+_ONE = b"\0\0\0\1"
+_TYPE_AND_LENGTH = Struct("!Ii")
 
 
 def _array(value: Bytes, type: SqlType) -> tuple[Datum, ...]:
     assert type.element is not None, type
+    dimensions = _dimensions(value, type.element)
+    if dimensions == 0:
+        return ()
+    if dimensions != 1 or value[16:20] != _ONE:
+        raise ShapeNotSupported
+    count, _ = _BOUNDS.unpack_from(value, 12)
+    return _items(value, count, 20, type.element)
+
+
+def _shaped(value: Bytes, type: SqlType) -> bytes:
+    """Return an array of any shape: length and lowest subscript of each dimension, and elements."""
+    element = item_of(type)
+    dimensions = _dimensions(value, element)
+    if not 0 <= dimensions <= MAX_DIMENSIONS:
+        if dimensions > 0:
+            raise too_many_dimensions(dimensions)
+        raise InvalidBinaryRepresentation(f"invalid number of dimensions: {dimensions}")
+    bounds = [_BOUNDS.unpack_from(value, 12 + 8 * i) for i in range(dimensions)]
+    lengths = tuple(length for length, _ in bounds)
+    if any(length < 0 or low + length > 2**31 - 1 for length, low in bounds):
+        raise InvalidBinaryRepresentation("invalid array bounds")
+    count = prod(lengths) if lengths else 0
+    if not count:
+        return stored_shaped(EMPTY, type)
+    if 4 * count > len(value):
+        raise IndexError
+    items = _items(value, count, 12 + 8 * dimensions, element)
+    return stored_shaped(Shaped(items, lengths, tuple(low for _, low in bounds)), type)
+
+
+def _dimensions(value: Bytes, element: SqlType) -> int:
+    """Return how many dimensions an array of such elements has."""
     dimensions, flags, oid = _DIMENSIONS.unpack_from(value)
     if flags not in (0, 1):
         raise InvalidBinaryRepresentation(f"invalid array flags: {flags}")
-    if oid != oid_of(type.element):
+    if oid != oid_of(element):
         raise DataError("wrong element type", sqlstate="42804")
-    if dimensions == 0:
-        if len(value) != 12:
-            raise IndexError
-        return ()
-    if dimensions != 1:
-        raise FeatureNotSupported("arrays of more than one dimension are not supported")
-    count, lower = _BOUNDS.unpack_from(value, 12)
-    if lower != 1:
-        raise FeatureNotSupported("arrays whose lower bound is not 1 are not supported")
-    decode = _BINARY.get(type.element.name)
+    if dimensions == 0 and len(value) != 12:
+        raise IndexError
+    found: int = dimensions
+    return found
+
+
+def _items(value: Bytes, count: int, at: int, element: SqlType) -> tuple[Datum, ...]:
+    """Return the elements of an array, the first of which is at `at`."""
+    decode = _BINARY.get(element.name)
     if decode is None:
-        raise UndefinedFunction(f"no binary input function available for type {type.element}")
-    if (number := _NUMBERS.get(type.element.name)) is not None:
-        items_at_once = _numbers(value, count, number)
+        raise UndefinedFunction(f"no binary input function available for type {element}")
+    if (number := _NUMBERS.get(element.name)) is not None:
+        items_at_once = _numbers(value, count, at, number)
         if items_at_once is not None:
             return items_at_once
-    at = 20
     items: list[Datum] = []
     for _ in range(count):
         length = _INT4.unpack_from(value, at)[0]
@@ -358,11 +424,39 @@ def _array(value: Bytes, type: SqlType) -> tuple[Datum, ...]:
             continue
         if length < 0 or at + length > len(value):
             raise IndexError
-        items.append(decode(value[at : at + length], type.element))
+        items.append(decode(value[at : at + length], element))
         at += length
     if at != len(value):
         raise IndexError
     return tuple(items)
+
+
+def _record(value: Bytes, type: SqlType) -> bytes:
+    """Return a composite value: for each column its type, its length and its bytes."""
+    if not type.members:
+        raise FeatureNotSupported("input of anonymous composite types is not implemented")
+    (count,) = _INT4.unpack_from(value)
+    if count != len(type.members):
+        raise DatatypeMismatch(f"wrong number of columns: {count}, expected {len(type.members)}")
+    at, values = 4, list[Datum]()
+    for number, member in enumerate(type.members, 1):
+        oid, length = _TYPE_AND_LENGTH.unpack_from(value, at)
+        at += _TYPE_AND_LENGTH.size
+        if oid != (expected := oid_of(member.type)):
+            raise DatatypeMismatch(
+                f"binary data has type {oid} instead of expected {expected} ({member.type}) in"
+                f" record column {number}"
+            )
+        if length < -1 or at + length > len(value):
+            raise IndexError
+        if length == -1:
+            values.append(None)
+            continue
+        values.append(decode_binary(value[at : at + length], member.type))
+        at += length
+    if at != len(value):
+        raise IndexError
+    return stored_values(values, type)
 
 
 _NUMBERS: dict[str, np.dtype[Any]] = {
@@ -373,11 +467,11 @@ _NUMBERS: dict[str, np.dtype[Any]] = {
 }
 
 
-def _numbers(value: Bytes, count: int, number: np.dtype[Any]) -> tuple[Datum, ...] | None:
+def _numbers(value: Bytes, count: int, at: int, number: np.dtype[Any]) -> tuple[Datum, ...] | None:
     """Return the elements of an array of numbers; None if one is NULL, or has another length."""
-    if count <= 0 or len(value) != 20 + count * (4 + number.itemsize):
+    if count <= 0 or len(value) != at + count * (4 + number.itemsize):
         return None
-    items = np.frombuffer(value, np.dtype([("length", ">i4"), ("number", number)]), count, 20)
+    items = np.frombuffer(value, np.dtype([("length", ">i4"), ("number", number)]), count, at)
     if (items["length"] != number.itemsize).any():
         return None
     return tuple(items["number"].tolist())
@@ -409,11 +503,14 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "cidr": _address,
     "macaddr": _mac,
     "array": _array,
+    "shaped": _shaped,
+    "record": _record,
     **dict.fromkeys(BOUNDS, _range),
     **dict.fromkeys(MULTIRANGES, _multirange),
     "mz_timestamp": _unpacker("q"),
     "money": _unpacker("q"),
     "timetz": _zoned_time,
     **dict.fromkeys(OID_NAMES, _unpacker("I")),
-    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown"), _string),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "unknown"), _string),
+    "char": _single_byte,
 }

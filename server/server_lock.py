@@ -31,6 +31,7 @@ from typing import Any, Protocol
 import msgspec
 
 from foreshore.errors import LockFileExists
+from foreshore.processes.file_lock import try_lock
 from foreshore.processes.owner import LOCK_FILE, Holder, holder_in
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class ServerLock:
         patience = PATIENCE_SECONDS if take_over else GRACE_SECONDS
         free = await _within(patience, stop, self._lock_exclusively(self._start))
         if take_over:
-            free = _try(self._lock, fcntl.LOCK_EX)
+            free = try_lock(self._lock)
         elif free:
             free = await _within(patience, stop, self._lock_exclusively(self._lock))
             if not free and (ending := self._read()) is not None and ending.ending:
@@ -143,12 +144,12 @@ class ServerLock:
             await self._shared.wait()
 
     async def _lock_exclusively(self, descriptor: int) -> None:
-        while not _try(descriptor, fcntl.LOCK_EX):  # noqa: ASYNC110 - no one tells when it is free
+        while not try_lock(descriptor):  # noqa: ASYNC110 - no one tells when it is free
             await asyncio.sleep(POLL_SECONDS)
 
     async def _share(self) -> None:
         """Hold the lock as all servers do that answer, and let the next one start."""
-        while not _try(self._lock, fcntl.LOCK_SH):  # noqa: ASYNC110
+        while not try_lock(self._lock, shared=True):  # noqa: ASYNC110
             await asyncio.sleep(POLL_SECONDS)
         self.held = True
         self._sign(Holder(os.getpid(), socket.gethostname(), datetime.now(UTC)))
@@ -167,14 +168,6 @@ class ServerLock:
     def _read(self) -> Holder | None:
         """Return the server that last acquired the lock; None if the file does not name it."""
         return holder_in(os.pread(self._lock, 4096, 0))
-
-
-def _try(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 async def _within(seconds: float, stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

@@ -16,7 +16,6 @@ import ssl
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -25,9 +24,6 @@ from foreshore.adapter.client import Encryption
 from foreshore.errors import ConfigurationFileError
 from foreshore.loop_watchdog import protocol_callback
 from foreshore.server.message import Bytes
-
-if TYPE_CHECKING:
-    from foreshore.server.wire import Wire
 
 ALPN = "postgresql"
 RECORD = 16 * 1024  # the most bytes of plain text in one record
@@ -152,7 +148,7 @@ class TlsLayer(asyncio.Protocol):
     """The encryption of one connection: the protocol of its transport, a transport to its wire."""
 
     def __init__(
-        self, transport: asyncio.Transport, wire: "Wire", credentials: Credentials
+        self, transport: asyncio.Transport, wire: asyncio.Protocol, credentials: Credentials
     ) -> None:
         self._transport = transport
         self._wire = wire
@@ -236,7 +232,7 @@ class TlsLayer(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Pass on the end of input."""
-        return self._wire.eof_received()
+        return bool(self._wire.eof_received())
 
     def connection_lost(self, error: Exception | None) -> None:
         """Pass on the end of the connection."""

@@ -43,6 +43,14 @@ class CatalogReader(Protocol):
         """
         ...
 
+    def keys_of_indexes(self, id: GlobalId) -> Sequence[str]:
+        """Return the keys of each index of a relation, in parentheses as they are written."""
+        ...
+
+    def nearest_relation(self, parts: tuple[str, ...]) -> str | None:
+        """Return the name, with its schema, of the only relation that `parts` are near to."""
+        ...
+
     def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
         """Return the type `[[database.]schema.]name` of the catalog, or None."""
         ...
@@ -65,6 +73,10 @@ class CatalogReader(Protocol):
 
     def within(self, id: GlobalId) -> "CatalogReader":
         """Return the catalog as the statement of item `id` sees it."""
+        ...
+
+    def statement_of(self, id: GlobalId) -> str:
+        """Return the statement that defines item `id`, with names as it was created."""
         ...
 
     def item(self, id: GlobalId) -> ItemView:

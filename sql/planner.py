@@ -13,6 +13,7 @@ from foreshore.errors import FeatureNotSupported, InvalidCursorDefinition
 from foreshore.expr.columns import keeping_columns
 from foreshore.policy import Securing
 from foreshore.sql import ast
+from foreshore.sql.bind.binding import BINDING
 from foreshore.sql.bind.definitions import (
     cluster,
     connections,
@@ -34,24 +35,34 @@ from foreshore.sql.bind.definitions import (
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions.external_options import bind_alter_options
 from foreshore.sql.bind.definitions.metrics import bind_create_metric
-from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.definitions.sinks.create import bind_create_sink
 from foreshore.sql.bind.definitions.sinks.set_from import bind_set_sink_from
 from foreshore.sql.bind.definitions.sinks.wait import bind_wait_for_sinks
 from foreshore.sql.bind.definitions.sources import tables as source_tables
 from foreshore.sql.bind.definitions.sources.create import bind_create_source
-from foreshore.sql.bind.explain import bind_explain
+from foreshore.sql.bind.definitions.subscribe import (
+    bind_advance,
+    bind_create_subscription,
+    bind_subscribe,
+)
+from foreshore.sql.bind.locking import bind_lock_table, locked_below
 from foreshore.sql.bind.needs import Needs
+from foreshore.sql.bind.planning import ParameterTypes, Planning
 from foreshore.sql.bind.result import finished_query
 from foreshore.sql.bind.select_statement import bind_select
 from foreshore.sql.bind.session import bind_session
-from foreshore.sql.bind.subscribe import bind_advance, bind_create_subscription, bind_subscribe
+from foreshore.sql.bind.show import bind_show
 from foreshore.sql.bind.writes import copy, copy_files
 from foreshore.sql.bind.writes.copy_options import check_forced_columns, copy_options
 from foreshore.sql.bind.writes.current_of import with_cursor_tables
-from foreshore.sql.bind.writes.locking import bind_lock_table, locked_below
-from foreshore.sql.bind.writes.with_changes import bind_change, queries_of_with, with_changes
+from foreshore.sql.bind.writes.with_changes import (
+    bind_change,
+    bind_changing_table,
+    queries_of_with,
+    with_changes,
+)
 from foreshore.sql.catalog_reader import CatalogReader
+from foreshore.sql.explain import bind_explain
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.parse import Statement
 from foreshore.sql.plan import (
@@ -65,7 +76,6 @@ from foreshore.sql.plan import (
     Subscribe,
     result_desc,
 )
-from foreshore.sql.planning import ParameterTypes, Planning
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.types import SqlType
 
@@ -112,7 +122,9 @@ def plan_statement(
         zone = SessionZone(of_constants="UTC")
     if not isinstance(zone, SessionZone):
         zone = SessionZone(zone)
-    planning = Planning(catalog, statement.whole, parameters, zone, defined=defined)
+    planning = Planning(
+        catalog, statement.whole, parameters, zone, defined=defined, binding=BINDING
+    )
     if needs is not None:
         planning.needs = needs
     planning.as_role = as_role
@@ -126,6 +138,7 @@ def plan_statement(
             planning.locking = locked_below(planning, statement.ast.query)
     ctes = queries_of_with(statement.ast)
     planning.changing = frozenset(id(each) for each in ctes if isinstance(each, ast.ChangingTable))
+    planning.bind_change = bind_changing_table
     try:
         with keeping_columns():
             return with_changes(planning, ctes, _plan(planning, statement.ast))
@@ -164,6 +177,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return unique_index.bind_create_unique_index(planning, tree)
         case ast.TruncateStatement():
             return maintenance.bind_truncate(planning, tree)
+        case ast.MaintenanceStatement():
+            return maintenance.bind_maintenance(planning, tree)
         case ast.LockTableStatement():
             return bind_lock_table(planning, tree)
         case ast.CreateEnumStatement():

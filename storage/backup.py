@@ -17,7 +17,6 @@ copy (`identity.py`).
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
@@ -35,6 +34,7 @@ from foreshore.errors import (
     UndefinedFile,
 )
 from foreshore.processes import file_modes
+from foreshore.processes.file_lock import try_lock
 from foreshore.storage.blob import sync_directory, sync_file
 from foreshore.storage.consensus import SqliteConsensus, Versioned
 from foreshore.storage.directory import (
@@ -125,7 +125,7 @@ def back_up(data_dir: Path, place: Path) -> Backup:
     read the data directory.
     """
     states = read_states(data_dir)
-    with _locked(place):
+    with _locked(place, f'a backup to "{place}"'):
         previous = _previous(place, states)
         group = file_modes.is_for_group(data_dir)
         file_modes.secure(place, group=group, what="backup directory")
@@ -146,16 +146,27 @@ def back_up(data_dir: Path, place: Path) -> Backup:
 
 
 @contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    _make(place)
-    descriptor = os.open(place, os.O_RDONLY)
+def _locked(directory: Path, work: str) -> Iterator[None]:
+    """Lock a directory, making it if there is none; `work` is what another one may do."""
+    while True:
+        _make(directory)
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            if not try_lock(descriptor):
+                raise ObjectNotInPrerequisiteState(f"{work} is under way")
+            if _is_still(directory, descriptor):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_still(directory: Path, descriptor: int) -> bool:
+    """Whether a directory that was opened has not been removed or renamed meanwhile."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ObjectNotInPrerequisiteState(f'a backup to "{place}" is under way') from None
-    finally:
-        os.close(descriptor)
+        return os.path.samestat(os.stat(directory), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _previous(place: Path, states: States) -> dict[str, BackupFile]:
@@ -354,34 +365,49 @@ def restore(place: Path, data_dir: Path) -> Backup:
     """Restore the backup in `place` to `data_dir`, completely or not at all.
 
     An empty directory, which may be a mount point, is filled and not replaced. Raises DuplicateFile
-    if `data_dir` is not empty, DataCorrupted if a file of the backup is corrupt.
+    if `data_dir` is not empty, DataCorrupted if a file of the backup is corrupt, and
+    ObjectNotInPrerequisiteState if another restore to `data_dir` is under way.
     """
     if data_dir.exists():
         file_modes.check_owner(data_dir)
     backup = read_backup(place)
-    if is_half_restored(data_dir):
-        _clear(data_dir)
-    if data_dir.exists() and (not data_dir.is_dir() or _names(data_dir)):
-        raise DuplicateFile(f'"{data_dir}" exists and is not empty')
-    group = file_modes.is_for_group(place)
+    work = f'a restore to "{data_dir}"'
     if data_dir.exists():
-        file_modes.secure(data_dir)
-        _fill(data_dir, place, backup)
-        file_modes.secure(data_dir, group=group)
+        if not data_dir.is_dir():
+            raise _not_empty(data_dir)
+        with _locked(data_dir, work):
+            _restore_into(data_dir, place, backup)
         return backup
     partial = data_dir.with_name(f".{data_dir.name}{RESTORING}")
-    if partial.exists():
-        shutil.rmtree(partial)  # left by an interrupted attempt
-    _make(partial)
-    try:
-        _restore_to(partial, place, backup)
-        file_modes.secure(partial, group=group)
-        partial.replace(data_dir)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    with _locked(partial, work):
+        try:
+            if data_dir.exists():  # another one has been faster
+                raise _not_empty(data_dir)
+            for left in partial.iterdir():  # by an interrupted attempt
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            _restore_to(partial, place, backup)
+            file_modes.secure(partial, group=file_modes.is_for_group(place))
+            partial.replace(data_dir)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
     sync_directory(data_dir.absolute().parent)
     return backup
+
+
+def _not_empty(data_dir: Path) -> DuplicateFile:
+    return DuplicateFile(f'"{data_dir}" exists and is not empty')
+
+
+def _restore_into(data_dir: Path, place: Path, backup: Backup) -> None:
+    """Fill an existing directory, which must be empty."""
+    if is_half_restored(data_dir):
+        _clear(data_dir)
+    if _names(data_dir):
+        raise _not_empty(data_dir)
+    file_modes.secure(data_dir)
+    _fill(data_dir, place, backup)
+    file_modes.secure(data_dir, group=file_modes.is_for_group(place))
 
 
 def _fill(data_dir: Path, place: Path, backup: Backup) -> None:

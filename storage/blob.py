@@ -22,7 +22,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +30,7 @@ from urllib.parse import unquote, urlsplit
 
 from foreshore.errors import InvalidParameterValue, is_disk_full
 from foreshore.failpoint import reached
+from foreshore.once_per_process import once_per_process
 from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 
 
@@ -174,7 +175,7 @@ class FileBlob:
             self._synced.discard(path.parent)
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        for directory, names, files in os.walk(self.root):
+        for directory, names, files in os.walk(self.root / prefix.rpartition("/")[0]):
             if ".scratch" in names:
                 names.remove(".scratch")
             for file in files:
@@ -256,7 +257,7 @@ class MemoryBlob:
         return None
 
 
-@lru_cache(64)
+@once_per_process(64)
 def _s3_blob(uri: str) -> Blob:
     """Return the process's client of a bucket, with its connections: one for each URI."""
     from foreshore.storage.s3_blob import S3Blob  # needs an optional package

@@ -23,24 +23,24 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import Protocol
 
-import duckdb
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import DataCorrupted, Fenced, Unavailable, is_disk_full
+from foreshore.errors import DataCorrupted, Fenced, Unavailable
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId, number_of
 from foreshore.storage.batch import BatchMetadata, read_batch, write_batch
 from foreshore.storage.blob import Blob
+from foreshore.storage.compaction_errors import affects_all_shards, find_disk_full
 from foreshore.storage.consensus import Consensus
-from foreshore.storage.consolidate import Databases, consolidate, merge, out_of_room
+from foreshore.storage.consolidate import Databases, consolidate, merge
 from foreshore.storage.corruption import Corruptions
 from foreshore.storage.epoch import Register
 from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
@@ -49,6 +49,7 @@ from foreshore.storage.lease import Leases
 from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.merging import due_for_merging
 from foreshore.storage.shard import Shard
+from foreshore.storage.spilled_runs import remove_leftovers
 from foreshore.storage.trace import (
     KEYS,
     Batch,
@@ -218,9 +219,7 @@ class Compacter:
         A missing or wrong file is corruption of its shard. Contents are checked when they are read.
         """
         self._scratch.mkdir(parents=True, exist_ok=True)
-        for leftover in self._scratch.iterdir():
-            if leftover.is_file():
-                leftover.unlink(missing_ok=True)
+        remove_leftovers(self._scratch)
         sizes = dict(self._blob.list(""))
         for state in states:
             with (
@@ -236,6 +235,7 @@ class Compacter:
     def drop(self, id: GlobalId) -> None:
         """Record in consensus that the shard was dropped, and release its files."""
         self._to_drop.add(id)
+        self.retries.pop(id, None)  # which is of its batches
         self._wake.set()
 
     @property
@@ -317,7 +317,7 @@ class Compacter:
                 if self._closing:
                     return
                 longest = MAX_RETRY_SECONDS
-                if (full := _full(error)) is not None:
+                if (full := find_disk_full(error)) is not None:
                     self._report_full(full)
                     longest = MAX_RETRY_SECONDS_FULL
                 else:
@@ -347,8 +347,9 @@ class Compacter:
     async def _work(self) -> None:
         """Do all work that is due; shards that fail are put off."""
         for id in tuple(self._to_drop):
-            await self._write_tombstone(id)
-        for id in self.retries.keys() - self._shards.keys():
+            if not self._is_put_off(id):
+                await self._put_off_if_it_fails(id, self._write_tombstone(id))
+        for id in self.retries.keys() - self._shards.keys() - self._to_drop:
             del self.retries[id]
         through = self._due()
         looked_for = self._take_looked_for(through)
@@ -356,19 +357,16 @@ class Compacter:
             if self._closing:
                 return
             shard = self._shards.get(looked_for[-1])
-            if shard is not None and not self._is_put_off(shard):
+            if shard is not None and not self._is_put_off(shard.id):
                 try:
-                    await self._compact(shard, through)
-                except Exception as error:
-                    if self._closing or _concerns_all(error):
-                        self._looked_for.update(looked_for)
-                        raise
-                    self._put_off(shard, error)
-                else:
-                    self.retries.pop(shard.id, None)
+                    await self._put_off_if_it_fails(shard.id, self._compact(shard, through))
+                except Exception:
+                    self._looked_for.update(looked_for)
+                    raise
             looked_for.pop()
         self._through = through
         if self._wal.segments[0].number <= through:
+            await blocking.run(self._executor, self._garbage.check_owner)
             await self._wal.remove(self._first_unsealed(through) - 1)
 
     def _take_looked_for(self, through: int) -> list[GlobalId]:
@@ -379,19 +377,32 @@ class Compacter:
         found.update(self.retries)
         return sorted(found, key=number_of, reverse=True)
 
-    def _is_put_off(self, shard: Shard) -> bool:
-        retry = self.retries.get(shard.id)
+    def _is_put_off(self, id: GlobalId) -> bool:
+        retry = self.retries.get(id)
         return retry is not None and asyncio.get_running_loop().time() < retry.at
 
-    def _put_off(self, shard: Shard, error: Exception) -> None:
+    async def _put_off_if_it_fails(self, id: GlobalId, work: Awaitable[None]) -> None:
+        """Do the work of a shard; raise what concerns all shards or comes with the end."""
+        was_dropped = id in self._to_drop
+        try:
+            await work
+        except Exception as error:
+            if self._closing or affects_all_shards(error):
+                raise
+            if id in self._to_drop and not was_dropped:
+                logger.info("a dropped shard could not be compacted", extra={"shard": id})
+            else:
+                self._put_off(id, error)
+        else:
+            self.retries.pop(id, None)
+
+    def _put_off(self, id: GlobalId, error: Exception) -> None:
         """Retry a shard later, after twice the previous pause."""
-        before = self.retries.get(shard.id)
+        before = self.retries.get(id)
         pause = min(2 * before.pause, MAX_RETRY_SECONDS) if before else RETRY_SECONDS
-        self.retries[shard.id] = _Retry(pause, asyncio.get_running_loop().time() + pause)
+        self.retries[id] = _Retry(pause, asyncio.get_running_loop().time() + pause)
         logger.error(
-            "a shard could not be compacted, will be retried",
-            extra={"shard": shard.id},
-            exc_info=error,
+            "a shard could not be compacted, will be retried", extra={"shard": id}, exc_info=error
         )
 
     def _first_unsealed(self, through: int) -> int:
@@ -423,8 +434,8 @@ class Compacter:
         logged = sum(segment.length or 0 for segment in sealed)
         held = sum(
             shard.tail_bytes(through)
-            for shard in self.unsealed.values()
-            if not self._is_put_off(shard)
+            for id, shard in self.unsealed.items()
+            if not self._is_put_off(id)
         )
         much = max(logged, held) >= WORTH_SEALING
         return through if asked or much or len(sealed) >= MANY else self._through
@@ -572,22 +583,6 @@ class Compacter:
         task = asyncio.get_running_loop().create_task(collecting)
         self._deleting.add(task)
         task.add_done_callback(self._deleting.discard)
-
-
-def _concerns_all(error: Exception) -> bool:
-    """Whether a failure concerns all shards and not the data of one."""
-    return isinstance(error, Fenced | Unavailable | OSError) or _full(error) is not None
-
-
-def _full(error: BaseException) -> DiskFull | None:
-    """Return the DiskFull error for a failure caused by a full disk, None for any other."""
-    if isinstance(error, DiskFull):
-        return error
-    if isinstance(error, OSError) and is_disk_full(error):
-        return DiskFull("a batch")
-    if isinstance(error, duckdb.Error) and out_of_room(error):
-        return DiskFull("what compaction spills")
-    return None
 
 
 def check_sizes(batches: Iterable[Batch], sizes: Mapping[str, int]) -> None:

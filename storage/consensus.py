@@ -16,15 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote, urlsplit
+from typing import Any, Protocol
 
 from foreshore import blocking
-from foreshore.errors import DataCorrupted, InvalidParameterValue
+from foreshore.errors import DataCorrupted
 from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
-
-if TYPE_CHECKING:
-    from foreshore.storage.postgres_lock import PostgresLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,34 +339,3 @@ def _fault(error: sqlite3.Error, what: str = "consensus failed") -> Determinate:
 
 def _is_full(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) in FULL
-
-
-def open_shared_lock(uri: str | None) -> "PostgresLock | None":
-    """Return the lock in the service that `uri` names; None if machines do not share it."""
-    if urlsplit(uri or "").scheme not in ("postgres", "postgresql"):
-        return None
-    from foreshore.storage.postgres_lock import PostgresLock
-
-    assert uri is not None
-    return PostgresLock(uri)
-
-
-def open_consensus(uri: str | None, data_dir: Path) -> Consensus:
-    """Return the service for `uri`; None stands for an SQLite database in `data_dir`."""
-    if uri is None:
-        return SqliteConsensus(data_dir / "consensus.sqlite")
-    parts = urlsplit(uri)
-    match parts.scheme:
-        case "sqlite":
-            return SqliteConsensus(Path(unquote(parts.path)))
-        case "postgres" | "postgresql":
-            from foreshore.storage.postgres_consensus import PostgresConsensus
-
-            return PostgresConsensus(uri)
-        case "memory":
-            return MemoryConsensus()
-        case scheme:
-            raise InvalidParameterValue(
-                f'unrecognized consensus service "{scheme or uri}"',
-                hint="Valid services are: sqlite:///PATH, postgresql://HOST/DATABASE, memory:",
-            )

@@ -3,7 +3,7 @@
 Times before `since` move to `since`, diffs of equal (row, time) are added, and zeros are removed.
 The result is sorted by row, in column order, and then by time.
 
-    consolidate    of updates in any order: few in memory, many by DuckDB, which spills to disk
+    consolidate    of updates in any order: sorted in parts in memory, which are spilled and merged
     merge          of runs that are sorted already, in constant memory
 
 A merge holds one piece of each run. No run yields anything before the end of its piece, so all
@@ -14,17 +14,16 @@ Rows are equal only if they are equal bit for bit: adding 0.0 to -0.0 would chan
 each column is taken as the integers that it consists of, under generated names. NaN is the
 exception: all NaNs count as one value, because their bits depend on the processor.
 
-What is in memory is sorted by `sorting.py`, in a fraction of DuckDB's time; DuckDB also takes rows
-with nested columns, which that does not compare.
+What is in memory is sorted by `sorting.py`, in a fraction of DuckDB's time; DuckDB takes rows with
+nested columns, which that does not compare.
 """
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +34,15 @@ import pyarrow.compute as pc
 
 from foreshore.errors import DataCorrupted
 from foreshore.storage.sorting import consolidated, is_sortable
+from foreshore.storage.spilled_runs import SpilledRuns
 from foreshore.update import Timestamp
 
 MEMORY = 64 << 20
-IN_MEMORY = MEMORY  # bytes that are sorted at once; a copy in their order is made beside them
+IN_MEMORY = MEMORY // 2  # bytes that are sorted at once, with a few copies beside them
+NESTED = 4  # what a sort by DuckDB takes of memory, for each byte
 ROWS_AT_ONCE = 1 << 16
 VECTOR_ROWS = 2048  # DuckDB holds at least this many rows, whatever its limit
 COPIES = 4  # of a vector; a sort needs three, measured with rows of 30 kB to 250 MB
-SPILLED = 8  # bytes received for each of memory; 16 were enough for a gigabyte
-STEP = 4 << 20  # by which the limit is raised for rows that are not wide
 IDLE = 2  # databases that are kept for later
 WIDE = 4 << 10  # bytes; narrower rows fit in `MEMORY` anyway
 
@@ -122,54 +121,39 @@ def consolidate(
     `updates` have the schema, with columns by position and time and diff last. `scratch` is a
     directory for spilled data. A database of `databases`, which are of that directory, is used.
     """
-    exact = exact_schema(schema)
-    left = iter(updates)
-    few: list[pa.RecordBatch] = []
-    if is_sortable(exact):
-        size = 0
-        for update in left:
-            few.append(update)
-            size += update.nbytes
-            if size > IN_MEMORY:
-                break
-        else:
-            pieces = [exact_batch(update, exact, since) for update in few]
-            whole = _single(pa.Table.from_batches(pieces, exact))
-            yield from _in_pieces(_original(consolidated(whole), exact, schema))
-            return
-    yield from _sorted_by_duckdb(chain(few, left), schema, since, scratch, databases)
+    with _adding_up(schema, scratch, databases) as add_up:
+
+        def merged(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+            return _merged(runs, schema, since, add_up)
+
+        with SpilledRuns(scratch, schema, merged) as spilled:
+            last: pa.RecordBatch | None = None
+            for part in _parts(updates, exact_schema(schema), since):
+                if last is not None:
+                    spilled.add([last])
+                last = _original(add_up(part), part.schema, schema)
+            runs = spilled.read()
+            if runs:
+                yield from merged([*runs, iter([last])])
+            elif last is not None:
+                yield from _in_pieces(last)
 
 
-def _sorted_by_duckdb(
-    updates: Iterable[pa.RecordBatch],
-    schema: pa.Schema,
-    since: Timestamp,
-    scratch: Path,
-    databases: Databases | None,
-) -> Iterator[pa.RecordBatch]:
-    exact = exact_schema(schema)
-    failures: list[Exception] = []
-
-    def pieces(room: _MemoryLimit) -> Iterator[pa.RecordBatch]:
-        try:
-            for update in updates:
-                room.make(update)
-                yield exact_batch(update, exact, since)
-        except Exception as error:
-            failures.append(error)
-            raise
-
-    try:
-        with _database(scratch, databases) as (connection, room):
-            reader = pa.RecordBatchReader.from_batches(exact, pieces(room))
-            result = connection.from_arrow(reader).query("updates", _query(schema))
-            for batch in result.to_arrow_reader(ROWS_AT_ONCE):
-                if batch.num_rows:
-                    yield _original(batch, exact, schema)
-    except duckdb.Error:
-        if failures:  # DuckDB's error only wraps them
-            raise failures[0] from None
-        raise
+def _parts(
+    updates: Iterable[pa.RecordBatch], exact: pa.Schema, since: Timestamp
+) -> Iterator[pa.Table]:
+    """Yield updates under their bitwise types, as many at once as are sorted in memory."""
+    most = IN_MEMORY if is_sortable(exact) else IN_MEMORY // NESTED
+    part: list[pa.RecordBatch] = []
+    size = 0
+    for update in updates:
+        if part and size + update.nbytes > most:
+            yield pa.Table.from_batches(part, exact)
+            part, size = [], 0
+        part.append(exact_batch(update, exact, since))
+        size += update.nbytes
+    if part:
+        yield pa.Table.from_batches(part, exact)
 
 
 def merge(
@@ -184,13 +168,20 @@ def merge(
     Each run is sorted by row and time. At most one piece of each is in memory. Raises DataCorrupted
     if a piece begins before the end of the previous one.
     """
-    exact = exact_schema(schema)
-    if is_sortable(exact):
-        yield from _merged(runs, schema, since, lambda table: consolidated(_single(table)))
-        return
-    with _database(scratch, databases) as (connection, room):
-        add_up = partial(_add_up, connection, room, _query(schema))
+    with _adding_up(schema, scratch, databases) as add_up:
         yield from _merged(runs, schema, since, add_up)
+
+
+@contextmanager
+def _adding_up(
+    schema: pa.Schema, scratch: Path, databases: Databases | None
+) -> Iterator[Callable[[pa.Table], pa.RecordBatch]]:
+    """Yield what sorts and adds up updates under their bitwise types, in memory."""
+    if is_sortable(exact_schema(schema)):
+        yield lambda table: consolidated(_single(table))
+    else:
+        with _database(scratch, databases) as (connection, room):
+            yield partial(_add_up, connection, room, _query(schema))
 
 
 def _add_up(
@@ -313,23 +304,39 @@ def least_multiplicity(
     At most 0, because a row does not exist before it is inserted. A negative result means that the
     updates are not those of a collection.
     """
-    exact = exact_schema(schema)
     rows = ", ".join([f"c{i}" for i in range(len(schema) - 2)] or ["true"])
-    query = (
-        f"SELECT min(n) FROM (SELECT sum(sum(d)) OVER (PARTITION BY {rows} ORDER BY t) AS n"
-        f" FROM updates GROUP BY {rows}, t)"
-    )
+    counts = f"SELECT sum(d) OVER (PARTITION BY {rows} ORDER BY t) AS n FROM updates"
+    least_count = f"SELECT min(n) FROM ({counts})"
+    least = 0
     with closing(_connect(scratch)) as connection:
         room = _MemoryLimit(connection)
+        for part in _whole_rows(consolidate(updates, schema, since, scratch), schema, since):
+            for batch in part.to_batches():
+                room.make(batch)
+            ((found,),) = connection.from_arrow(part).query("updates", least_count).fetchall()
+            least = min(least, int(found))
+    return least
 
-        def pieces() -> Iterator[pa.RecordBatch]:
-            for update in updates:
-                room.make(update)
-                yield exact_batch(update, exact, since)
 
-        reader = pa.RecordBatchReader.from_batches(exact, pieces())
-        ((least,),) = connection.from_arrow(reader).query("updates", query).fetchall()
-    return min(0, int(least or 0))
+def _whole_rows(
+    updates: Iterable[pa.RecordBatch], schema: pa.Schema, since: Timestamp
+) -> Iterator[pa.Table]:
+    """Yield consolidated updates under their bitwise types, all updates of a row together."""
+    exact = exact_schema(schema)
+    held: list[pa.RecordBatch] = []  # the updates of one row
+    for update in updates:
+        batch = exact_batch(update, exact, since)
+        key = partial(key_of_row, batch)
+        if held and key_of_row(held[0], 0) != key(0):
+            yield pa.Table.from_batches(held)
+            held = []
+        last = bisect_left(range(batch.num_rows), key(batch.num_rows - 1), key=key)
+        if last:
+            yield pa.Table.from_batches([*held, batch.slice(0, last)])
+            held = []
+        held.append(batch.slice(last))
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def out_of_room(error: duckdb.Error) -> bool:
@@ -354,15 +361,13 @@ def _connect(scratch: Path) -> duckdb.DuckDBPyConnection:
 class _MemoryLimit:
     """The memory limit of a connection, raised for what it receives.
 
-    DuckDB can spill most data but not its current rows, nor the blocks that it fills for each part
-    of what is spilled. Without enough memory for a single wide row, a vector of them, or the blocks
-    of very many rows, consolidation would fail at every attempt.
+    DuckDB can spill most data but not its current rows. Without enough memory for a single wide
+    row, or a vector of them, consolidation would fail at every attempt.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._settings = connection.cursor()  # the connection itself is busy with its query
+        self._settings = connection.cursor()  # the connection itself may be busy with its query
         self._widest = np.zeros(0, np.int64)
-        self._received = 0
         self._limit = MEMORY
 
     @property
@@ -372,13 +377,12 @@ class _MemoryLimit:
 
     def make(self, batch: pa.RecordBatch) -> None:
         """Raise the limit to hold the rows of a batch too."""
-        self._received += batch.nbytes
         widths = sum(map(_widths, batch.columns), np.zeros(batch.num_rows, np.int64))
         wide = widths[widths > WIDE]
         if len(wide):
             self._widest = np.sort(np.concatenate([self._widest, wide]))[-VECTOR_ROWS:]
-        limit = MEMORY + COPIES * int(self._widest.sum()) + self._received // SPILLED
-        if limit - self._limit >= (0 if len(wide) else STEP) and limit > self._limit:
+        limit = MEMORY + COPIES * int(self._widest.sum())
+        if limit > self._limit:
             self._limit = limit
             self._settings.execute(f"SET GLOBAL memory_limit = '{limit}B'")
 

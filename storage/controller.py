@@ -31,11 +31,14 @@ from foreshore.clock import Clock
 from foreshore.errors import (
     AdminShutdown,
     DuplicateObject,
+    Fenced,
+    InternalError,
     UndefinedObject,
 )
 from foreshore.few_updates import FewUpdates
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import Blob, FileBlob, open_blob
+from foreshore.storage.blob_owner import BlobOwner
 from foreshore.storage.capability import (
     ReadCapability,
     WriteCapability,
@@ -43,13 +46,14 @@ from foreshore.storage.capability import (
     grant_of,
 )
 from foreshore.storage.compacter import Compacter, Merger
-from foreshore.storage.consensus import Consensus, open_consensus
+from foreshore.storage.consensus import Consensus
+from foreshore.storage.consensus_services import open_consensus
 from foreshore.storage.directory import finish_restore
-from foreshore.storage.epoch import FENCE, check_epoch, take_epoch
-from foreshore.storage.fault import DiskFull
+from foreshore.storage.epoch import FENCE, check_epoch, last_epoch, take_epoch
+from foreshore.storage.fault import DiskFull, Unwritable
 from foreshore.storage.garbage import Garbage
 from foreshore.storage.grants import ShardGrants
-from foreshore.storage.identity import identify
+from foreshore.storage.identity import NAME, identify
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.piggyback import PiggybackedEvents
@@ -137,14 +141,18 @@ class StorageController(ShardGrants):
         epoch: int,
         clock: Clock,
         config: StorageConfig,
+        owner: BlobOwner | None = None,
     ) -> None:
         """Use `open`."""
         self._consensus = consensus
+        self._owner = owner  # of a blob store outside of the data directory
+        self._owning: asyncio.Task[None] | None = None
         self.scratch = data_dir / "scratch"  # for files that no restart keeps
         shards: dict[GlobalId, Shard] = {}
         self._creating: set[GlobalId] = set()
         self._files = LocalFiles(blob, data_dir / "cache", check_owned=self.check_owned)
-        self._garbage = Garbage(data_dir, blob, self._files, clock)
+        check_owner = owner.check if owner is not None else lambda: None
+        self._garbage = Garbage(data_dir, blob, self._files, clock, check_owner)
         wal = Wal(
             data_dir / "log",
             self.scratch,
@@ -220,12 +228,23 @@ class StorageController(ShardGrants):
     ) -> Self:
         """Open the database in these services.
 
-        Raises ObjectNotInPrerequisiteState if they belong to different databases, and DataCorrupted
-        if they do not fit together. In both cases nothing was changed.
+        Raises ObjectNotInPrerequisiteState if they belong to different databases or another copy of
+        the database owns the blob store, and DataCorrupted if they do not fit together. In these
+        cases nothing was changed.
         """
+        place = blob.local(NAME)
+        is_within = place is not None and place.is_relative_to(data_dir)
+        owner = None if is_within else BlobOwner(blob, data_dir)
+        if owner is not None and await last_epoch(consensus) is None:
+            await owner.check_new()
         await identify(consensus, blob, FileBlob(data_dir / "log"))
         await check_epoch(consensus, data_dir / "log" / FENCE)
-        controller = cls(data_dir, blob, consensus, await take_epoch(consensus), clock, config)
+        if owner is not None:
+            await owner.check_start(await last_epoch(consensus))
+        taken = await take_epoch(consensus)
+        if owner is not None:
+            await blocking.run(None, owner.claim, taken)
+        controller = cls(data_dir, blob, consensus, taken.epoch, clock, config, owner)
         try:
             await controller._recover()
         except BaseException:
@@ -262,6 +281,8 @@ class StorageController(ShardGrants):
         await blocking.run(None, self._garbage.prepare)
         logger.info("storage opened", extra={"epoch": self.epoch, "shards": len(self._shards)})
         loop = asyncio.get_running_loop()
+        if self._owner is not None:
+            self._owning = loop.create_task(self._own(self._owner))
         self._tasks.append(
             loop.create_task(
                 self._wal.run(self._piggybacked_entries, self._opening, self._compacter.wake)
@@ -270,6 +291,13 @@ class StorageController(ShardGrants):
         self._tasks.append(loop.create_task(self._garbage.run()))
         if self._config.compacting:
             self._tasks.append(loop.create_task(self._compacter.run()))
+
+    async def _own(self, owner: BlobOwner) -> None:
+        try:
+            await owner.run()
+        except Fenced:
+            logger.error("another copy of this data directory owns the blob store")
+            self._wal.lose()
 
     @property
     def consensus(self) -> Consensus:
@@ -296,6 +324,9 @@ class StorageController(ShardGrants):
             closing.push_async_callback(self._compacter.shut)
             closing.callback(self._wal.shut)
             outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._owner is not None and self._owning is not None:
+                self._owner.close()
+                await asyncio.gather(self._owning, return_exceptions=True)
             for shard in self._shards.values():
                 for listen in shard.listens:
                     listen.cancel()
@@ -364,7 +395,8 @@ class StorageController(ShardGrants):
         Waits while compaction is far behind, so that neither the log nor memory grows without
         bound. Raises InvalidCapability if a write's token does not give the right to it, DiskFull
         if there is no room for the write or for compaction, and AdminShutdown if it would wait for
-        compaction after `stop_waiting`. In all these cases nothing was appended.
+        compaction after `stop_waiting`, and Unwritable if it does not fit its shard or cannot be
+        encoded. In all these cases nothing was appended.
         """
         await self._wait_for_compaction()
         uppers: dict[GlobalId, Timestamp] = {}
@@ -377,7 +409,10 @@ class StorageController(ShardGrants):
             if write.lower != upper:
                 await self._wait_in_flight()
                 return UpperMismatch(write.id, upper)
-            conforming.append((shard, shard.checked(write)))
+            try:
+                conforming.append((shard, shard.checked(write)))
+            except InternalError as error:
+                raise Unwritable(error.message) from error
             uppers[write.id] = write.upper
         for shard, write in conforming:
             shard.reserve(write.upper)

@@ -185,7 +185,7 @@ async def check_epoch(consensus: Consensus, fence: Path) -> None:
     fence is corrupt.
     """
     raised = await blocking.run(None, read_fence, fence)
-    last = await Register(consensus, EPOCH_KEY, EpochState).read()
+    last = await last_epoch(consensus)
     if raised > (last.epoch if last else 0):
         raise DataCorrupted(
             f'"{fence.parent.name}/{fence.name}" is of epoch {raised}, and consensus knows of'
@@ -207,19 +207,24 @@ def read_fence(path: Path) -> int:
     return int(_FENCE.unpack(data)[0]) if len(data) == _FENCE.size else 0
 
 
-async def take_epoch(consensus: Consensus) -> int:
+async def last_epoch(consensus: Consensus) -> EpochState | None:
+    """Return the last epoch that was taken, None if none was."""
+    return await Register(consensus, EPOCH_KEY, EpochState).read()
+
+
+async def take_epoch(consensus: Consensus) -> EpochState:
     """Take and return an epoch later than all taken before."""
     register = Register(consensus, EPOCH_KEY, EpochState)
     taker = secrets.token_hex(8)
     while True:
         last = await register.read()
-        epoch = last.epoch + 1 if last else 1
+        taken = EpochState(epoch=last.epoch + 1 if last else 1, taker=taker)
         try:
-            await register.change(EpochState(epoch=epoch, taker=taker))
+            await register.change(taken)
         except Fenced:
             continue  # another environment took it at the same time
         reached("epoch.taken")
-        return epoch
+        return taken
 
 
 class Fence:
@@ -253,6 +258,10 @@ class Fence:
         """Raise Fenced unless this environment was the last to raise the fence."""
         if os.pread(self._descriptor, _FENCE.size, 0) != self._expected:
             raise fenced()
+
+    def lose(self) -> None:
+        """Let `check` fail from now on, as another environment owns the data."""
+        self._expected = b""
 
     def close(self) -> None:
         """Close the file."""

@@ -8,7 +8,7 @@ that the outcome could name.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foreshore.errors import OutOfDisk, Unavailable, is_disk_full
+from foreshore.errors import InternalError, OutOfDisk, Unavailable, is_disk_full
 
 
 class Determinate(Unavailable):
@@ -38,3 +38,7 @@ class Indeterminate(Unavailable):
     """The request may have taken effect."""
 
     sqlstate = "58030"
+
+
+class Unwritable(InternalError):
+    """A write that does not fit its shard or cannot be encoded; it had no effect."""

@@ -21,7 +21,7 @@ files that no state names.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,8 +42,17 @@ LOOK_SECONDS = 1.0  # between checks for ended leases
 class Garbage:
     """Deletes the files of one environment. Paths begin with `blob/` or `log/`."""
 
-    def __init__(self, data_dir: Path, blob: Blob, files: LocalFiles, clock: Clock) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        blob: Blob,
+        files: LocalFiles,
+        clock: Clock,
+        check_owner: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check_owner` raises Fenced if another environment owns the blob store; it blocks."""
         self._data_dir = data_dir
+        self.check_owner = check_owner
         self._blob = blob
         self._files = files
         self._clock = clock
@@ -98,6 +107,12 @@ class Garbage:
             self._complain(DIRECTORY, f"nothing is deleted: {error}")
             return set()
         free = {path for path in due if not holds(path)}
+        if any(path.startswith("blob/") for path in free):
+            try:
+                self.check_owner()
+            except (Determinate, Indeterminate) as error:
+                self._complain("blob/", f"nothing is deleted: {error}")
+                return set()
         for path in due:
             if path in free:
                 self._delete(path)

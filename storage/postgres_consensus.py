@@ -15,8 +15,9 @@ answer, because the connection was lost or timed out, may have taken effect or m
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
@@ -51,6 +52,59 @@ def split_schema(url: str) -> tuple[str, str]:
     return urlunsplit(parts._replace(query=query)), schema
 
 
+class _SharedPool:
+    """The connections to one URL, which all clients of an event loop share while they are open."""
+
+    _ALL: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "_SharedPool"]]] = (
+        WeakKeyDictionary()
+    )
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: Any = None
+        self._opening = asyncio.Lock()
+        self._users = 0
+
+    @classmethod
+    def of(cls, url: str) -> "_SharedPool":
+        """Return the pool of a URL with one more user, who gives it back."""
+        pools = cls._ALL.setdefault(asyncio.get_running_loop(), {})
+        shared = pools.setdefault(url, cls(url))
+        shared._users += 1
+        return shared
+
+    def give_back(self) -> None:
+        """Close the connections if nobody else uses them."""
+        self._users -= 1
+        if self._users:
+            return
+        pools = self._ALL.get(asyncio.get_running_loop(), {})
+        if pools.get(self._url) is self:
+            del pools[self._url]
+        if self._pool is not None:
+            self._pool.terminate()
+
+    async def opened(self) -> Any:
+        """Return the pool; its connections are made when they are needed."""
+        async with self._opening:
+            if self._pool is None:
+                pool = asyncpg.create_pool(
+                    self._url,
+                    min_size=0,
+                    max_size=CONNECTIONS,
+                    timeout=CONNECT_SECONDS,
+                    target_session_attrs="read-write",
+                    server_settings={
+                        "application_name": "foreshore",
+                        "default_transaction_isolation": "read committed",
+                        "synchronous_commit": "on",
+                    },
+                )
+                await pool
+                self._pool = pool
+            return self._pool
+
+
 class PostgresConsensus:
     """Versions in the tables of one schema, which are created if missing."""
 
@@ -64,7 +118,7 @@ class PostgresConsensus:
         query = urlencode([(name, value) for name, value in options if name != "schema"])
         self._url = urlunsplit(parts._replace(query=query))
         self._schema = '"' + schema.replace('"', '""') + '"'
-        self._pool: Any = None
+        self._shared: _SharedPool | None = None
         self._opening = asyncio.Lock()
 
     async def head(self, key: str) -> Versioned | None:
@@ -128,9 +182,9 @@ class PostgresConsensus:
 
     async def close(self) -> None:
         async with self._opening:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.terminate()
+            shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.give_back()
 
     async def _read(self, sql: str, *parameters: str | int) -> list[Any]:
         """Run a statement that may be repeated, over a new connection if one is lost."""
@@ -174,29 +228,19 @@ class PostgresConsensus:
                 await pool.release(connection)
 
     async def _opened(self) -> Any:
+        """Return the pool of connections, in whose database the tables exist."""
         async with self._opening:
-            if self._pool is None:
-                pool = asyncpg.create_pool(
-                    self._url,
-                    min_size=0,
-                    max_size=CONNECTIONS,
-                    timeout=CONNECT_SECONDS,
-                    target_session_attrs="read-write",
-                    server_settings={
-                        "application_name": "foreshore",
-                        "default_transaction_isolation": "read committed",
-                        "synchronous_commit": "on",
-                    },
-                )
-                await pool
+            if self._shared is None:
+                shared = _SharedPool.of(self._url)
                 try:
+                    pool = await shared.opened()
                     async with pool.acquire(timeout=CONNECT_SECONDS) as connection:
                         await self._create(connection)
                 except BaseException:
-                    pool.terminate()
+                    shared.give_back()
                     raise
-                self._pool = pool
-            return self._pool
+                self._shared = shared
+            return await self._shared.opened()
 
     async def _create(self, connection: Any) -> None:
         """Create missing tables; the right to create is not needed if they exist."""

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
+from foreshore.errors import OutOfDisk
 from foreshore.few_updates import FewUpdates
 from foreshore.ids import GlobalId
 from foreshore.spill import MappedFile
@@ -197,6 +198,40 @@ class _Compressor:
             end = sink.tell()
         self.saved += max(0, plain - (end - start))
         return pa.py_buffer(self._place.slice(start, end - start).to_pybytes())
+
+
+class NotEncoded(Exception):
+    """Some entries of a group cannot be encoded: those at `places`. Nothing has been written."""
+
+    def __init__(self, places: Sequence[int], why: Exception) -> None:
+        super().__init__(f"{type(why).__name__}: {why}")
+        self.places = places
+
+
+def encoded(group: Sequence[Event | Sequence[ShardWrite]], scratch: Path) -> tuple[list[Any], int]:
+    """Return what `encode_group` returns; raises OutOfDisk, and NotEncoded for any other error."""
+    try:
+        return encode_group(group, scratch)
+    except (OutOfDisk, OSError):
+        raise
+    except Exception as error:
+        wrong = [place for place, entry in enumerate(group) if not _is_encoded(entry, scratch)]
+        raise NotEncoded(wrong or range(len(group)), error) from error
+
+
+def _is_encoded(entry: Event | Sequence[ShardWrite], scratch: Path) -> bool:
+    try:
+        encode_group([entry], scratch)
+    except (OutOfDisk, OSError):
+        raise
+    except Exception:  # NotEncoded reports the error of the group
+        return False
+    return True
+
+
+def shards_of(entry: Event | Sequence[ShardWrite]) -> set[GlobalId]:
+    """Return the shards that an entry with writes is about."""
+    return set() if isinstance(entry, _Event) else {write.id for write in entry}
 
 
 def encode_group(

@@ -197,10 +197,21 @@ def may_hold_rows(
 
     `names` are those of the row's columns in the file.
     """
+    return any(True for _ in groups_with_rows(metadata, names, predicates, until))
+
+
+def groups_with_rows(
+    metadata: pq.FileMetaData,
+    names: Sequence[str],
+    predicates: Sequence[Scalar],
+    until: Timestamp,
+) -> Iterator[int]:
+    """Yield the row groups of a batch's file that may have such rows, as `may_hold_rows` says."""
     tests = _tests(predicates, [*names, TIME, DIFF], None)
     tests[TIME] = [(_MAY_HOLD["le"], until)]
-    groups = range(metadata.num_row_groups)
-    return any(_may_hold_in(metadata, metadata.schema, group, tests) for group in groups)
+    for group in range(metadata.num_row_groups):
+        if _may_hold_in(metadata, metadata.schema, group, tests):
+            yield group
 
 
 Test = tuple[Callable[[Any, Any, Any], bool], Any]

@@ -33,18 +33,21 @@ import msgspec
 from foreshore import blocking
 from foreshore.errors import DatabaseError, DataCorrupted, OutOfDisk, Unavailable, is_disk_full
 from foreshore.failpoint import reached
+from foreshore.ids import GlobalId
 from foreshore.storage.blob import sync_file
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.epoch import FENCE, Fence, Register, State
-from foreshore.storage.fault import DiskFull, writing
+from foreshore.storage.fault import DiskFull, Indeterminate, Unwritable, writing
 from foreshore.storage.garbage import Garbage
 from foreshore.storage.record import (
     Closing,
     Event,
+    NotEncoded,
     Opening,
     ShardWrite,
-    encode_group,
     encode_statement,
+    encoded,
+    shards_of,
 )
 from foreshore.storage.segment import (
     Contents,
@@ -161,7 +164,10 @@ class Wal:
         state = await self._register.claim(self.epoch, LogState(epoch=self.epoch))
         assert state is not None
         reached("log.claimed")
-        found = await blocking.run(self._executor, self._raise_fence_and_read, state)
+        try:
+            found = await blocking.run(self._executor, self._raise_fence_and_read, state)
+        except OSError as error:
+            raise Indeterminate(f"the log cannot be read or made durable: {error}") from error
         for segment, contents in found:
             if contents.torn:
                 logger.warning(
@@ -315,6 +321,9 @@ class Wal:
         except DiskFull as error:
             self._refuse(group, error)
             return
+        except NotEncoded as error:
+            self._refuse_unwritable(group, error)
+            return
         except BaseException:
             self._pending = group + self._pending
             raise
@@ -347,6 +356,8 @@ class Wal:
         try:
             if isinstance(error, DiskFull):
                 self._refuse(group, error)
+            elif isinstance(error, NotEncoded):
+                self._refuse_unwritable(group, error)
             elif error is not None:
                 self._pending = group + self._pending
                 self._trouble = error
@@ -380,10 +391,33 @@ class Wal:
         if waiting:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask)
 
+    def _refuse_unwritable(self, group: list[Entry], error: NotEncoded) -> None:
+        """Refuse the entries of a group that cannot be encoded, and later ones of their shards."""
+        if any(group[place].refuse is None for place in error.places):
+            self._pending = [*group, *self._pending]
+            raise error
+        wrong = {id(group[place]) for place in error.places}
+        refused, kept = [], []
+        tainted: set[GlobalId] = set()
+        for entry in (*group, *self._pending):
+            shards = shards_of(entry.content)
+            if id(entry) in wrong or (entry.refuse is not None and not shards.isdisjoint(tainted)):
+                refused.append(entry)
+                tainted |= shards
+            else:
+                kept.append(entry)
+        self._pending = kept
+        for entry in reversed(refused):  # each builds on the previous one
+            assert entry.refuse is not None
+            entry.refuse()
+            _complete(entry.done, Unwritable(f"the write cannot be encoded: {error}"))
+        logger.error("a write cannot be encoded and is refused", exc_info=error.__cause__)
+        self._ask()
+
     def _write(self, contents: list[Event | Sequence[ShardWrite]]) -> None:
         assert self._segment is not None
         try:
-            payload, saved = encode_group(contents, self._scratch)
+            payload, saved = encoded(contents, self._scratch)
         except OutOfDisk as error:
             raise DiskFull("to the log") from error
         self._segment.write(Kind.GROUP, payload)
@@ -395,6 +429,11 @@ class Wal:
         """Raise Fenced if another environment has taken the log over; reads a file."""
         assert self._fence is not None
         self._fence.check()
+
+    def lose(self) -> None:
+        """Fail at the next write, as another environment owns the data."""
+        assert self._fence is not None
+        self._fence.lose()
 
     def _full(self) -> bool:
         assert self._segment is not None

@@ -25,6 +25,7 @@ from tests.harness import (
     postgres,
     serving,
 )
+from tests.kept_umask import kept_umask
 
 register_profiles()
 
@@ -34,11 +35,9 @@ collect_ignore = [] if is_spark_installed() else ["files/test_data_source.py"]
 @pytest.fixture(autouse=True)
 def umask_is_kept() -> Iterator[None]:
     """Commands that run in the tests' process do not change its umask for other tests."""
-    before, operators = os.umask(0o077), file_modes.operators_umask()
-    os.umask(before)
-    yield
-    os.umask(before)
-    file_modes._operators = operators
+    assert file_modes.operators_umask() == -1, "a fixture has changed the umask"
+    with kept_umask():
+        yield
 
 
 # Data goes to memory if there is enough of it: on a disk most of a short test is waiting for fsync.

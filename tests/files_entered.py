@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,10 +35,7 @@ SETUP = (
 )
 INSERT = "INSERT INTO t VALUES (1, 'a')"
 SELECT = "SELECT v FROM keyed WHERE k = 1"
-WARM, COUNTED, MOST_COUNTED = 3, 5, 200
-PAUSE_SECONDS = 0.01  # for work of the environment that has begun, before each time after `COUNTED`
-
-Enough = Callable[[str, frozenset[str]], bool]  # of a statement and its files
+WARM, COUNTED = 3, 5
 
 
 class Calls:
@@ -61,36 +58,25 @@ class Calls:
         return frozenset(str(path) for path in inner if path.parts[0] in LAYERS)
 
 
-async def entered(
-    statements: Sequence[str], directory: Path, enough: Enough = lambda *_: True
-) -> list[frozenset[str]]:
-    """Return the files that each statement enters.
-
-    A statement runs more often than usual until the files that are left are few `enough`.
-    """
+async def entered(statements: Sequence[str], directory: Path) -> list[frozenset[str]]:
+    """Return the files that each statement enters."""
     calls = Calls()
     threading.setprofile(calls)
     env = TestEnvironment(directory)
     await env.open()
     try:
         await env.ran("s", *SETUP)
-        return [await _entered_by(env, sql, calls, enough) for sql in statements]
+        return [await _entered_by(env, sql, calls) for sql in statements]
     finally:
         threading.setprofile(None)
         await env.close()
 
 
-async def _entered_by(
-    env: TestEnvironment, sql: str, calls: Calls, enough: Enough
-) -> frozenset[str]:
+async def _entered_by(env: TestEnvironment, sql: str, calls: Calls) -> frozenset[str]:
     for _ in range(WARM):
         await _run(env, sql)
     found = await _calls_of(env, sql, calls)
-    for n in range(1, MOST_COUNTED):
-        if n >= COUNTED:
-            if enough(sql, found):
-                break
-            await asyncio.sleep(PAUSE_SECONDS)
+    for _ in range(1, COUNTED):
         found &= await _calls_of(env, sql, calls)
     return found
 

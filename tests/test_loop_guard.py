@@ -183,14 +183,11 @@ def test_loop_that_waits_for_the_interpreter_is_not_asleep(new_loop: Any) -> Non
     assert "wait" not in {each.cause for each in stalls_of(shares, new_loop)}
 
 
-@pytest.mark.parametrize("new_loop", LOOPS)
-def test_call_that_keeps_the_watchdog_waiting_is_reported(
-    new_loop: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a busy machine the watchdog may wait for a processor for longer than the call takes.
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Return what is set once the watchdog looks, which does not know of waits for a processor.
 
-    Then it would report nothing, so here it does not know of these waits. The call may have ended
-    when the watchdog goes on, so its place is not known.
+    On a busy machine it may wait for one for longer than a call takes, and report nothing.
     """
     looks = threading.Event()
 
@@ -199,11 +196,20 @@ def test_call_that_keeps_the_watchdog_waiting_is_reported(
             looks.set()
             return 0.0
 
+    monkeypatch.setattr(loop_watchdog, "RunQueue", Idle)
+    return looks
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_call_that_keeps_the_watchdog_waiting_is_reported(
+    new_loop: Any, looks: threading.Event
+) -> None:
+    """It may have ended when the watchdog goes on, so its place is not known."""
+
     async def in_c() -> None:
         await asyncio.to_thread(looks.wait, 60)
         hold()
 
-    monkeypatch.setattr(loop_watchdog, "RunQueue", Idle)
     found = stalls_of(in_c, new_loop)
     assert any(each.cause == "step" and each.seconds > LIMIT_S for each in found)
 
@@ -224,9 +230,13 @@ def test_many_quick_steps_are_not_reported(new_loop: Any) -> None:
     assert not stalls_of(main, new_loop)
 
 
-def test_other_thread_that_holds_the_interpreter_is_reported() -> None:
+def test_other_thread_that_holds_the_interpreter_is_reported(looks: threading.Event) -> None:
+    def hold_later() -> None:
+        looks.wait(60)
+        hold()
+
     async def main() -> None:
-        await asyncio.to_thread(hold)
+        await asyncio.to_thread(hold_later)
 
     assert "interpreter" in {each.cause for each in stalls_of(main, uvloop.new_event_loop)}
 

@@ -137,11 +137,18 @@ def _target(state: State, cluster: Cluster, plan: AlterCluster) -> _Target:
         check_burst(plan.burst)
         new = replace(new, burst=plan.burst)
     names = replica_names(factor)
-    fitting = {each.name for each in present if (each.size, each.options) == (size, kept)} & set(
-        names
-    )
+    fitting = {
+        each.name
+        for each in present
+        if (each.size, _of_engine(each.options)) == (size, _of_engine(kept))
+    } & set(names)
     dropped = [each for each in present if each.name not in fitting]
     return _Target(new, dropped, [name for name in names if name not in fitting])
+
+
+def _of_engine(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options for which replicas have to be made anew."""
+    return {name: value for name, value in options.items() if name != "workload_class"}
 
 
 def _with(

@@ -265,14 +265,22 @@ def _count_violations(context: StatementContext, view: Item, sql: str) -> None:
     add_item(context, plan, schema, plan.name.item, (*plan.depends_on, view.id), **fields)
 
 
-async def wait_for_start(context: StatementContext, plan: CreateMaterializedView) -> None:
-    """Wait for the time at which a view begins, if it is a future one.
+async def wait_for_start(
+    context: StatementContext, plan: CreateMaterializedView | CreateIndex
+) -> None:
+    """Wait for the time at which a view or an index begins, if it is a future one.
 
     Raises ObjectNotInPrerequisiteState if its inputs are new in the transaction.
     """
     if plan.as_of is None:
         return
-    ids = sources_of(plan.query.relation)
+    if isinstance(plan, CreateIndex):
+        reader, ids = context.planner.reader(), frozenset({plan.on})
+        definition = reader.planned[plan.on].definition
+        if reader.state.item(plan.on).type == "view" and definition is not None:
+            ids = sources_of(definition)
+    else:
+        ids = sources_of(plan.query.relation)
     if not ids <= context.coordinator.holds.collections.keys():
         raise ObjectNotInPrerequisiteState(
             "AS OF over relations that the same transaction has made is not possible",
@@ -327,6 +335,7 @@ def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
         on=plan.on,
         retain_ms=plan.retain_ms,
         memory_limit=plan.memory_limit,
+        since=0 if plan.as_of is None else _beginning(context, inputs, plan.as_of),
     )
     _with_mode(context, item, plan.hydrate)
     return Completed("CREATE INDEX")

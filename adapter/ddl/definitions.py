@@ -33,7 +33,7 @@ from foreshore.sql.plan import (
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.rewrite.view_expansion import view_over
+from foreshore.sql.view_expansion import view_over
 from foreshore.types import RelationDesc
 from foreshore.view_over import ViewOver
 

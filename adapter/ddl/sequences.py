@@ -13,7 +13,8 @@ from foreshore.expr.ir import Call, Literal
 from foreshore.expr.traversal import walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.sequence import Position, Sequence
-from foreshore.sql.bind.definitions.sequence import FUNCTIONS, SEQUENCE_DESC, within
+from foreshore.sql.bind.definitions.sequence import SEQUENCE_DESC, within
+from foreshore.sql.bind.sequence_calls import FUNCTIONS
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import AlterSequence, AlterTable, CreateSequence, CreateTable

@@ -15,6 +15,7 @@ from foreshore.catalog.item import Cluster, Connection, Item, Replica
 from foreshore.catalog.role_names import role_name
 from foreshore.catalog.state import State
 from foreshore.foreign_key import ForeignKey, rule_text
+from foreshore.redaction import without_literals
 from foreshore.sql.bind.definitions.watermark import watermark_text
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import ShowCreate
@@ -41,6 +42,8 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
             sql = connection_text(reader.state, found)
         case _:
             sql = f"CREATE {found.kind.upper()} {quote_identifier(name)}"
+    if plan.redacted:
+        sql = without_literals(sql, shown_as="'<REDACTED>'")
     columns = [pa.array([text], pa.string()) for text in (name, sql)]
     rows = pa.RecordBatch.from_arrays(columns, names=["c0", "c1"])
     return Selected(plan.desc, BatchSource(rows), "SHOW")

@@ -62,9 +62,19 @@ class ViewHandoff:
         The old inputs ended just before the change, and equal the new ones from the time at which
         these begin. So the old dataflow has written nothing of the change, and the next one writes
         all that the old one has not.
+
+        The change is durable: if the next dataflow cannot be created, the view stops where it is.
         """
+        compute = self._coordinator.compute
+        compute.drop_dataflow(item.id, replaced=True)
+        try:
+            await self._begin_next(item)
+        except Exception:
+            logger.exception("a view has no next dataflow", extra={"view": item.id})
+            compute.stop_replaced(item.id)
+
+    async def _begin_next(self, item: Item) -> None:
         coordinator = self._coordinator
-        coordinator.compute.drop_dataflow(item.id, replaced=True)
         begins = await self.beginning(item)
         if begins.lost is not None:
             above = coordinator.holds.collections.keys() & coordinator.state.above(item.id)

@@ -4,7 +4,6 @@ Also EXPLAIN (FORMAT JSON), which does not run it.
 """
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from foreshore.adapter.read.result import ALL, BatchSource, Selected
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.read.trace import Trace
 from foreshore.adapter.session.context import StatementContext
+from foreshore.expr.plan_nodes import document_of, text_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import ExplainAnalyze
 
@@ -34,7 +34,7 @@ async def explain_analyze(context: StatementContext, plan: ExplainAnalyze) -> Se
     seconds = trace.seconds
     ran = [_named(context, each) for each in trace.ran]
     if plan.json:
-        shown: dict[str, Any] = {"Plan": _nested(plan.text.splitlines())}
+        shown: dict[str, Any] = {"Plan": document_of(plan.nodes)}
         if plan.run:
             shown["Plan"] = {
                 "Node Type": (ran or ["Nothing"])[-1].split(",")[0],
@@ -56,7 +56,7 @@ async def explain_analyze(context: StatementContext, plan: ExplainAnalyze) -> Se
         lines = [
             *before,
             f"{last} (actual time={seconds * 1000:.3f} rows={rows} loops=1)",
-            *(f"  {line}" for line in plan.text.splitlines()),
+            *(f"  {line}" for line in text_of(plan.nodes).splitlines()),
             f"Planning Time: {planning * 1000:.3f} ms",
             *time.splitlines(),
             f"Timestamp Wait Time: {trace.waited * 1000:.3f} ms",
@@ -77,20 +77,3 @@ def _named(context: StatementContext, ran: str) -> str:
 
 def _ms(seconds: float) -> float:
     return round(seconds * 1000, 3)
-
-
-def _nested(lines: Sequence[str]) -> dict[str, Any]:
-    """Return a plan in lines, of which the inputs are indented, as nested nodes."""
-    root: dict[str, Any] = {"Node Type": "Plan", "Plans": []}
-    above: list[tuple[int, dict[str, Any]]] = [(-1, root)]
-    for line in lines:
-        indent = len(line) - len(line.lstrip())
-        kind, _, detail = line.strip().partition(" ")
-        node: dict[str, Any] = {"Node Type": kind}
-        if detail:
-            node["Detail"] = detail
-        while above[-1][0] >= indent:
-            above.pop()
-        above[-1][1].setdefault("Plans", []).append(node)
-        above.append((indent, node))
-    return root["Plans"][0] if len(root["Plans"]) == 1 else root

@@ -6,7 +6,7 @@ from foreshore.adapter.explain.explain import (
     described_path,
     described_steps,
     name_of,
-    shown,
+    select_plan,
 )
 from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.read.pipeline import prepared_peek
@@ -14,6 +14,7 @@ from foreshore.adapter.read.result import Selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.source import changed_key
 from foreshore.adapter.write.target import target_of
+from foreshore.expr.plan_nodes import PlanNode
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier
@@ -24,15 +25,13 @@ async def explain_change(context: StatementContext, plan: ExplainChange) -> Sele
     """Run an EXPLAIN of a statement that changes rows; nothing is locked or changed."""
     change, peek = plan.change, prepared_peek(context)
     verb = "Insert into" if isinstance(change, Insert) else type(change).__name__
-    lines = [f"{verb} {name_of(context, change.table)}"]
-    lines += [f"  {line}" for line in plan.text.splitlines()]
+    node = PlanNode(verb, name_of(context, change.table), inputs=plan.nodes)
     if isinstance(change, Insert):
-        lines += _conflicts(context, change)
+        after = _conflicts(context, change)
     else:
-        lines += ["", "Target rows:", *_target_rows(context, change, peek)]
-    if plan.stage == "physical":
-        lines = [described_path(context, peek), *lines]
-    return shown("\n".join(lines))
+        after = ["", "Target rows:", *_target_rows(context, change, peek)]
+    before = described_path(context, peek) if plan.stage == "physical" else ""
+    return select_plan(before, (node,), "".join(f"\n{line}" for line in after), json=plan.json)
 
 
 def _conflicts(context: StatementContext, change: Insert) -> list[str]:

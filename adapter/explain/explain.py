@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.explain.cost import explain_cost
+from foreshore.adapter.explain.filter_pushdown import explain_pushdown
 from foreshore.adapter.explain.hydration import hydration
+from foreshore.adapter.explain.nested_plans import plan_as_json
 from foreshore.adapter.read.access_path import (
     Bulk,
     Constant,
@@ -33,20 +35,22 @@ from foreshore.compute.describe import describe_maintenance
 from foreshore.compute.keys.bound_keys import is_large, literal_keys
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.block import Block
-from foreshore.expr.explain import explain_relation, explain_scalar
+from foreshore.expr.explain import explain_nodes, explain_scalar
 from foreshore.expr.ir import Column
 from foreshore.expr.keys import Key, KeyRange
+from foreshore.expr.plan_nodes import PlanNode, text_of
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
+from foreshore.sql.explain import index_node
+from foreshore.sql.explained_names import columns_of, full_name
 from foreshore.sql.optimize.key_steps import RangeStep, Step, WholeStep
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain, ExplainMaintained
 from foreshore.sql.rewrite.bind_parameters import bind_relation
-from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.object_options import view_options, with_clause
 
 
@@ -58,34 +62,47 @@ async def explain(context: StatementContext, plan: Explain) -> Selected:
         case "timestamp":
             time, past = fixed_time(context, plan.as_of), plan.as_of is not None
             peek = plan_for_time(context, peek, time, past=past)
-            text = _timestamp(context, peek, plan)
+            return select_plan(_timestamp(context, peek, plan), json=plan.json)
         case "cost":
-            text = await explain_cost(context, plan)
+            return select_plan(await explain_cost(context, plan), json=plan.json)
+        case "pushdown":
+            return await explain_pushdown(context, plan.query.relation, partial(name_of, context))
         case "physical":
-            text = await _physical(context, peek, plan)
+            return await _physical(context, peek, plan)
         case "optimized":
-            text = f"{plan.text}{_used(context, peek)}"
+            return select_plan(nodes=plan.nodes, after=_used(context, peek), json=plan.json)
         case _:
-            text = plan.text
-    return shown(text)
+            return select_plan(nodes=plan.nodes, json=plan.json)
 
 
 async def explain_maintained(context: StatementContext, plan: ExplainMaintained) -> Selected:
-    """Run EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW or INDEX."""
+    """Run EXPLAIN ... FOR MATERIALIZED VIEW or INDEX."""
     reader = context.planner.reader()
     item = reader.state.item(plan.object)
+    if plan.nodes:
+        return select_plan(nodes=plan.nodes, json=plan.json)
     relation = relation_of(reader.state, reader.planned, item)
+    if plan.stage == "pushdown":
+        return await explain_pushdown(context, relation, partial(name_of, context))
     assert item.cluster is not None, item
     cluster = reader.state.objects[item.cluster]
     assert isinstance(cluster, Cluster), cluster
     name = partial(name_of, context)
+    columns = columns_of(context.planner.reader())
+    nodes: tuple[PlanNode, ...] = (explain_nodes(relation, name, columns=columns),)
+    if item.type == "index":
+        assert item.on, item
+        names = tuple(map(quote_identifier, reader.planned[item.on].desc.names))
+        nodes = (index_node(reader.planned[item.id].key, names, nodes),)
+    if plan.stage == "definition":
+        return select_plan(nodes=nodes, json=plan.json)
     described = await _maintenance(context, Block(relation), cluster, item.hydrate or None)
-    text = explain_relation(relation, name)
     where = _where(context, item.cluster)
     refreshed = f", {_refreshed(context, item.id, item.refresh)}" if item.refresh else ""
     kind = item.type.capitalize()
     steps = last_steps(context.coordinator.compute.clusters.dataflows(), item.id)
-    return shown(f"{kind}, {where}{refreshed}\n{text}\n\nMaintained:\n{described}{steps}")
+    after = f"\n\nMaintained:\n{described}{steps}"
+    return select_plan(f"{kind}, {where}{refreshed}", nodes, after, json=plan.json)
 
 
 def _refreshed(context: StatementContext, id: GlobalId, refresh: Refresh) -> str:
@@ -104,9 +121,16 @@ def _refreshed(context: StatementContext, id: GlobalId, refresh: Refresh) -> str
     return f"refreshed{with_clause(view_options(None, None, refresh))}, {how}"
 
 
-def shown(text: str) -> Selected:
-    """Return a text as rows, one for each line."""
-    rows = pa.RecordBatch.from_arrays([pa.array(text.splitlines(), pa.string())], names=["c0"])
+def select_plan(
+    before: str = "", nodes: Sequence[PlanNode] = (), after: str = "", *, json: bool = False
+) -> Selected:
+    """Return a plan, with how it is run before it and sections after it, as lines or a document."""
+    if json:
+        lines = [plan_as_json(before, nodes, after)]
+    else:
+        parts = (before, text_of(nodes))
+        lines = ("\n".join(part for part in parts if part) + after).splitlines()
+    rows = pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["c0"])
     return Selected(EXPLAIN_DESC, BatchSource(rows), "EXPLAIN")
 
 
@@ -125,7 +149,7 @@ def _used(context: StatementContext, peek: PeekPlan) -> str:
 
 def name_of(context: StatementContext, id: GlobalId) -> str:
     """Return the full name of a relation, or the id of an intermediate one that has no name."""
-    return dotted(context.planner.reader().item(id).name.parts) if id.startswith(("u", "s")) else id
+    return full_name(context.planner.reader(), id)
 
 
 def _index_read(context: StatementContext, lookup: IndexRead) -> str:
@@ -238,22 +262,23 @@ def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
     return "\n".join(lines)
 
 
-async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
-    heading = described_path(context, peek)
+async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) -> Selected:
+    heading, after = described_path(context, peek), ""
     match peek.path:
         case KeyLookup() | IndexLookups() as path:
-            return f"{heading}\n{described_steps(context, path)}\n{plan.text}"
+            heading += f"\n{described_steps(context, path)}"
         case Constant():
-            return f"{heading}\n{plan.text}"
+            pass
         case IndexRead() as path:
-            return f"{heading}\n{_index_read(context, path)}\n\n{plan.text}"
+            heading += f"\n{_index_read(context, path)}"
         case InProcess() | Bulk():
             cluster = _cluster_of(context, peek)
             block = Block(peek.path.relation, peek.query.recursions)
             described = await _maintenance(context, block, cluster)
-            return f"{heading}\n{plan.text}\n\nIf maintained:\n{described}"
+            after = f"\n\nIf maintained:\n{described}"
         case path:
             assert_never(path)
+    return select_plan(heading, plan.nodes, after, json=plan.json)
 
 
 def described_path(context: StatementContext, peek: PeekPlan) -> str:
@@ -297,7 +322,8 @@ async def _maintenance(
     if cluster is not None:
         engine, workers = engine_of(cluster.size)[0], workers_of(cluster.options)
     name = partial(name_of, context)
-    describe = partial(describe_maintenance, engine, relation, name, workers)
+    columns = columns_of(context.planner.reader())
+    describe = partial(describe_maintenance, engine, relation, name, workers, columns)
     described = await blocking.run(coordinator.executor, describe)
     if engine != "embedded" or workers > 1:
         return described

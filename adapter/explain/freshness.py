@@ -17,8 +17,8 @@ from foreshore.compute.controller.freshness import (
     delay_reason,
     freshness_of,
 )
+from foreshore.compute.controller.progress import Progress
 from foreshore.compute.finish import batch_of_rows
-from foreshore.compute.replica.progress import Progress
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import FRESHNESS_DESC, ExplainFreshness, Query
 from foreshore.sql.rewrite.full_names import dotted

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from foreshore.adapter.session.context import StatementContext
-from foreshore.compute.hydrate.policy import BULK_ROWS, Machines, Volume, choose, mode_of
+from foreshore.compute.flow.bulk_hydration import BULK_ROWS
+from foreshore.compute.hydrate.policy import Machines, Volume, choose, mode_of
 from foreshore.compute.hydrate.volume import estimated
 from foreshore.expr.ir import Relation
 from foreshore.expr.traversal import sources_of

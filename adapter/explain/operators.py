@@ -22,6 +22,7 @@ from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.protocol import ArrangementStatus, DataflowStatus, OperatorStatus
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
+from foreshore.sql.explained_names import columns_of
 from foreshore.sql.plan import ExplainOperators
 from foreshore.types import Datum
 
@@ -59,7 +60,8 @@ async def explain_operators(context: StatementContext, plan: ExplainOperators) -
     relation = description.relation
     cluster = coordinator.state.objects.get(coordinator.state.item(plan.object).cluster or "")
     workers = workers_of(cluster.options) if isinstance(cluster, Cluster) else 1
-    titles = await blocking.run(coordinator.executor, operator_titles, relation, name, workers)
+    find = partial(operator_titles, relation, name, workers, columns_of(context.planner.reader()))
+    titles = await blocking.run(coordinator.executor, find)
     lines = list(_Report(context, plan.object, titles).lines())
     rows = [row for line in lines for row in _rows(context, plan, line)]
     return Selected(plan.desc, BatchSource(batch_of_rows(rows, plan.desc.columns)), "EXPLAIN")

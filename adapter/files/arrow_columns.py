@@ -6,7 +6,10 @@ Most are as in files (storage/lake/columns.py). Arrow has types for some that fi
     uint2, uint4, uint8       uint16, uint32, uint64
     money                     decimal128(19, 2)
     oid, xid, cid, mz_timestamp  int64
+    json, jsonb               arrow.json, an extension of string
     arrays                    lists of these
+
+With EXACT_NUMERIC a numeric without a scale is a struct: a decimal, or else its text.
 """
 
 from functools import partial
@@ -15,7 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.arrow_errors import describe_arrow_error
 from foreshore.errors import DataError, NumericValueOutOfRange
+from foreshore.exact_numeric import EXACT_NUMERIC, exact_numeric_column
+from foreshore.list_items import items_of, with_items
 from foreshore.storage.lake.columns import WrongValue, file_type, for_file, from_file
 from foreshore.types import INTERVAL, SqlType, arrow_type
 
@@ -30,19 +36,23 @@ __all__ = [
 ]
 
 MONEY = pa.decimal128(19, 2)
+JSON = pa.json_(pa.string())
 SQL_TYPE = b"foreshore.type"  # the key of a field's metadata that has the SQL type's name
 
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
+_JSON = frozenset(("json", "jsonb"))
 _INTEGERS = frozenset(("oid", "xid", "cid", "mz_timestamp"))
 _NANOS = 1000  # in a microsecond
 _MOST_MICROS = (2**63 - 1) // _NANOS
 _MONTHS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
 
 
-def stream_type(type: SqlType) -> pa.DataType:
+def stream_type(type: SqlType, *, exact_numeric: bool = False) -> pa.DataType:
     """Return the Arrow type of a column of a stream."""
+    if exact_numeric and type.name == "number":
+        return EXACT_NUMERIC
     if type.element is not None:
-        return pa.list_(stream_type(type.element))
+        return pa.list_(stream_type(type.element, exact_numeric=exact_numeric))
     if type.name in _UNSIGNED:
         return _UNSIGNED[type.name]
     if type.name in _INTEGERS:
@@ -51,19 +61,24 @@ def stream_type(type: SqlType) -> pa.DataType:
         return MONEY
     if type.name == "interval":
         return pa.month_day_nano_interval()
-    return file_type(type)
+    return JSON if type.name in _JSON else file_type(type)
 
 
-def stream_field(name: str, type: SqlType) -> pa.Field:
+def stream_field(name: str, type: SqlType, *, exact_numeric: bool = False) -> pa.Field:
     """Return a column of a stream."""
-    return pa.field(name, stream_type(type), metadata={SQL_TYPE: str(type).encode()})
+    arrow = stream_type(type, exact_numeric=exact_numeric)
+    return pa.field(name, arrow, metadata={SQL_TYPE: str(type).encode()})
 
 
-def for_stream(name: str, column: pa.Array, type: SqlType) -> pa.Array:
+def for_stream(
+    name: str, column: pa.Array, type: SqlType, *, exact_numeric: bool = False
+) -> pa.Array:
     """Return a column as streams have it; raises NumericValueOutOfRange if a value does not fit."""
+    if exact_numeric and type.name == "number":
+        return exact_numeric_column(column)
     if type.element is not None:
-        items = for_stream(name, _items(column), type.element)
-        return _with_items(column, items)
+        items = for_stream(name, items_of(column), type.element, exact_numeric=exact_numeric)
+        return with_items(column, items)
     if type.name in _UNSIGNED:
         numbers = pa.array(_numbers(column), mask=_nulls(column))
         return numbers.cast(_UNSIGNED[type.name])
@@ -74,7 +89,8 @@ def for_stream(name: str, column: pa.Array, type: SqlType) -> pa.Array:
         return pa.Array.from_buffers(MONEY, len(whole), whole.buffers(), offset=whole.offset)
     if type.name == "interval":
         return _intervals(name, column)
-    return for_file(name, column, type)
+    found = for_file(name, column, type)
+    return pa.ExtensionArray.from_storage(JSON, found) if type.name in _JSON else found
 
 
 def from_stream(name: str, column: pa.Array, target: SqlType) -> pa.Array:
@@ -84,14 +100,15 @@ def from_stream(name: str, column: pa.Array, target: SqlType) -> pa.Array:
         try:
             micros = column.cast(pa.duration("us")).cast(pa.int64())
         except pa.ArrowInvalid as error:  # parts of a microsecond
-            raise WrongValue(0, DataError(f'column "{name}": {error}', sqlstate="22008")) from None
+            said = f'column "{name}": {describe_arrow_error(error)}'
+            raise WrongValue(0, DataError(said, sqlstate="22008")) from None
         column = _interval_structs(pc.multiply(micros, 0), pc.multiply(micros, 0), micros)
     elif type == pa.month_day_nano_interval():
         column = _from_intervals(column)
     else:
         if pa.types.is_dictionary(type):
             column = _without_views(column.dictionary).take(column.indices)
-        column = _without_views(column)
+        column = _without_views(_without_extensions(column))
         _check_texts(column)
         return from_file(name, column, target)
     if target == INTERVAL:
@@ -113,28 +130,20 @@ def _check_texts(column: pa.Array) -> None:
         raise WrongValue(row, DataError(wrong, sqlstate="22021"))
 
 
+def _without_extensions(column: pa.Array) -> pa.Array:
+    """Return values of an extension type, such as JSON, as Arrow stores them; UUIDs as text."""
+    if pa.types.is_list(column.type) and isinstance(column.type.value_type, pa.BaseExtensionType):
+        return with_items(column, _without_extensions(items_of(column)))
+    if column.type == pa.uuid():
+        return pa.array([None if each is None else str(each) for each in column.to_pylist()])
+    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+
+
 def _without_views(column: pa.Array) -> pa.Array:
     """Return texts and bytes, which polars has as views, as Arrow's functions take them."""
     if column.type == pa.string_view():
         return column.cast(pa.string())
     return column.cast(pa.binary()) if column.type == pa.binary_view() else column
-
-
-def _items(column: pa.Array) -> pa.Array:
-    """Return the items of a column of lists, which may be part of another column."""
-    if not len(column):
-        return column.values.slice(0, 0)
-    offsets = column.offsets
-    return column.values.slice(offsets[0].as_py(), offsets[-1].as_py() - offsets[0].as_py())
-
-
-def _with_items(column: pa.Array, items: pa.Array) -> pa.Array:
-    """Return a column of lists with other items in place of `_items(column)`."""
-    if not len(column):
-        return pa.array([], pa.list_(items.type))
-    offsets = pc.subtract(column.offsets, column.offsets[0])
-    mask = column.is_null() if column.null_count else None
-    return pa.ListArray.from_arrays(offsets, items, mask=mask)
 
 
 def _numbers(column: pa.Array) -> np.ndarray:

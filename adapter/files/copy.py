@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.files.progress import Progress
+from foreshore.adapter.files.progress import Copies, Progress
 from foreshore.adapter.files.publish import may_publish, publish
 from foreshore.adapter.read.result import taken
 from foreshore.adapter.read.select import select
@@ -78,7 +78,7 @@ async def copy_from_files(
         cancellation, stack = Cancellation(), ExitStack()
         apart = _Apart(context, cancellation, stack)
         batches = _converted(location, files, options, given, table, apart)
-        reading = _Reading(threads, batches, cancellation, stack)
+        reading = _Reading(copies, threads, batches, cancellation, stack)
         try:
             while (found := await reading.next(context.interrupts)) is not None:
                 progress.bytes += found.bytes
@@ -97,12 +97,14 @@ class _Reading:
 
     def __init__(
         self,
+        copies: Copies,
         threads: Executor | None,
         batches: Iterator[FileRows],
         cancellation: Cancellation,
         stack: ExitStack,
     ) -> None:
         """Stop a step by `cancellation`, and close `stack` at the end."""
+        self._copies = copies
         self._threads, self._batches = threads, batches
         self._cancellation, self._stack = cancellation, stack
         self._step: asyncio.Future[FileRows | None] | None = None
@@ -120,9 +122,7 @@ class _Reading:
             await blocking.run(self._threads, self._close)
             return
         self._cancellation.cancel()
-        ending = asyncio.ensure_future(self._end_after(self._step))
-        _ENDING.add(ending)
-        ending.add_done_callback(_ENDING.discard)
+        self._copies.end_soon(partial(self._end_after, self._step))
 
     async def _end_after(self, step: "asyncio.Future[FileRows | None]") -> None:
         await asyncio.wait([step])
@@ -135,9 +135,6 @@ class _Reading:
             self._batches.close()  # type: ignore[attr-defined]
         finally:
             self._stack.close()
-
-
-_ENDING: set["asyncio.Future[None]"] = set()  # kept until they are done
 
 
 class _Apart:
@@ -167,7 +164,7 @@ async def _found(context: StatementContext, options: FileOptions, *, is_pattern:
     coordinator = context.coordinator
     threads = coordinator.copies.threads(options)
     if options.aws is not None:
-        keys = accesses(coordinator, context.planner.state, (options.aws,))[options.aws]
+        keys = accesses(coordinator, context.planner.state.get, (options.aws,))[options.aws]
         return await blocking.run(threads, bucket_of, options.url, keys)
     find = partial(coordinator.copies.places.find, options.url, is_pattern=is_pattern)
     return await blocking.run(threads, find)

@@ -1,6 +1,7 @@
 """COPYs with files that run: where they may read and write, and how far each is."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,8 +11,10 @@ from foreshore.blocking import Unwaited
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import FileOptions
 from foreshore.storage.lake.places import CopyPlaces
+from foreshore.upkeep import goes_on
 
 BUCKET_THREADS = 8  # of all COPYs by connections
+END_SECONDS = 5.0  # for the steps of cancelled COPYs, at the end
 
 
 @dataclass(slots=True)
@@ -31,6 +34,7 @@ class Copies:
 
     places: CopyPlaces = field(default_factory=CopyPlaces)
     running: dict[int, Progress] = field(default_factory=dict)
+    _ending: set[asyncio.Task[bool]] = field(default_factory=set)
     _buckets: Executor = field(default_factory=lambda: Unwaited(BUCKET_THREADS, "bucket"))
 
     def threads(self, options: FileOptions) -> Executor | None:
@@ -48,3 +52,18 @@ class Copies:
             yield progress
         finally:
             del self.running[pid]
+
+    def end_soon(self, end: Callable[[], Awaitable[None]]) -> None:
+        """Let a cancelled COPY free what it holds once its step has ended; nobody waits for it."""
+        work = goes_on(end, "what a cancelled COPY held is not freed")
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """Wait for cancelled COPYs, and leave those whose step does not end in time."""
+        if self._ending:
+            _, left = await asyncio.wait(self._ending, timeout=END_SECONDS)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from foreshore.activity import TableActivity
+from foreshore.adapter import leftovers
 from foreshore.adapter.ddl.roles.tokens import token_rows
 from foreshore.adapter.introspection.failing_views import failing_of, view_errors
 from foreshore.adapter.introspection.sink_rows import (
@@ -87,6 +88,10 @@ def _of_dataflows(
     rows: Callable[[Reports], Iterable[Row]],
 ) -> Callable[[StatementContext], Iterable[Row]]:
     return lambda context: rows(dataflow_reports(context))
+
+
+def _leftovers(context: StatementContext) -> Iterator[Row]:
+    yield from leftovers.rows(context.coordinator.leftovers.removals())
 
 
 def _settings(context: StatementContext) -> Iterator[Row]:
@@ -418,6 +423,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_source_status_history": source_status_history,
     "mz_source_statistics": source_statistics,
     "mz_dead_letters": dead_letters,
+    "mz_leftovers": _leftovers,
     "mz_sink_statuses": sink_statuses,
     "mz_tokens": token_rows,
     "mz_metric_statuses": metric_statuses,

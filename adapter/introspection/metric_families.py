@@ -83,6 +83,7 @@ DECLARED = (
     Declared("foreshore_sink_updates_total", "counter", "Updates that its target has.", _SINK),
     Declared("foreshore_sink_bytes_total", "counter", "Bytes of these in memory.", _SINK),
     Declared("foreshore_sink_commits_total", "counter", "Intervals that its target has.", _SINK),
+    Declared("foreshore_leftovers", "gauge", "What dropped objects have left in other systems."),
     Declared("foreshore_metric_up", "gauge", "1 if a CREATE METRIC is shown.", ("metric",)),
     Declared("foreshore_metric_series", "gauge", "Its combinations of labels.", ("metric",)),
     Declared("foreshore_storage_shards", "gauge", "Durable collections."),

@@ -274,6 +274,7 @@ class EnvironmentMetrics:
             samples.put("foreshore_sink_updates_total", status.committed_updates, labels)
             samples.put("foreshore_sink_bytes_total", status.committed_bytes, labels)
             samples.put("foreshore_sink_commits_total", status.commits, labels)
+        samples.put("foreshore_leftovers", len(coordinator.leftovers.removals()))
 
     def _storage(self, samples: Samples) -> None:
         amounts = self._coordinator.storage.amounts()

@@ -17,16 +17,18 @@ from foreshore.adapter.introspection.live_relations import LIVE, frontiers
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.answers import Question
-from foreshore.catalog.builtin.parts import Origin
+from foreshore.catalog.builtin.object_names import sources_of_names
+from foreshore.catalog.builtin.parts import Origin, RelationRead
 from foreshore.catalog.builtin.registry import BUILTINS, all_builtins
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.rebase import without_dropped
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import UndefinedTable
 from foreshore.expr.block import Block
 from foreshore.expr.ir import Literal
 from foreshore.ids import GlobalId
+from foreshore.in_turns import Steps, run_at_once, run_in_turns
 from foreshore.sequence import Position
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.rewrite.constant_text import constant_text, expression_text
@@ -34,17 +36,18 @@ from foreshore.sql.rewrite.definition_parts import default_texts, generated_text
 from foreshore.sql.rewrite.full_names import dotted, renamed
 from foreshore.sql.rewrite.index_keys import index_keys
 from foreshore.sql.rewrite.policy_texts import policy_texts, shown
-from foreshore.types import oid_of, without_modifiers, written_type
+from foreshore.types import ColumnType, oid_of, without_modifiers, written_type
 
 # Relations that depend on more than the catalog.
 _MOVING = LIVE.keys() | frozenset(
-    "mz_sessions mz_frontiers mz_wallclock_global_lag mz_materialization_lag mz_subscriptions"
-    " mz_recent_storage_usage pg_sequences pg_shown_settings"
+    "mz_timezone_names mz_sessions mz_frontiers mz_wallclock_global_lag mz_materialization_lag"
+    " mz_subscriptions mz_recent_storage_usage pg_sequences pg_shown_settings"
     " pg_stat_user_tables pg_stat_all_tables pg_stat_database".split()
 )
-# Relations with many rows, each of which takes long: they are made on a thread.
+# Relations with many rows, each of which takes long or needs a file: they are made on a thread.
 _LONG = frozenset(
-    "mz_recent_activity_log mz_cluster_replica_metrics_history mz_source_statistics_history"
+    "pg_timezone_names mz_timezone_names mz_recent_activity_log"
+    " mz_cluster_replica_metrics_history mz_source_statistics_history"
     " mz_sink_statistics_history".split()
 )
 # Relations that depend on the search path, as does the information schema: it shows temporary
@@ -71,20 +74,66 @@ def _origin(context: StatementContext, builtin: Builtin) -> Origin:
 
 def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
     """Return the rows of a builtin relation as the session sees them."""
+    return run_at_once(_rows(context, builtin))
+
+
+def _rows(context: StatementContext, builtin: Builtin) -> Steps[pa.Table]:
     state, answers = context.coordinator.state, context.coordinator.catalog_answers
+    snapshot = partial(snapshot_of, context)
     if builtin.name in _MOVING:
-        return builtin.table(snapshot_of(context))
+        return builtin.steps(snapshot())
     origin = _origin(context, builtin)
     if context.planner.state is state:
-        return answers.rows(state, origin, builtin, lambda: snapshot_of(context))
-    snapshot = snapshot_of(context)
-    return answers.made(snapshot.state, origin, builtin, lambda: snapshot)
+        return answers.rows(RelationRead(state, origin, builtin, snapshot))
+    own = snapshot()
+    return answers.make(RelationRead(own.state, origin, builtin, lambda: own))
 
 
-async def long_rows(context: StatementContext, ids: Iterable[GlobalId]) -> dict[GlobalId, pa.Table]:
-    """Return the rows of those builtin relations of `ids` whose rows would hold up others."""
-    found = [BUILTINS[id] for id in ids if id in BUILTINS and BUILTINS[id].name in _LONG]
-    return {each.id: await blocking.run(None, each.table, snapshot_of(context)) for each in found}
+async def builtin_tables(
+    context: StatementContext, ids: Iterable[GlobalId]
+) -> dict[GlobalId, pa.Table]:
+    """Return the rows of the builtin relations of `ids`, all of one moment.
+
+    Other sessions run meanwhile, except where rows show what changes without the catalog.
+    """
+    found = [BUILTINS[id] for id in ids if id in BUILTINS]
+    if not found:
+        return {}
+    state, answers = context.coordinator.state, context.coordinator.catalog_answers
+    own = context.planner.state is not state
+    origins = {each.id: _origin(context, each) for each in found if each.name not in _MOVING}
+    given: dict[GlobalId, pa.Table] = {}
+    if not own:
+        known = ((id, answers.known(state, origin)) for id, origin in origins.items())
+        given = {id: rows for id, rows in known if rows is not None}
+    if len(given) == len(found):
+        return given
+    taken = snapshot_of(context)
+    for each in found:
+        if each.id not in origins and each.name not in _LONG:
+            given[each.id] = each.table(taken)
+    for each in found:
+        if each.id in given:
+            continue
+        if each.id not in origins:
+            given[each.id] = await blocking.run(None, each.table, taken)
+        elif own:
+            read = RelationRead(taken.state, origins[each.id], each, lambda: taken)
+            given[each.id] = await run_in_turns(answers.make(read))
+        else:
+            read = RelationRead(state, origins[each.id], each, lambda: taken)
+            given[each.id] = await answers.rows_in_turns(read)
+    return given
+
+
+async def load_names(context: StatementContext, columns: Iterable[ColumnType]) -> None:
+    """Make the rows that names of objects in these columns come from, while others run.
+
+    Who encodes a result finds them made: it cannot wait.
+    """
+    sources = sources_of_names(column.type for column in columns)
+    if sources and context.planner.state is context.coordinator.state:
+        await builtin_tables(context, sources)
 
 
 def question_of(context: StatementContext, block: Block) -> Question | None:
@@ -152,9 +201,19 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         policy_texts_of=policy_texts_of,
         options_of=partial(stored_options, state, planned),
         column_domains_of=partial(column_domains, state),
+        create_sql_of=partial(_create_sql, reader),
         index_keys_of=lambda id: index_keys(state.item(id).create_sql),
         role=context.role,
     )
+
+
+def _create_sql(reader: SessionCatalog, each: Item | Connection) -> str:
+    from foreshore.adapter.ddl.show_create import item_statement
+    from foreshore.adapter.sources.connections import connection_text
+
+    if isinstance(each, Connection):
+        return connection_text(reader.state, each)
+    return item_statement(reader, each)
 
 
 def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | None:

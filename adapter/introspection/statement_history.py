@@ -1,7 +1,7 @@
 """Rows of mz_internal.mz_recent_activity_log: the statements that have ended lately.
 
 To hide secrets and constants takes up to a millisecond for a statement, so the rows are made on
-a thread (`relations.long_rows`).
+a thread (`relations.builtin_tables`).
 """
 
 from collections.abc import Iterator

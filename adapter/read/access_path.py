@@ -22,9 +22,9 @@ from foreshore.compute.local.streamed import can_stream
 from foreshore.expr.cost import is_heavy, is_large
 from foreshore.expr.ir import Column, Get, OrderKey, Relation, Scalar, single_input
 from foreshore.expr.keys import Key, KeyRange
+from foreshore.expr.python_calls import calls_python
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId, is_builtin, is_user
-from foreshore.python_functions.relations import calls_python
 from foreshore.sql.optimize.key_range import key_range
 from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKey, TableKeys
 from foreshore.sql.optimize.lookup import literal_lookup

@@ -34,6 +34,7 @@ from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.controller.query_progress import progress_told
 from foreshore.compute.engine import Cancellation, check_memory, output_schema, rows_schema
 from foreshore.compute.finish import finish, finished_parts, streamed_parts
+from foreshore.compute.inputs import conform
 from foreshore.compute.keys.bound_keys import literal_keys
 from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.local.linear import (
@@ -49,7 +50,6 @@ from foreshore.compute.local.streamed import (
     streamed,
 )
 from foreshore.compute.protocol import BulkChoice
-from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import LARGE_RESULT, Result, collected, empty_batch
 from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.expr.ir import Finishing, Relation

@@ -12,18 +12,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.introspection.relations import builtin_rows, long_rows, question_of
+from foreshore.adapter.introspection.relations import builtin_tables, question_of
 from foreshore.adapter.read.bind import BoundPeek, Given
 from foreshore.adapter.read.result import finished
 from foreshore.adapter.read.small import small_over
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
-from foreshore.compute.engine import Cancellation, Evaluations, Input, check_memory, check_size
-from foreshore.compute.finish import MAX_RESULT_BYTES, engine_order, finished_parts
+from foreshore.compute.engine import (
+    ALL_ROWS,
+    Cancellation,
+    Evaluations,
+    Extent,
+    Input,
+    check_memory,
+    check_size,
+)
+from foreshore.compute.finish import MAX_RESULT_BYTES, finished_parts, split_finishing
 from foreshore.compute.input_sizes import known_sizes
 from foreshore.compute.local.recursion import Evaluation, Steps, in_slices
 from foreshore.compute.local.small.first import SmallFirst
@@ -32,7 +39,7 @@ from foreshore.errors import TableAltered
 from foreshore.expr.block import Block
 from foreshore.expr.cost import LONG, has_growing_call, has_long_step, is_heavy
 from foreshore.expr.held import block_holds_much
-from foreshore.expr.ir import OrderKey, Relation
+from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
 from foreshore.result_limits import memory_limit
@@ -53,15 +60,13 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
         if rows is not None:
             return await finished(rows, finishing)
 
-    order = engine_order(finishing)  # there may be more rows than should be in memory
-    finishing = msgspec.structs.replace(finishing, order_by=()) if order else finishing
-
+    extent, finishing = split_finishing(finishing)  # more rows than should be in memory
     memory = memory_limit(context.variables)
 
     def finish(parts: Iterator[pa.Table]) -> Result:
         return collected(finished_parts(parts, finishing, memory))
 
-    result = await _evaluate(context, bound, finish, order)
+    result = await _evaluate(context, bound, finish, extent)
     if result.spilled_bytes > LARGE_RESULT:
         await blocking.run(context.coordinator.executor, give_back)
     return result
@@ -90,15 +95,15 @@ async def _evaluate(
     context: StatementContext,
     bound: BoundPeek,
     take: Callable[[Iterator[pa.Table]], T],
-    order: Sequence[OrderKey] = (),
+    extent: Extent = ALL_ROWS,
 ) -> T:
-    """Return `take` of the parts of the rows with `__diff`, computed on a thread, in `order`."""
+    """Return `take` of the parts of the rows with `__diff`, computed on a thread."""
     coordinator, block, time = context.coordinator, bound.block, bound.time
     stored = (block.sources() - bound.given.keys()) & coordinator.capabilities.keys()
     for id in stored:
         await coordinator.wait_readable(id, time)
     await coordinator.compute.maintained.check_errors(stored, time)
-    given = {**await long_rows(context, block.sources()), **bound.given}
+    given = {**await builtin_tables(context, block.sources() - bound.given.keys()), **bound.given}
     inputs: dict[GlobalId, Input] = {}
     snapshots: list[Snapshot] = []
     cancellation, memory = Cancellation(), memory_limit(context.variables)
@@ -120,7 +125,7 @@ async def _evaluate(
                 evaluations = stack.enter_context(engine)
             complete = stack.enter_context(_with_files(inputs, snapshots))
             evaluation = Evaluation(complete, time, evaluations, cancellation.check, memory)
-            parts = yield from evaluation.parts(block, order)
+            parts = yield from evaluation.parts(block, extent)
             return take(cancellation.checked(parts))
 
     try:
@@ -199,8 +204,8 @@ def _input(
 
     Raises TableAltered if it does not exist any more.
     """
-    if id in given or id in BUILTINS:
-        rows = given[id] if id in given else builtin_rows(context, BUILTINS[id])
+    if id in given:
+        rows = given[id]
         return Input(rows.schema, (), (insertions_at(rows, 0),))
     coordinator, transaction = context.coordinator, context.transaction
     parts = [part.rows.table for part in transaction.rows(id)] if bound.own else []

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 from msgspec.structs import replace
 
+from foreshore.adapter.introspection.relations import load_names
 from foreshore.adapter.read.bind import Given
-from foreshore.adapter.read.keys.at_hand import are_simple
 from foreshore.adapter.read.keys.index_point import rows_of_index, whole_index
-from foreshore.adapter.read.keys.point import row_by_key
 from foreshore.adapter.read.keys.row_locks import lock_and_read
+from foreshore.adapter.read.keys.row_read import are_simple, rows_by_keys
 from foreshore.adapter.read.pipeline import prepared_peek, read_result, read_source
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected, TupleSource, all_rows
 from foreshore.adapter.session.context import StatementContext
@@ -26,8 +26,8 @@ async def select(context: StatementContext, plan: Select) -> Selected:
     prepared = context.prepared
     if plan.as_of is None and plan.locking is None:
         rows, exact = None, False
-        if prepared.point is not None:
-            rows = await row_by_key(context, prepared.point)
+        if prepared.row_read is not None:
+            rows, exact = await rows_by_keys(context, prepared.row_read), prepared.row_read.is_exact
         elif prepared.index_point is not None:
             rows = await rows_of_index(context, prepared.index_point)
             exact = prepared.index_point.is_exact
@@ -57,6 +57,11 @@ async def selected(context: StatementContext, plan: Select, verb: str) -> Select
         source = await read_source(context, plan.as_of, given)
     # After waiting for a time in the future the columns may be others than those of `plan`.
     desc = plan.desc if plan.locking is not None else prepared_peek(context).query.desc
+    try:
+        await load_names(context, desc.columns)
+    except BaseException:
+        source.close()
+        raise
     return Selected(desc, source, verb)
 
 

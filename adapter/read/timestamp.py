@@ -35,7 +35,9 @@ from foreshore.update import Timestamp
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
 
-FAR_BEHIND_MS = 20_000  # lag of an input from which on waiting for it sends a notice
+FAR_AHEAD_MS = 20_000  # of a requested time from which on waiting for it sends a notice
+FAR_BEHIND_MS = 20_000  # lag of an input from which on waiting for it does
+FILLING_SECONDS = 10.0  # of waiting for an input that is being filled, after which it does, too
 
 
 def read_timestamp(context: StatementContext, plan: PeekPlan, as_of: AsOf | None) -> Timestamp:
@@ -200,7 +202,7 @@ async def wait_for_time(
         return False
     choose(context, ids, requested)  # raises with bounded staleness, which never waits
     coordinator.holds.hold_for(context.transaction, ids, time, context.pid)
-    if ahead_ms > FAR_BEHIND_MS:
+    if ahead_ms > FAR_AHEAD_MS:
         context.notice(
             f"waiting for time {time}, which is {ahead_ms / 1000:.0f} seconds ahead",
             hint="Times are milliseconds since 1970, or of type timestamptz.",
@@ -280,17 +282,40 @@ def _computed(
 
 
 def notify_of_waiting(context: StatementContext, ids: Iterable[GlobalId], time: Timestamp) -> None:
-    """Send a notice for each of `ids` that is far behind `time`."""
+    """Send a notice for each of `ids` that is far behind `time`, or is filled for some seconds."""
     coordinator = context.coordinator
+    filling = []
     for id in coordinator.holds.collections.keys() & set(ids):
         upper, since = coordinator.upper(id), coordinator.as_ofs.get(id, 0)
-        if max(upper, since) > time - FAR_BEHIND_MS:
-            continue
-        item = context.planner.reader().state.item(id)
-        lag_seconds = (time - upper) / 1000
-        how = f"is {lag_seconds:.0f} seconds behind" if upper > since else "is being filled"
-        hint = "mz_internal.mz_frontiers says how far each collection is."
-        context.notice(f'waiting for {item.kind} "{item.name}", which {how}', hint=hint, now=True)
+        if max(upper, since) <= time - FAR_BEHIND_MS:
+            _notify_of_input(context, id, time)
+        elif upper <= since:
+            filling.append(id)
+    if filling:
+        _notify_later(context, filling, time)
+
+
+def _notify_of_input(context: StatementContext, id: GlobalId, time: Timestamp) -> None:
+    """Send a notice at once that the statement waits for a collection."""
+    coordinator = context.coordinator
+    item = context.planner.reader().state.item(id)
+    upper, since = coordinator.upper(id), coordinator.as_ofs.get(id, 0)
+    lag_seconds = (time - upper) / 1000
+    how = f"is {lag_seconds:.0f} seconds behind" if upper > since else "is being filled"
+    hint = "mz_internal.mz_frontiers says how far each collection is."
+    context.notice(f'waiting for {item.kind} "{item.name}", which {how}', hint=hint, now=True)
+
+
+def _notify_later(context: StatementContext, ids: Sequence[GlobalId], time: Timestamp) -> None:
+    """Send a notice for those of `ids` that the statement still waits for after some seconds."""
+    coordinator = context.coordinator
+
+    def tell() -> None:
+        for id in ids:
+            if id in coordinator.holds.collections and coordinator.upper(id) <= time:
+                _notify_of_input(context, id, time)
+
+    context.interrupts.call_later(FILLING_SECONDS, tell)
 
 
 def _notify_of_time(context: StatementContext, ids: Sequence[GlobalId], time: Timestamp) -> None:

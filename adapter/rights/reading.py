@@ -7,14 +7,14 @@ from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.session.side_effects import SETTINGS, calls_in, calls_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
-from foreshore.expr.functions.system import RANDOM, RANDOM_UUID, SLEEP
+from foreshore.expr.functions.system import RANDOM, RANDOM_UUID, SET_SEED, SLEEP
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.plan import Select
+from foreshore.sql.plan import Select, Subscribe
 
 _RELATIONS = ("table", "view", "materialized view")
 # Volatile functions that change nothing.
-_HARMLESS = {*SETTINGS, RANDOM, RANDOM_UUID, SLEEP}
+_HARMLESS = {*SETTINGS, RANDOM, RANDOM_UUID, SET_SEED, SLEEP}
 
 
 def reading_of(state: State, prepared: Prepared) -> Reading:
@@ -24,6 +24,7 @@ def reading_of(state: State, prepared: Prepared) -> Reading:
         tuple(_relations(state, sorted(prepared.used))),
         prepared.peek is not None and any(map(is_builtin, prepared.peek.sources)),
         tuple(sorted(set(_acting(prepared)))),
+        prepared.plan.order if isinstance(prepared.plan, Subscribe) else (),
     )
 
 

@@ -68,6 +68,7 @@ class Interrupts:
         self._reason: DatabaseError | None = None
         self._shelters = 0
         self._after_shelter: list[Callable[[], None]] = []
+        self._timer: asyncio.TimerHandle | None = None  # of the statement
         self._is_done = False  # the statement has committed
         self.active = False  # whether a statement is running, perhaps between two batches
         self.follows = False  # whether it waits for changes, which may never come
@@ -89,6 +90,15 @@ class Interrupts:
         """Note that the statement has ended."""
         self.active = False
         self._reason = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` then if the statement still runs; the last one that is given counts."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, act)
 
     def running(self) -> "_Running":
         """Let requests interrupt the block, which is a part of a statement."""

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from foreshore import tracing
 from foreshore.adapter import dispatch
 from foreshore.adapter.client import Completed, Landed, RowsAtHand
-from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows, TableRow
+from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows, TableRows
 from foreshore.adapter.read.result import ALL, Outcome, Selected, TupleSource
 from foreshore.adapter.rights.authorize import is_allowed
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.transaction.commit import write_of
+from foreshore.adapter.waits.snapshots import unfilled_sources
 from foreshore.adapter.write.returning import compiled_list
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.result_limits import is_unlimited
@@ -90,7 +91,12 @@ class StatementsAtHand:
         """Return a statement's rows, whose data are of its columns' types; None: not at once."""
         assert statement.at_hand is not None
         coordinator = self._session.coordinator
-        return statement.at_hand.rows(coordinator, coordinator.oracle.read_ts(), args)
+        time = coordinator.oracle.read_ts()
+
+        def value(name: str) -> Datum:
+            return self._session.context(statement, args).session_value(time)(name)
+
+        return statement.at_hand.rows(coordinator, time, args, value)
 
     def holds(self, proof: AtHandProof) -> bool:
         """Whether rows that `rows` has returned are still those of the statement."""
@@ -242,6 +248,8 @@ class StatementsAtHand:
             return False
         if not is_unlimited(variables) or variables["real_time_recency"] == "on":
             return False
+        if unfilled_sources(coordinator, prepared.used):
+            return False
         altered = coordinator.state.altered_below(prepared.used)
         if max(altered.values(), default=0) > coordinator.oracle.read_ts():
             return False
@@ -317,7 +325,7 @@ def _runs_at_once(prepared: Prepared, *, in_block: bool) -> bool:
         case Update(returning=returning) | Delete(returning=returning):
             return prepared.point is not None and (returning is None or _returns_tuples(returning))
         case Select():
-            return in_block and isinstance(prepared.at_hand, TableRow | IndexRows)
+            return in_block and isinstance(prepared.at_hand, TableRows | IndexRows)
         case _:
             return False
 

@@ -3,7 +3,7 @@
 They read one state of the catalog: the transaction's own, if the transaction has changed it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from foreshore.catalog.builtin.relation import Builtin
@@ -24,6 +24,7 @@ from foreshore.sql.plan import CreateView
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.column_names import columns_as_known, definition_without_qualifiers
 from foreshore.sql.rewrite.full_names import renamed
+from foreshore.sql.rewrite.index_keys import keys_text
 from foreshore.sql.rewrite.policy_texts import policy_texts
 from foreshore.sql.rewrite.session_zone import SessionZone
 
@@ -35,6 +36,15 @@ class SessionCatalog(Reader):
     def text_of(self, table: Item) -> str:
         """Return the statement of a table with the present names."""
         return with_present_names(self.state, table)
+
+    def keys_of_indexes(self, id: GlobalId) -> Sequence[str]:
+        """Return the keys of each index of a relation, in parentheses as they are written."""
+        from foreshore.adapter.ddl.definitions import definition_text
+
+        indexes = self.state.indexes_on(id)
+        self.used.update(index.id for index in indexes)
+        texts = (definition_text(self.state, self.planned, index) for index in indexes)
+        return [keys for keys in map(keys_text, texts) if keys]
 
     def texts_of(self, policy: Item) -> PolicyTexts:
         """Return the expressions of a policy."""

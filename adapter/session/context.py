@@ -247,6 +247,8 @@ class StatementContext(Struct, frozen=True, eq=False):
                 named = split_names(self.variables["search_path"])
                 hidden = () if "mz_catalog" in named else ("mz_catalog",)
                 return tuple(each for each in self.planner.search_path() if each not in hidden)
+            case "mz_environment_id":
+                return self.coordinator.environment_id
             case "pg_backend_pid":
                 return self.pid
             case "pg_postmaster_start_time":

@@ -22,6 +22,7 @@ from foreshore.adapter.read.access_path import (
 from foreshore.adapter.read.keys.at_hand import plan_at_hand
 from foreshore.adapter.read.keys.index_point import plan_index_point, plan_index_whole
 from foreshore.adapter.read.keys.point import plan_point
+from foreshore.adapter.read.keys.row_read import plan_row_read
 from foreshore.adapter.rights.roles import require_untrusted_language, require_visible
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared, casts_of
@@ -43,11 +44,13 @@ from foreshore.errors import (
 from foreshore.expr.evaluate import folding_little
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
+from foreshore.object_names import takes_names
 from foreshore.privileges import Need
 from foreshore.python_functions.compilation import definitions_of
 from foreshore.python_functions.limits import check_allowed
 from foreshore.sql import ast
 from foreshore.sql.bind.needs import Needs
+from foreshore.sql.bind.planning import ParameterTypes
 from foreshore.sql.optimize.key_steps import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.shapes import Shape, means_the_same, shape_of
@@ -70,7 +73,6 @@ from foreshore.sql.plan import (
 )
 from foreshore.sql.plan.reads import query_read_by, query_subscribed_by
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.sql.rewrite.values_template import template_of
 from foreshore.text import parse_text
@@ -280,12 +282,12 @@ class SessionPlanner:
         for _, each in (*init_plans, *parts):
             each.used = prepared.used
         prepared.parameters = types.resolved()
-        prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
+        prepared.takes_names = any(map(takes_names, prepared.parameters))
         prepared.depends_on_zone = zone.was_used
         prepared.depends_on_role = reader.row_reader is not None and reader.row_reader.asked
         prepared.is_own = reader.row_reader is not None and reader.row_reader.fixed
         self._compile(prepared, reader.planned)
-        at_hand = plan_at_hand(plan, peek, prepared.point, prepared.index_point)
+        at_hand = plan_at_hand(plan, prepared.row_read, prepared.index_point)
         prepared.at_hand, prepared.found_valid = at_hand, (None, -1)
         prepared.found_allowed = (None, -1)
         prepared.planning_seconds = thread_time() - began
@@ -296,7 +298,7 @@ class SessionPlanner:
         """Compile the parts of a plan that run on tuples."""
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = prepared.index_point = None
-        prepared.index_whole = None
+        prepared.index_whole = prepared.row_read = None
         prepared.tables_only = False
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
             if plan.row_outputs or plan.order_by:
@@ -305,16 +307,19 @@ class SessionPlanner:
             prepared.template = template_of(peek.query.relation, calls)
             if prepared.template is not None:
                 prepared.rules = rules_of(planned[plan.table])
+        elif peek is not None and isinstance(plan, Select):
+            prepared.row_read = plan_row_read(peek, planned)
+            prepared.index_point = plan_index_point(peek)
+            prepared.index_whole = plan_index_whole(peek)
         elif peek is not None and (
-            isinstance(plan, Select | Delete) or (isinstance(plan, Update) and not plan.row_outputs)
+            isinstance(plan, Delete) or (isinstance(plan, Update) and not plan.row_outputs)
         ):
             prepared.point = plan_point(peek, planned)
-            if isinstance(plan, Select):
-                prepared.index_point = plan_index_point(peek)
-                prepared.index_whole = plan_index_whole(peek)
             if prepared.point is not None and isinstance(plan, Update):
                 prepared.rules = rules_of(planned[plan.table])
-        by_key = prepared.point is not None and peek is not None and peek.index is None
+        reads_keys = prepared.row_read is not None and bool(prepared.row_read.tables)
+        is_keyed = reads_keys or prepared.point is not None
+        by_key = is_keyed and peek is not None and peek.index is None
         ends_or_begins = isinstance(plan, Begin | Commit | Rollback)  # whatever is in the catalog
         prepared.tables_only = prepared.template is not None or by_key or ends_or_begins
 
@@ -475,7 +480,8 @@ class SessionPlanner:
         """Keep the plan of a text for all sessions, unless only this one sees its catalog."""
         transaction = self._session.transactions.running
         if transaction is None or transaction.catalog is None:
-            self._session.environment.plans.put(self._key(text, parameter_oids), prepared)
+            key = self._key(text, parameter_oids)
+            self._session.environment.plans.put(key, prepared, self.state)
 
     # --- texts with literals -------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.compute.result import Result
+from foreshore.datum import from_array
 from foreshore.errors import (
     DatabaseError,
     DuplicateCursor,
@@ -29,7 +30,6 @@ from foreshore.errors import (
     NoActiveSqlTransaction,
     ObjectNotInPrerequisiteState,
 )
-from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.session_limits import check_room
 from foreshore.session_variables import Variables

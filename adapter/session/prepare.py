@@ -11,27 +11,23 @@ from foreshore.adapter.read.bind import value_of
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.prepared import Origin, Prepared
-from foreshore.digits import is_digits
 from foreshore.errors import (
+    DatabaseError,
     DatatypeMismatch,
     DuplicatePreparedStatement,
-    FeatureNotSupported,
     InvalidSqlStatementName,
-    InvalidTextRepresentation,
     SyntaxError_,
 )
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import Call, Literal, Scalar
+from foreshore.object_names import parse_argument, takes_names
 from foreshore.session_limits import check_room
-from foreshore.settings import split_names
 from foreshore.sql.plan import Deallocate, Execute, Fetch, Prepare
 from foreshore.sql.rewrite.session_zone import SessionZone
-from foreshore.text import parse_text
-from foreshore.types import Datum, SqlType, type_of_oid
+from foreshore.types import Datum, SqlType, category_of, type_of_oid
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.session import Session
 
 MANY_ARGS = 200  # of EXECUTE, which take milliseconds to evaluate
@@ -99,8 +95,11 @@ class Statements(dict[str, Prepared]):
     def _size(self) -> int:
         return sum(len(each.origin.text) for each in self.values() if each.origin is not None)
 
-    def named(self, name: str) -> Prepared:
-        """Return a statement; raises InvalidSqlStatementName."""
+    def named(self, name: str, types: Sequence[SqlType] = ()) -> Prepared:
+        """Return a statement, perhaps for parameters of other types.
+
+        Raises InvalidSqlStatementName.
+        """
         prepared = self.get(name)
         if prepared is None:
             raise InvalidSqlStatementName(
@@ -110,7 +109,13 @@ class Statements(dict[str, Prepared]):
             )
         if isinstance(prepared.plan, Fetch | Execute):  # its cursor or statement may be another now
             prepared.desc = self._session.planner.named_desc(prepared.plan)
-        return prepared
+        if not types:
+            return prepared
+        other = prepared.retyped
+        if other is None or other.declared != tuple(types):
+            other = Prepared(name, prepared.syntax, tuple(types), tuple(types), batch=self.batch)
+            prepared.retyped = other
+        return other
 
 
 async def prepare(session: "Session", context: StatementContext, plan: Prepare) -> Completed:
@@ -145,31 +150,40 @@ async def execute_args(context: StatementContext, plan: Execute, prepared: Prepa
             detail=f"Expected {len(wanted)} parameters but got {len(plan.args)}.",
         )
     if len(wanted) > MANY_ARGS:
-        executor = context.coordinator.executor
-        return await blocking.run(executor, _arguments, context, plan.args, wanted)
-    return _arguments(context, plan.args, wanted)
+        return await blocking.run(context.coordinator.executor, _arguments, context, plan, wanted)
+    return _arguments(context, plan, wanted)
 
 
-def _arguments(
-    context: StatementContext, args: Sequence[Scalar], wanted: Sequence[SqlType]
-) -> list[Datum]:
-    return [
-        _argument(context, number, arg, type)
-        for number, (arg, type) in enumerate(zip(args, wanted, strict=True), 1)
-    ]
+def _arguments(context: StatementContext, plan: Execute, wanted: Sequence[SqlType]) -> list[Datum]:
+    found = []
+    for place, (arg, type) in enumerate(zip(plan.args, wanted, strict=True)):
+        try:
+            found.append(_argument(context, place + 1, arg, type))
+        except DatabaseError as error:
+            # An error of the evaluation of an expression has no position.
+            is_literal = isinstance(arg, Literal) and type_of(arg).name == "unknown"
+            is_of_text = is_literal or isinstance(error, DatatypeMismatch)
+            if error.position is None and is_of_text and plan.offsets:
+                error.position = plan.offsets[place] + 1
+            raise
+    return found
 
 
 def _argument(context: StatementContext, number: int, arg: Scalar, type: SqlType) -> Datum:
     source = type_of(arg)
     if isinstance(arg, Literal) and source.name == "unknown":
         value = arg.value
-        return None if value is None else parse_text(str(value), type, zone=context.time_zone)
+        return None if value is None else parse_argument(str(value), type, zone=context.time_zone)
+    if takes_names(type) and category_of(source) == "S":
+        value = value_of(context, arg, 0)
+        return None if value is None else parse_argument(str(value), type, zone=context.time_zone)
     if source == type:
         return value_of(context, arg, 0)
     cast = resolve_cast(source, type, "assignment")
     if cast is None:
         raise DatatypeMismatch(
-            f"parameter ${number} of type {source} cannot be coerced to the expected type {type}"
+            f"parameter ${number} of type {source} cannot be coerced to the expected type {type}",
+            hint="You will need to rewrite or cast the expression.",
         )
     call = SessionZone(context.time_zone).applied(Call(cast.key, (arg,), cast.result))
     return value_of(context, call, 0)
@@ -183,28 +197,3 @@ def deallocate(session: "Session", context: StatementContext, plan: Deallocate) 
     named(session, plan.name)
     del session.statements[plan.name]
     return Completed("DEALLOCATE")
-
-
-def with_object_ids(
-    planner: "SessionPlanner", prepared: Prepared, args: Sequence[Datum]
-) -> Sequence[Datum]:
-    """Return the arguments with the ids of objects, where reg* types came as names."""
-    if not prepared.takes_names:
-        return args
-    return [
-        _object_id(planner, value, type.name)
-        if isinstance(value, str) and type.name.startswith("reg")
-        else value
-        for value, type in zip(args, prepared.parameters, strict=True)
-    ]
-
-
-def _object_id(planner: "SessionPlanner", name: str, type: str) -> int:
-    if is_digits(name):
-        return int(name)
-    if type != "regclass":
-        raise FeatureNotSupported(f"names as arguments of type {type} are not supported")
-    found = planner.reader().find(split_names(name, "."))
-    if found is None:
-        raise InvalidTextRepresentation(f'relation "{name}" does not exist', sqlstate="42P01")
-    return found.oid

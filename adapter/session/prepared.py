@@ -22,6 +22,7 @@ from foreshore.adapter.read.access_path import IndexRead, PeekPlan
 from foreshore.adapter.read.keys.at_hand import AtHand
 from foreshore.adapter.read.keys.index_point import IndexPoint
 from foreshore.adapter.read.keys.point import PointPlan
+from foreshore.adapter.read.keys.row_read import RowRead
 from foreshore.adapter.write.stage import RowRules
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.state import Part, State
@@ -82,7 +83,8 @@ class Prepared(Struct, eq=False):
     rules: RowRules | None = None  # of the table that it writes tuples to, compiled
     batch: int | None = None  # of messages that it came in; from the next on its columns are known
     tables_only: bool = False  # its plan uses tables and nothing maintained over them
-    point: PointPlan | None = None  # of a statement about the row under one key, compiled
+    point: PointPlan | None = None  # of a change of the row under one key, compiled
+    row_read: RowRead | None = None  # of a query of few rows, compiled
     index_point: IndexPoint | None = None  # of a query of rows under a key of an index, compiled
     index_whole: IndexRead | None = None  # of a query of a whole index, with nothing open
     at_hand: AtHand | None = None  # how its rows are had without waiting, compiled
@@ -102,6 +104,7 @@ class Prepared(Struct, eq=False):
     planning_seconds: float = 0.0  # of CPU of the thread
     within: GlobalId | None = None  # of such a SELECT: which one of its text it is
     origin: Origin | None = None  # of one that is kept by its name
+    retyped: "Prepared | None" = None  # the same text, last planned for parameters of other types
 
     @property
     def is_empty(self) -> bool:
@@ -178,6 +181,7 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._plans: OrderedDict[PlanKey, Prepared] = OrderedDict()
+        self._state: State | None = None  # the catalog's, when the newest plan was kept
 
     def get(self, key: PlanKey, is_valid: Callable[[Prepared], bool]) -> Prepared | None:
         """Return the planned statement of a text; None if there is none that `is_valid`."""
@@ -191,10 +195,11 @@ class PlanCache:
         self._plans.move_to_end(key)
         return known
 
-    def put(self, key: PlanKey, prepared: Prepared) -> None:
+    def put(self, key: PlanKey, prepared: Prepared, state: State) -> None:
         """Keep what has just been planned, if it may be planned the same for another session.
 
-        A plan that uses tables only is the same whatever its transaction has written to.
+        What is good for no session any more is forgotten when the catalog's `state` is another. A
+        plan that uses tables only is the same whatever its transaction has written to.
         """
         basis = prepared.basis
         if len(key.text) > LONGEST_TEXT or prepared.is_own or basis is None:
@@ -205,13 +210,25 @@ class PlanCache:
             key = replace(key, time_zone=None)
         if not prepared.depends_on_role:
             key = replace(key, role=None, row_security=None)
+        if state is not self._state:
+            self._state = state
+            self._forget_stale(state)
         self._plans[key] = replace(
             prepared,
             name="",
             batch=None,
             origin=None,
+            retyped=None,
             found_valid=(None, -1),
             found_allowed=(None, -1),
         )
         if len(self._plans) > MOST_TEXTS:
             self._plans.popitem(last=False)
+
+    def _forget_stale(self, state: State) -> None:
+        """Forget the plans over what the catalog no longer has; names are looked up anew."""
+        parts = {id(part) for part in (None, *state.parts.values())}
+        for key, plan in list(self._plans.items()):
+            assert plan.basis is not None, key
+            if plan.lookups is None and not parts.issuperset(map(id, plan.basis.seen)):
+                del self._plans[key]

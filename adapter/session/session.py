@@ -47,7 +47,7 @@ from foreshore.adapter.session.context import Notices, StatementContext
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short, planning_owner
 from foreshore.adapter.session.portals import BoundPortal, Portals, text_size
-from foreshore.adapter.session.prepare import Statements, with_object_ids
+from foreshore.adapter.session.prepare import Statements
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.subscribe.meaning import meaning_of
@@ -76,7 +76,7 @@ from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
 from foreshore.sql.plan import CopyFrom
 from foreshore.statement_history import Who
-from foreshore.types import Datum
+from foreshore.types import Datum, SqlType
 
 if TYPE_CHECKING:
     from foreshore.adapter.environment import Environment
@@ -402,9 +402,9 @@ class Session:
         """Note that the client knows the columns of what it has prepared."""
         self.statements.batch += 1
 
-    def statement(self, name: str) -> Prepared:
-        """Return the prepared statement."""
-        return self.statements.named(name)
+    def statement(self, name: str, types: Sequence[SqlType] = ()) -> Prepared:
+        """Return the prepared statement, perhaps for parameters of other types."""
+        return self.statements.named(name, types)
 
     def meaning(self, statement: str) -> str:
         """Return a digest that differs once a prepared query stands for something else."""
@@ -415,10 +415,15 @@ class Session:
         return reading_of(self.planner.state, self.statements.named(statement))
 
     async def bind(
-        self, portal: str, name: str, args: Sequence[Datum], formats: Sequence[int], size: int = 0
+        self,
+        portal: str,
+        name: str | Prepared,
+        args: Sequence[Datum],
+        formats: Sequence[int],
+        size: int = 0,
     ) -> BoundPortal:
         """Make a portal."""
-        prepared = self.statements.named(name)
+        prepared = self.statements.named(name) if isinstance(name, str) else name
         if not prepared.is_empty:
             if self.transactions.failed:
                 self.transactions.check_not_failed(prepared.plan)
@@ -426,7 +431,6 @@ class Session:
                 await self.planner.ready(prepared)
         if len(formats) > 1:  # one for each of the columns: they are known
             self.told()
-        args = with_object_ids(self.planner, prepared, args)
         size += text_size(prepared)
         bound = BoundPortal(portal, prepared, args, formats, desc=prepared.desc, size=size)
         self.portals.add(bound)
@@ -517,13 +521,8 @@ class Session:
         return ran
 
     def _rows(self, selected: Selected, max_rows: int) -> Execution:
-        return taken(
-            selected,
-            max_rows,
-            self.interrupts,
-            self.activity.end_rows,
-            limits=result_limits(self.variables),
-        )
+        limits = result_limits(self.variables)
+        return taken(selected, max_rows, self.interrupts, self.activity.end_rows, limits=limits)
 
     async def close_statement(self, name: str) -> None:
         """Forget a prepared statement, if there is one."""

@@ -4,6 +4,7 @@
     current_setting(name [, missing_ok]) SHOW as a function, for names that are arguments
     pg_sleep(seconds)                    waits
     random(), gen_random_uuid()          random values
+    setseed(seed)                        lets those of random() follow from a seed
     nextval(sequence), ...               numbers of sequences (`adapter/write/nextval.py`)
     pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/activity.py`)
     pg_reload_conf()                     reads configuration files of the server again
@@ -17,7 +18,6 @@ binder (`sql/bind/side_effects.py`) and made for the rows of the result, in orde
 """
 
 import asyncio
-import random
 import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter import leftovers
 from foreshore.adapter.rights.roles import require_settable, require_visible
 from foreshore.adapter.session.activity import signal
 from foreshore.adapter.session.context import StatementContext
@@ -39,10 +40,12 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.functions.system import (
     ADVISORY,
+    FORGET_LEFTOVER,
     NOTIFY,
     RANDOM,
     RANDOM_UUID,
     RELOAD,
+    SET_SEED,
     SIGNALS,
     SLEEP,
 )
@@ -54,7 +57,12 @@ from foreshore.types import Datum
 
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
 # No transaction undoes these, and a second call has another effect than the first.
-LASTING = {"setval", *SIGNALS, *(each for each in ADVISORY if not advisory.ends(each))}
+LASTING = {
+    "setval",
+    FORGET_LEFTOVER,
+    *SIGNALS,
+    *(each for each in ADVISORY if not advisory.ends(each)),
+}
 
 
 def calls_in(relation: Relation) -> list[Call]:
@@ -106,8 +114,15 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
         return await signal(context, call.function, args)
     if call.function == RELOAD:
         return await _reload(context)
+    if call.function == FORGET_LEFTOVER:
+        return await leftovers.forget(context, args[0])
     if call.function == RANDOM:
-        return random.random()
+        return float(context.variables.random.floats(1)[0])
+    if call.function == SET_SEED:
+        if args[0] is None:
+            return None
+        context.variables.random.seed(float(str(args[0])))
+        return ""
     if call.function == RANDOM_UUID:
         return uuid.uuid4().bytes
     if call.function == SLEEP:
@@ -147,7 +162,9 @@ async def results_by_row(
     """Return the scalars `over` for each of `rows` (with `__diff`), making their calls by row."""
     executor = context.coordinator.executor
     value, next = partial(_value, context), partial(_next, context)
-    return await evaluate_with_calls(executor, rows, over, bindings, value, next)
+    return await evaluate_with_calls(
+        executor, rows, over, bindings, value, next, context.variables.random
+    )
 
 
 async def _next(context: StatementContext, sequence: Datum, count: int) -> npt.NDArray[np.int64]:

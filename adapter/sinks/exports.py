@@ -28,7 +28,7 @@ from foreshore.adapter.sinks.reading import (
     sound_through,
 )
 from foreshore.adapter.sinks.signal import Signal
-from foreshore.adapter.sources.access import accesses, affected_items
+from foreshore.adapter.sources.access import Find, accesses, affected_items
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import Position
@@ -58,7 +58,7 @@ from foreshore.sources.files import PLACES
 from foreshore.sql.bind.definitions.sinks.partition import partition_hash
 from foreshore.storage.export.controller import ExportController, SinkDescription
 from foreshore.storage.export.exporter import NOTHING
-from foreshore.storage.export.messages import Answer, CheckSink, DisposeSink, Export
+from foreshore.storage.export.messages import Answer, CheckSink, Export
 from foreshore.storage.external.access import Access, Accesses
 from foreshore.storage.external.request import answer_to
 from foreshore.storage.lineage import Lineage
@@ -86,7 +86,6 @@ class SinkExports:
         # The relation of the interval that was sent last: it may get another one meanwhile.
         self._sent: dict[GlobalId, GlobalId] = {}
         self._moved = Signal()
-        self._disposing: set[asyncio.Task[None]] = set()
         self._following = asyncio.Lock()  # else a sink might be started twice
         self.controller = ExportController(launcher, self, coordinator.clock)
 
@@ -112,7 +111,7 @@ class SinkExports:
             described = self._described(item, item.sink)
         if described == running:
             return
-        stopped = await self.controller.stop(id)
+        await self.controller.stop(id)
         self._idle_before.pop(id, None)
         self._moved.set()
         if described is not None:
@@ -120,18 +119,14 @@ class SinkExports:
             return
         self._ends.pop(id, None)
         self._sent.pop(id, None)
-        if stopped is not None and not _is_of_original(stopped):
-            self._begin_to_dispose(stopped)
 
     async def close(self) -> None:
         """End all processes."""
-        for task in self._disposing:
-            task.cancel()
         await self.controller.close()
 
     async def check(self, spec: SinkSpec, desc: RelationDesc) -> None:
         """Raise DatabaseError if a sink could not write these columns to its target."""
-        export = Export(self._name("new", spec), spec, desc, self._accesses(spec))
+        export = Export(self.target_name("new", spec), spec, desc, self.accesses(spec))
         await answer_to(self._launcher, CheckSink(export), Answer)
 
     async def equip(self) -> None:
@@ -140,22 +135,23 @@ class SinkExports:
 
     # --- what runs -----------------------------------------------------------------------------
 
-    def _accesses(self, spec: SinkSpec) -> Accesses:
+    def accesses(self, spec: SinkSpec, find: Find | None = None) -> Accesses:
         """Return what a sink needs to reach its target.
 
-        Raises DatabaseError if a secret cannot be read.
+        `find` gives objects that may have been dropped. Raises DatabaseError if a secret cannot be
+        read.
         """
         coordinator = self._coordinator
         if isinstance(spec.target, PythonTarget):
             coordinator.ingestion.check_module(spec.target.module)
-        given = accesses(coordinator, coordinator.state, connections_of(spec.target))
+        given = accesses(coordinator, find or coordinator.state.get, connections_of(spec.target))
         if is_place(spec.target):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
         if isinstance(spec.target, WebhookTarget):
             given[SECRETS] = Access("webhook", secret_texts(coordinator, secrets_of(spec.target)))
         return given
 
-    def _name(self, id: str, spec: SinkSpec) -> str:
+    def target_name(self, id: str, spec: SinkSpec) -> str:
         """Return the name of a sink in its target, where several databases may write."""
         return f"foreshore_{(spec.written_as or self._lineage.database)[:12]}_{id}"
 
@@ -165,13 +161,13 @@ class SinkExports:
         desc, given, obstacle = coordinator.catalog.planned[item.id].desc, {}, None
         hash: Scalar | None = None
         try:
-            given = self._accesses(spec)
+            given = self.accesses(spec)
             hash = self._hash(item, spec, desc)
         except DatabaseError as error:
             obstacle = error.message
         obstacle = self._lost_right(item, spec) or obstacle
         paused = is_paused(self._lineage, item.id, spec)
-        export = Export(self._name(item.id, spec), spec, desc, given, hash)
+        export = Export(self.target_name(item.id, spec), spec, desc, given, hash)
         return SinkDescription(
             item.id, item.cluster, export, PAUSED if paused else obstacle, paused
         )
@@ -192,22 +188,6 @@ class SinkExports:
         catalog = self._coordinator.catalog
         reader = DefinitionCatalog(catalog.state, catalog.planned, item)
         return partition_hash(reader, spec.target.partition_by, desc)
-
-    def _begin_to_dispose(self, stopped: SinkDescription) -> None:
-        """Let a process remove what a dropped sink has left outside, if it can."""
-        task = asyncio.get_running_loop().create_task(self._dispose(stopped))
-        self._disposing.add(task)
-        task.add_done_callback(self._disposing.discard)
-
-    async def _dispose(self, stopped: SinkDescription) -> None:
-        try:
-            await answer_to(self._launcher, DisposeSink(stopped.export), Answer)
-        except DatabaseError as error:
-            logger.warning(
-                "the frontier of a dropped sink is left in its target: %s",
-                error.message,
-                extra={"sink": stopped.id},
-            )
 
     # --- how far they are ----------------------------------------------------------------------
 
@@ -411,8 +391,3 @@ def secret_texts(coordinator: "Coordinator", ids: Iterable[str]) -> dict[str, st
             name = coordinator.state.objects[id].name
             raise InvalidParameterValue(f'the secret "{name}" is no text') from None
     return found
-
-
-def _is_of_original(sink: SinkDescription) -> bool:
-    """Return whether the frontier in the target may be that of the database before a restore."""
-    return sink.paused or bool(sink.export.spec.written_as)

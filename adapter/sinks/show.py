@@ -79,7 +79,8 @@ def _files(target: FilesTarget) -> str:
     if target.format == "csv":
         header, delimiter = str(target.header).lower(), quote_string(target.delimiter)
         csv = f", HEADER = {header}, DELIMITER = {delimiter}"
-    return f"FILES (URL = {quote_string(target.url)}, FORMAT = {quote_string(target.format)}{csv})"
+    form = f"FORMAT = {quote_string(target.format)}{csv}, MERGE = {str(target.merge).lower()}"
+    return f"FILES (URL = {quote_string(target.url)}, {form})"
 
 
 def _messages(state: State, target: Target, relation: str) -> str:

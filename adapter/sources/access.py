@@ -1,8 +1,8 @@
 """Connections with the values of their secrets, for who reaches external systems."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 from foreshore.catalog.groups import using
 from foreshore.catalog.item import Connection, Item, Object, Role, Secret
@@ -15,24 +15,26 @@ from foreshore.storage.external.access import APPLICATION, Access, Accesses, Tun
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
 
+Find: TypeAlias = Callable[[str], Object | None]  # the objects by their ids
+
 SSH_PORT = "22"
 
 
-def accesses(coordinator: "Coordinator", state: State, connections: Iterable[str]) -> Accesses:
+def accesses(coordinator: "Coordinator", find: Find, connections: Iterable[str]) -> Accesses:
     """Return these connections by their ids; raises DatabaseError if a secret cannot be read."""
-    return {id: access(coordinator, state, _connection(state, id)) for id in connections}
+    return {id: access(coordinator, find, _connection(find, id)) for id in connections}
 
 
-def access(coordinator: "Coordinator", state: State, connection: Connection) -> Access:
+def access(coordinator: "Coordinator", find: Find, connection: Connection) -> Access:
     """Return a connection with the values of its secrets; raises as `accesses` does."""
     spec = connection.spec
     if spec.kind == TUNNEL:
         return Access(spec.kind, {}, _tunnel(coordinator, connection))
-    return access_by(coordinator, state, connection.name, spec, connection.owner)
+    return access_by(coordinator, find, connection.name, spec, connection.owner)
 
 
 def access_by(
-    coordinator: "Coordinator", state: State, name: str, spec: ConnectionSpec, owner: str
+    coordinator: "Coordinator", find: Find, name: str, spec: ConnectionSpec, owner: str
 ) -> Access:
     """Return a connection of this name and owner with the values of its secrets.
 
@@ -47,15 +49,15 @@ def access_by(
             options[option] = value
             continue
         try:
-            options[option] = coordinator.secrets.read(value.secret).decode()
+            options[option] = coordinator.secrets.value(find(value.secret)).decode()
         except UnicodeDecodeError:
             raise InvalidParameterValue(
                 f'the secret for option "{option}" of connection "{name}" is no text'
             ) from None
     tunnel = None
     if spec.tunnel is not None:
-        tunnel = _tunnel(coordinator, _connection(state, spec.tunnel))
-    role = state.get(owner)  # a directory of an older version may lack it (`role_names.py`)
+        tunnel = _tunnel(coordinator, _connection(find, spec.tunnel))
+    role = find(owner)  # a directory of an older version may lack it (`role_names.py`)
     by_superuser = isinstance(role, Role) and role.superuser
     return Access(spec.kind, options, tunnel, by_superuser)
 
@@ -79,8 +81,8 @@ def affected_items(state: State, changed: Object) -> Iterator[Item]:
             return
 
 
-def _connection(state: State, id: str) -> Connection:
-    found = state.objects[id]
+def _connection(find: Find, id: str) -> Connection:
+    found = find(id)
     assert isinstance(found, Connection), found
     return found
 

@@ -79,7 +79,7 @@ async def validate_new(context: StatementContext, plan: CreateConnection) -> Non
     if plan.validate:
         spec = _spec(context, ConnectionSpec(plan.kind, {}), plan.options)
         state, name = context.planner.state, plan.name.item
-        reached = access_by(context.coordinator, state, name, spec, context.role.id)
+        reached = access_by(context.coordinator, state.get, name, spec, context.role.id)
         await _reach(context, reached)
 
 
@@ -91,7 +91,7 @@ async def validate_altered(context: StatementContext, plan: AlterConnection) -> 
         return  # alter_connection tells
     assert isinstance(found, Connection), found
     changed = msgspec.structs.replace(found, spec=_spec(context, found.spec, plan.options))
-    await _reach(context, access(context.coordinator, context.planner.state, changed))
+    await _reach(context, access(context.coordinator, context.planner.state.get, changed))
 
 
 async def validate_connection(context: StatementContext, plan: ValidateConnection) -> Completed:
@@ -100,7 +100,7 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
     assert isinstance(found, Connection), found
     check_urls(found.spec)
     if plan.publication is None:
-        await _reach(context, access(context.coordinator, context.planner.state, found))
+        await _reach(context, access(context.coordinator, context.planner.state.get, found))
         return Completed("VALIDATE CONNECTION")
     if found.spec.kind != "postgres":
         raise WrongObjectType(f'connection "{found.name}" is not to POSTGRES')

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.rights.watch import obstacle_of
-from foreshore.adapter.sources.access import accesses, affected_items
+from foreshore.adapter.sources.access import Find, accesses, affected_items
 from foreshore.adapter.sources.changes.schema_changes import SchemaChanges
 from foreshore.adapter.sources.inputs import SourceInputs
 from foreshore.adapter.transaction.write import Write
@@ -47,13 +47,11 @@ from foreshore.storage.ingest.controller import (
     IngestController,
     Progressed,
     SourceDescription,
-    Stopped,
 )
 from foreshore.storage.ingest.messages import (
     Answer,
     Discover,
     Discovered,
-    Dispose,
     OutputRelation,
     ReadRows,
     Validate,
@@ -80,7 +78,6 @@ class Ingestion:
         self._coordinator = coordinator
         self._launcher = launcher
         self.python_modules: frozenset[str] = frozenset()  # that sources may import
-        self._disposing: set[asyncio.Task[None]] = set()
         self._changes: SchemaChanges | None = None
         # One at a time: else a source might be started twice, or from its beginning.
         self._following = asyncio.Lock()
@@ -132,15 +129,11 @@ class Ingestion:
             if position is None:  # it is new, or was altered and has another id
                 position = await self._position(described.progress)
             self.controller.start(described, position, stopped)
-        elif stopped is not None:
-            self._begin_to_dispose(stopped)
 
     async def close(self) -> None:
         """End all processes."""
         if self._changes is not None:
             self._changes.close()
-        for task in self._disposing:
-            task.cancel()
         await self.controller.close()
 
     # --- what runs -----------------------------------------------------------------------------
@@ -152,7 +145,7 @@ class Ingestion:
         """
         if (known := known_outputs(spec)) is not None:
             return Discovered(spec, dict(known))
-        given = self._accesses(spec)
+        given = self.accesses(spec)
         found = await answer_to(self._launcher, Discover(spec, given), Answer)
         assert isinstance(found, Discovered), found
         return found
@@ -172,7 +165,7 @@ class Ingestion:
         None if there are more than MOST_PRESENT_ROWS. Raises DatabaseError, also if that takes
         longer than PRESENT_ROWS_SECONDS.
         """
-        request = ReadRows(spec, output, self._accesses(spec), MOST_PRESENT_ROWS)
+        request = ReadRows(spec, output, self.accesses(spec), MOST_PRESENT_ROWS)
         _, tables = await answer_with_tables(self._launcher, request, Answer, PRESENT_ROWS_SECONDS)
         return tables[0] if tables else None
 
@@ -189,10 +182,16 @@ class Ingestion:
                 hint="The server's option --python-source-module names those that are.",
             )
 
-    def _accesses(self, spec: SourceSpec, tables: Iterable[Messages | None] = ()) -> Accesses:
+    def accesses(
+        self,
+        spec: SourceSpec,
+        tables: Iterable[Messages | None] = (),
+        find: Find | None = None,
+    ) -> Accesses:
         """Return what a source needs to reach its external system, and to decode for its tables.
 
-        Raises DatabaseError if a secret cannot be read, or a module is not allowed.
+        `find` gives objects that may have been dropped. Raises DatabaseError if a secret cannot be
+        read, or a module is not allowed.
         """
         if isinstance(spec, PythonSource | MemoSource):
             self.check_module(spec.module)
@@ -200,16 +199,21 @@ class Ingestion:
         needed = dict.fromkeys(connections_of(spec))
         for each in tables:
             needed |= dict.fromkeys(connections_of_messages(each))
-        given = accesses(coordinator, coordinator.state, tuple(needed))
+        given = accesses(coordinator, find or coordinator.state.get, tuple(needed))
         if isinstance(spec, FilesSource) or is_place(spec):
             given[PLACES] = Access("files", coordinator.copies.places.as_options())
         return given
 
+    def own_spec(self, item: Item, spec: SourceSpec) -> SourceSpec:
+        """Return what a source reads here: in a restored database not by the original's slot."""
+        lineage = self._coordinator.lineage
+        if isinstance(spec, PostgresSource) and lineage.is_inherited(item.id):
+            return with_own_slot(spec, lineage)
+        return spec
+
     def _described(self, item: Item, spec: SourceSpec) -> SourceDescription:
         assert item.cluster is not None, item
-        coordinator = self._coordinator
-        if isinstance(spec, PostgresSource) and coordinator.lineage.is_inherited(item.id):
-            spec = with_own_slot(spec, coordinator.lineage)
+        coordinator, spec = self._coordinator, self.own_spec(item, spec)
         planned = coordinator.catalog.planned
         outputs = {
             each.feed.reference: OutputRelation(
@@ -223,7 +227,7 @@ class Ingestion:
             del outputs[reference]
         given, obstacle = {}, None
         try:
-            given = self._accesses(spec, [each.messages for each in outputs.values()])
+            given = self.accesses(spec, [each.messages for each in outputs.values()])
         except DatabaseError as error:
             obstacle = error.message
         used = dict.fromkeys((*connections_of(spec), *secrets_of(spec)))
@@ -250,26 +254,6 @@ class Ingestion:
                 async for part in parts:
                     for start in range(0, part.num_rows, ROWS_AT_ONCE):
                         yield part.slice(start, ROWS_AT_ONCE)
-
-    def _begin_to_dispose(self, stopped: Stopped) -> None:
-        """Let a process remove what a dropped source has left outside, if it can."""
-        if not connections_of(stopped.description.spec):
-            return
-        task = asyncio.get_running_loop().create_task(self._dispose(stopped))
-        self._disposing.add(task)
-        task.add_done_callback(self._disposing.discard)
-
-    async def _dispose(self, stopped: Stopped) -> None:
-        description = stopped.description
-        request = Dispose(description.spec, dict(stopped.position), description.accesses)
-        try:
-            await answer_to(self._launcher, request, Answer)
-        except DatabaseError as error:
-            logger.warning(
-                "something of a dropped source is left in its external system: %s",
-                error.message,
-                extra={"source": description.id},
-            )
 
     async def caught_up(self, id: GlobalId) -> None:
         """Wait until all is durable here that the external system of a source has now.

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from foreshore.adapter.sources.webhook_check import Condition
 from foreshore.errors import DatabaseError, InvalidTextRepresentation, StatementTooComplex
+from foreshore.json_errors import describe_json_error
 from foreshore.json_text import canonical_json
 from foreshore.sources.webhook import WebhookSource
 from foreshore.structured import stored_map
@@ -111,7 +112,7 @@ def _bodies(body: bytes, spec: WebhookSource) -> list[str | bytes]:
         parts = _documents(body, spec.body == "json array")
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidTextRepresentation(
-            "invalid input syntax for type json", detail=str(error)
+            "invalid input syntax for type json", detail=describe_json_error(error)
         ) from None
     if len(parts) > MOST_ROWS:
         raise StatementTooComplex(f"a request may have at most {MOST_ROWS} rows")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.compute.changelog import Changelog, End, earliest
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.envelope import Form
-from foreshore.compute.replica.inputs import times_of
+from foreshore.compute.inputs import times_of
 from foreshore.compute.subscription_states import (
     Ended,
     Following,
@@ -33,7 +34,7 @@ from foreshore.compute.subscription_states import (
     limited,
     next_step,
 )
-from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, Unavailable
+from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState, Unavailable
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent
@@ -41,6 +42,8 @@ from foreshore.storage.selection import ALL, Selection
 from foreshore.update import EMPTY, Timestamp, insertions_at
 
 PROGRESS_S = 1.0  # between progress rows while nothing changes
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,9 @@ class Subscriber:
                 await work()
             except DatabaseError as error:
                 self._become(Ended(error))
+            except Exception:
+                logger.exception("a subscription has failed", extra={"inputs": ids})
+                self._become(Ended(InternalError("the subscription has failed")))
             finally:
                 if isinstance(self._state, Starting | Reading):  # a shard was dropped meanwhile
                     ended = ObjectNotInPrerequisiteState("the subscription has ended")

@@ -22,8 +22,9 @@ from foreshore.adapter.sinks.previous import refuse_awaited, set_cut_times
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.audit import AuditRows
 from foreshore.catalog.dangling import check_references
-from foreshore.catalog.durable import CATALOG_SHARD, difference
+from foreshore.catalog.durable import CATALOG_SHARD, difference, left
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
+from foreshore.catalog.limits import check_limits
 from foreshore.catalog.naming import name_key
 from foreshore.catalog.rebase import rebased
 from foreshore.catalog.sequence_numbers import Generation, generation_of
@@ -130,6 +131,7 @@ class CatalogCommits:
             # What is durable is shown, and read at every start.
             new = change.transaction.state
             check_references(coordinator.state, new)
+            check_limits(coordinator.state, new)
             new.check(new.changed(coordinator.state))
             made = _Difference(coordinator, change)
             refuse_awaited(coordinator, made.changed, made.dropped)
@@ -204,6 +206,7 @@ class CatalogCommits:
         write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
         moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
         begins, ends = subscription_ids(made.created), subscription_ids(made.dropped)
+        leaves = coordinator.leftovers.left_by(made.dropped, made.created)
         new = change.transaction.state
         altered = new.changed(old)
         constrained = [
@@ -224,13 +227,14 @@ class CatalogCommits:
             positions = coordinator.subscriptions.updates(time, moves, begins, ends)
             # Before `time` is published: subscribers may see it earlier than the new state.
             coordinator.changelogs.end_unconstrained(time, relaxed)
-            catalog = pa.concat_tables([changed, positions])
+            catalog = pa.concat_tables([changed, positions, left(leaves, time)])
             return {CATALOG_SHARD: catalog, AUDIT_EVENTS.id: audited.at(time)}
 
         then = write.applied
 
         def show(time: Timestamp) -> None:
             coordinator.subscriptions.apply(time, moves)
+            coordinator.leftovers.add(leaves)
             coordinator.changelogs.end_unconstrained(time, relaxed)  # of new subscribers
             self._show(time, change, made)
             if then is not None:
@@ -317,6 +321,8 @@ class CatalogCommits:
             concerned = [*concerned, *coordinator.state.all(Item)]
         await coordinator.ingestion.follow(concerned)
         await coordinator.exports.follow(concerned)
+        coordinator.leftovers.follow(made.changed)
+        coordinator.leftovers.begin()
         await coordinator.published.follow(made.changed)
         for item in made.moved:
             await coordinator.view_handoff.hand_over(item)
@@ -345,6 +351,7 @@ def start_replica(compute: ComputeController, replica: Replica) -> None:
     if not compute.has_replica(replica.cluster, replica.id):
         options = dict(replica.options)
         address = options.pop("address", None)
+        options.pop("workload_class", None)
         compute.create_replica(
             replica.cluster, replica.id, address, size=replica.size, options=options
         )

@@ -15,7 +15,7 @@ has written to a shard of the group, or has dropped it: only writes to that shar
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -51,6 +51,7 @@ from foreshore.storage.controller import (
     UpperMismatch,
     WriteCapability,
 )
+from foreshore.storage.fault import Unwritable
 from foreshore.storage.oracle import TimestampOracle
 from foreshore.table_rows import TableRows, updates_at
 from foreshore.update import Timestamp, at_time
@@ -402,6 +403,29 @@ class GroupCommit:
             return
         try:
             time = await self._oracle.write_ts()
+            writes, ids = self._assemble(group, time)
+            began = time_ns() if tracing.is_on() else 0
+            await self._append(writes, partial(self._finish, group, time, ids))
+            if began:
+                amounts = {"foreshore.writes": len(group.writes), "foreshore.tables": len(writes)}
+                tracing.record("group commit", began, {"foreshore.timestamp": time, **amounts})
+            if group.fault is not None:
+                raise group.fault
+        except (OutOfDisk, Conflict, InvalidCapability, Unwritable) as error:  # nothing is written
+            self._again(group, error)
+        except BaseException as error:
+            for write in group.asked:
+                write.fail(_stopped(error))
+            raise
+
+    def _assemble(
+        self, group: _Group, time: Timestamp
+    ) -> tuple[list[ShardWrite], Collection[GlobalId]]:
+        """Return what a group writes at `time`, and the tables that it is about.
+
+        Raises Unwritable if the rows of a write do not fit together.
+        """
+        try:
             tables: dict[GlobalId, list[pa.Table | FewUpdates]] = {}
             tuples: dict[GlobalId, list[TableRows]] = {}
             for write in group.writes:
@@ -424,19 +448,12 @@ class GroupCommit:
                 for id, parts in tables.items()
                 if id in self._tokens
             ]
-            began = time_ns() if tracing.is_on() else 0
-            await self._append(writes, partial(self._finish, group, time, tables.keys()))
-            if began:
-                amounts = {"foreshore.writes": len(group.writes), "foreshore.tables": len(writes)}
-                tracing.record("group commit", began, {"foreshore.timestamp": time, **amounts})
-            if group.fault is not None:
-                raise group.fault
-        except (OutOfDisk, Conflict, InvalidCapability) as error:  # nothing has been written
-            self._again(group, error)
-        except BaseException as error:
-            for write in group.asked:
-                write.fail(_stopped(error))
+            return writes, tables.keys()
+        except (OutOfDisk, Conflict, InvalidCapability):
             raise
+        except Exception as error:
+            logger.exception("a write does not fit its table and is refused")
+            raise Unwritable(f"the rows do not fit their table: {error}") from error
 
     def _finish(self, group: _Group, time: Timestamp, written: Iterable[GlobalId]) -> None:
         """Make a group visible that is durable, and tell those who wait for its writes.

@@ -226,6 +226,8 @@ class Locks(LockQueue[_Request]):
         holders[owner] -= len(hashes)
         if not holders[owner]:
             del holders[owner]
+        if not holders:
+            del self._with_keys[place[0]]
 
     # --- waiting
 

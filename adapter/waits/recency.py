@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.waits.stalled import attended
+from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.item import Item
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
@@ -28,7 +29,7 @@ async def wait_for_sources(context: StatementContext, relations: Iterable[Global
     Raises QueryCanceled after `real_time_recency_timeout`, FeatureNotSupported if a source cannot
     say what its external system has.
     """
-    sources = _sources_below(context, relations)
+    sources = sources_below(context.coordinator.catalog, relations)
     if not sources:
         return
     limit = milliseconds(context.variables["real_time_recency_timeout"])
@@ -49,7 +50,7 @@ async def _caught_up(context: StatementContext, id: GlobalId) -> None:
     ingestion = coordinator.ingestion
     relation = ingestion.inputs.relation(id)
     if relation is not None:
-        for below in _sources_below(context, [relation]):
+        for below in sources_below(coordinator.catalog, [relation]):
             await _caught_up(context, below)
     async with attended(context, ingestion.controller, id):
         if relation is None:
@@ -58,9 +59,9 @@ async def _caught_up(context: StatementContext, id: GlobalId) -> None:
             await ingestion.inputs.answered(id, coordinator.oracle.read_ts())
 
 
-def _sources_below(context: StatementContext, relations: Iterable[GlobalId]) -> set[GlobalId]:
+def sources_below(catalog: Catalog, relations: Iterable[GlobalId]) -> set[GlobalId]:
     """Return the sources of relations, also below views."""
-    catalog, found = context.coordinator.catalog, set()
+    found = set()
     for id in relations:
         for base in catalog.bases(id):
             item = catalog.state.get(base)

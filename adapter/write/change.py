@@ -36,7 +36,7 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
         await require_policies(context, target, plan.checks, new)
     new = checked(context, target, new)
     await stage(context, target, deleted=old, inserted=new, updated=(old, new))
-    return _outcome(context, plan, new, beside)
+    return await _outcome(context, plan, new, beside)
 
 
 async def delete(context: StatementContext, plan: Delete) -> Outcome:
@@ -51,7 +51,7 @@ async def delete(context: StatementContext, plan: Delete) -> Outcome:
         old = TableRows.of_columns(target.desc, columns[: target.width], diffs)
         beside = columns[target.width :]
     await stage(context, target, deleted=old)
-    return _outcome(context, plan, old, beside)
+    return await _outcome(context, plan, old, beside)
 
 
 async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
@@ -75,14 +75,14 @@ async def _updated_rows(
     return old, new, columns[2 * width :]
 
 
-def _outcome(
+async def _outcome(
     context: StatementContext, plan: Update | Delete, rows: TableRows, beside: Sequence[pa.Array]
 ) -> Outcome:
     """Return the number of changed rows, or the RETURNING list over them."""
     verb = "UPDATE" if isinstance(plan, Update) else "DELETE"
     if plan.returning is None:
         return Completed(f"{verb} {rows.count}")
-    return returned(context, verb, plan.returning, rows, beside)
+    return await returned(context, verb, plan.returning, rows, beside)
 
 
 async def merge(context: StatementContext, plan: Merge) -> Outcome:
@@ -118,7 +118,9 @@ async def merge(context: StatementContext, plan: Merge) -> Outcome:
     written, times = split_diffs(pa.concat_tables([inserted.table, old_rows]))
     beside = [column.take(pa.array(order)) for column in source]
     done = pa.array(np.char.upper(acts[order]))
-    return returned_of(context, "MERGE", plan.returning, table_of([*beside, *written, done], times))
+    return await returned_of(
+        context, "MERGE", plan.returning, table_of([*beside, *written, done], times)
+    )
 
 
 async def _require_policies(

@@ -4,8 +4,10 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
+from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.read.timestamp import FAR_AHEAD_MS
 from foreshore.adapter.rights.row_checks import require_policies
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_of
@@ -21,6 +23,7 @@ from foreshore.adapter.write.target import (
 )
 from foreshore.compute.finish import expanded, places_in_order
 from foreshore.compute.keys.layout import MANY
+from foreshore.errors import InvalidParameterValue
 from foreshore.expr.ir import OrderKey
 from foreshore.rows import count, repeated, split_diffs
 from foreshore.sql.plan import AsOf, Insert
@@ -32,7 +35,10 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
     """Run an INSERT."""
     as_of = None
     if plan.as_of is not None:
-        as_of = await wait_until_requested(context, plan.as_of)
+        if plan.constant:
+            await _wait_to_write(context, plan.as_of)
+        else:
+            as_of = await wait_until_requested(context, plan.as_of)
         assert isinstance(context.prepared.plan, Insert), context.prepared.plan
         plan = context.prepared.plan
     target = target_of(context, plan.table, "INSERT")
@@ -47,7 +53,32 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
         rows = (await stage_on_conflict(context, target, plan.on_conflict, rows)).rows
     if plan.returning is None:
         return Completed(f"INSERT 0 {rows.count}")
-    return returned(context, "INSERT 0", plan.returning, rows)
+    return await returned(context, "INSERT 0", plan.returning, rows)
+
+
+async def _wait_to_write(context: StatementContext, as_of: AsOf) -> None:
+    """Wait for the time from which the rows are to be there; what follows commits later.
+
+    Raises InvalidParameterValue if it has passed: what was read already stays as it was.
+    """
+    coordinator = context.coordinator
+    time, now = timestamp_of(context, as_of.time), coordinator.oracle.read_ts()
+    if time <= now:
+        if as_of.at_least:
+            return
+        raise InvalidParameterValue(
+            f"cannot write as of {time}, because the time has passed",
+            detail=f"The present time is {now}.",
+            hint="Give a time to come, or AS OF AT LEAST.",
+        )
+    if time - now > FAR_AHEAD_MS:
+        context.notice(
+            f"waiting for time {time}, which is {(time - now) / 1000:.0f} seconds ahead",
+            hint="Times are milliseconds since 1970, or of type timestamptz.",
+            now=True,
+        )
+    await coordinator.group.reached(time)
+    await context.planner.ready(context.prepared)
 
 
 async def _rows(

@@ -20,7 +20,7 @@ from foreshore.privileges import Need
 from foreshore.sequence import Numbers, Position
 from foreshore.sequence import Sequence as Definition
 from foreshore.settings import split_names
-from foreshore.sql.bind.definitions.sequence import RIGHTS_OF_CALLS
+from foreshore.sql.bind.sequence_calls import RIGHTS_OF_CALLS
 from foreshore.types import Datum
 
 FUNCTIONS = ("nextval", "currval", "lastval", "setval")

@@ -14,6 +14,7 @@ from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.rights.row_checks import require_policies
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.side_effects import calls_in, results_of
 from foreshore.adapter.write.stage import checked, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.run import Ints
@@ -64,7 +65,7 @@ async def stage_on_conflict(
     if len(first) < len(new):
         raise _twice()
     try:
-        places, updated = _updated(context, target, conflict, proposed, there, existing)
+        places, updated = await _updated(context, target, conflict, proposed, there, existing)
     except DataError:  # it tells of rows that may have to be hidden
         met = _table_rows(target, existing.take(pa.array(np.unique(there[there != NONE]))))
         await require_policies(context, target, conflict.existing_checks, met)
@@ -124,7 +125,7 @@ async def _locked_at(
     return time
 
 
-def _updated(
+async def _updated(
     context: StatementContext,
     target: Target,
     conflict: OnConflict,
@@ -141,6 +142,8 @@ def _updated(
     given = table_of(columns, pa.array(np.ones(len(meeting), np.int64)))
     bindings = context.bindings(context.coordinator.oracle.read_ts())
     update = bind_relation(conflict.update, bindings)
+    if calls := calls_in(update):
+        update = bind_relation(update, (await results_of(context, calls)).get)
     (places, *new), diffs = split_diffs(evaluate_linear(update, {0: given}))
     assert len(new) == target.width
     return places.to_numpy(), TableRows.of_columns(target.desc, new, diffs)

@@ -6,14 +6,15 @@ import pyarrow as pa
 
 from foreshore.adapter.read.result import BatchSource, Selected, TupleSource
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.by_identity import ByIdentity
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation
+from foreshore.expr.python_calls import calls_python
 from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
-from foreshore.python_functions.relations import calls_python
 from foreshore.rows import split_diffs, table_of
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import bind_relation
@@ -24,7 +25,7 @@ from foreshore.types import ColumnType
 WRITTEN = GlobalId("t0")  # stands for the rows that a RETURNING list is over
 
 
-def returned(
+async def returned(
     context: StatementContext,
     verb: str,
     returning: Query,
@@ -45,31 +46,42 @@ def returned(
             selected = [row for row in found if row is not None]
             return Selected(returning.desc, TupleSource(selected, returning.desc.columns), verb)
     columns, diffs = split_diffs(rows.table)
-    return returned_of(context, verb, returning, table_of([*columns, *beside], diffs))
+    return await returned_of(context, verb, returning, table_of([*columns, *beside], diffs))
 
 
-def returned_of(context: StatementContext, verb: str, returning: Query, rows: pa.Table) -> Selected:
+async def returned_of(
+    context: StatementContext, verb: str, returning: Query, rows: pa.Table
+) -> Selected:
     """Return a RETURNING list over rows with `__diff`."""
     columns = tuple(ColumnType(each.type) for each in _columns(returning.relation))
     relation = over_rows(returning.relation, columns)
-    relation = bind_relation(relation, context.bindings(context.coordinator.oracle.read_ts()))
+    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    relation = bind_relation(relation, bindings)
     if not can_evaluate_locally(relation):
         what = "functions in Python" if calls_python(relation) else "subqueries"
         raise FeatureNotSupported(f"{what} in RETURNING are not supported")
-    result = expanded(evaluate_linear(relation, {WRITTEN: rows}), returning.finishing)
+    found = evaluate_linear(relation, {WRITTEN: rows})
+    if returning.row_outputs:
+        found = await results_by_row(context, found, returning.row_outputs, bindings)
+    result = expanded(found, returning.finishing)
     return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
 
 
 def _compiled(returning: Query) -> KeyedSelection | None:
     finishing = returning.finishing
-    if finishing.order_by or finishing.limit is not None or finishing.offset:
+    if (
+        returning.row_outputs
+        or finishing.order_by
+        or finishing.limit is not None
+        or finishing.offset
+    ):
         return None
     columns = _columns(returning.relation)
     return compile_selection((), over_rows(returning.relation, columns), finishing.project)
 
 
 # Returns a RETURNING list over one row as a tuple; None if it cannot be computed so.
-compiled_list: ByIdentity[Query, KeyedSelection | None] = ByIdentity(_compiled, 1024)
+compiled_list: ByIdentity[Query, KeyedSelection | None] = ByIdentity(_compiled)
 
 
 def _columns(relation: Relation) -> tuple[ColumnType, ...]:

@@ -13,6 +13,7 @@ from foreshore.catalog.state import State
 from foreshore.compute.keys.key_index import Duplicate
 from foreshore.compute.keys.references import Reference
 from foreshore.constraint import Check
+from foreshore.datum import from_array
 from foreshore.errors import (
     CheckViolation,
     ForeignKeyViolation,
@@ -21,7 +22,6 @@ from foreshore.errors import (
     Subject,
     UniqueViolation,
 )
-from foreshore.expr.datum import from_array
 from foreshore.foreign_key import ForeignKey
 from foreshore.output_style import OutputStyle
 from foreshore.sql.parse.keywords import quote_identifier

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from foreshore.catalog.builtin.parts import PARTED, Origin, Parts
-from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
+from foreshore.catalog.builtin.parts import PARTED, Origin, Parts, RelationRead
 from foreshore.catalog.state import State
 from foreshore.expr.block import Block
+from foreshore.in_turns import Steps, run_in_turns
 
 MOST_ANSWERS = 256
 LARGEST_ANSWER = 256 * 1024  # bytes, so that all of them take at most 64 MB
@@ -37,6 +37,7 @@ class CatalogAnswers:
     def __init__(self) -> None:
         self._tables: dict[Origin, tuple[State, pa.Table]] = {}  # the rows of builtin relations
         self._parts = Parts()  # of those relations with rows for each item
+        self._making: dict[tuple[Origin, int], asyncio.Future[None]] = {}  # by id() of a state
         self._begin(None)
 
     def _begin(self, state: State | None) -> None:
@@ -51,31 +52,44 @@ class CatalogAnswers:
                 del self._tables[origin]
         self._parts.forget(lambda key: name in key.search_path)
 
-    def rows(
-        self,
-        state: State,
-        origin: Origin,
-        builtin: Builtin,
-        snapshot: Callable[[], IntrospectionSnapshot],
-    ) -> pa.Table:
-        """Return the rows of a builtin relation in `state`, the present one."""
+    def known(self, state: State, origin: Origin) -> pa.Table | None:
+        """Return the rows of a builtin relation in `state` if they have been made."""
         known = self._tables.get(origin)
-        if known is None or known[0] is not state:
-            self._parts.advance(state)
-            known = self._tables[origin] = (state, self.made(state, origin, builtin, snapshot))
-        return known[1]
+        return known[1] if known is not None and known[0] is state else None
 
-    def made(
-        self,
-        state: State,
-        origin: Origin,
-        builtin: Builtin,
-        snapshot: Callable[[], IntrospectionSnapshot],
-    ) -> pa.Table:
-        """Return the rows of a builtin relation in `state`, which may be a transaction's."""
-        if builtin.name in PARTED:
-            return self._parts.rows(state, origin, builtin, snapshot)
-        return builtin.table(snapshot())
+    async def rows_in_turns(self, read: RelationRead) -> pa.Table:
+        """Return what `rows` does. Others run in between, and wait for the same rows."""
+        while (known := self.known(read.state, read.origin)) is None:
+            making = self._making.get((read.origin, id(read.state)))
+            if making is None:
+                return await self._make_in_turns(read)
+            await asyncio.wait([making])
+        return known
+
+    async def _make_in_turns(self, read: RelationRead) -> pa.Table:
+        key = read.origin, id(read.state)  # which the coroutine holds
+        made = self._making[key] = asyncio.get_running_loop().create_future()
+        try:
+            return await run_in_turns(self.rows(read))
+        finally:
+            del self._making[key]
+            made.set_result(None)
+
+    def rows(self, read: RelationRead) -> Steps[pa.Table]:
+        """Return the rows of a builtin relation in the present state, or one that was just that."""
+        known = self.known(read.state, read.origin)
+        if known is None:
+            self._parts.advance(read.state)
+            known = yield from self.make(read)
+            if self._parts.shows(read.state):
+                self._tables[read.origin] = read.state, known
+        return known
+
+    def make(self, read: RelationRead) -> Steps[pa.Table]:
+        """Return the rows of a builtin relation in a state that may be a transaction's."""
+        if read.builtin.name in PARTED:
+            return (yield from self._parts.rows(read))
+        return (yield from read.builtin.steps(read.snapshot()))
 
     async def answer(
         self, state: State, question: Question, evaluate: Callable[[], Awaitable[pa.Table]]

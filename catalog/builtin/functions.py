@@ -46,10 +46,10 @@ def recorded(name: str) -> list[list[str]]:
 @cache
 def functions() -> tuple[Function, ...]:
     """Return all functions, in the order of their oids."""
-    return tuple(_function(*line) for line in recorded("functions"))
+    return tuple(_read(*line) for line in recorded("functions"))
 
 
-def _function(oid: str, name: str, kind: str, *rest: str) -> Function:
+def _read(oid: str, name: str, kind: str, *rest: str) -> Function:
     strict, returns_set, volatility, result, arguments, everything, modes, names, *more = rest
     variadic, defaults, texts, rows, parallel, source = more
     return Function(
@@ -74,21 +74,53 @@ def _function(oid: str, name: str, kind: str, *rest: str) -> Function:
 
 
 @cache
-def _oids() -> dict[str, int]:
+def function_oids() -> dict[str, int]:
+    """Return the oids of functions by their names."""
     return {function.name: function.oid for function in functions()}
+
+
+_COLUMNS = {
+    **{"typinput": "in", "typoutput": "out", "typreceive": "recv", "typsend": "send"},
+    **{"typmodin": "typmodin", "typmodout": "typmodout", "typanalyze": "typanalyze"},
+    "typsubscript": "subscript_handler",
+}
+_SUBSCRIPTS = {"name": "raw_array", "int2vector": "array", "oidvector": "array", "jsonb": "jsonb"}
 
 
 def type_functions(name: str) -> dict[str, int]:
     """Return the functions of a type by their columns in pg_type, 0 where there is none."""
-    oids = _oids()
-    found = {}
-    stem = "cash" if name == "money" else name
-    for column, ending in (
-        *(("typinput", "in"), ("typoutput", "out"), ("typreceive", "recv"), ("typsend", "send")),
-        *(("typmodin", "typmodin"), ("typmodout", "typmodout")),
-    ):
-        found[column] = oids.get(stem + ending) or oids.get(f"{stem}_{ending}") or 0
+    if name == "array":
+        return array_functions("")
+    found = {column: _function(_stem(name), ending) for column, ending in _COLUMNS.items()}
+    found["typsubscript"] = _function(_SUBSCRIPTS.get(name, ""), "subscript_handler")
     return found
+
+
+def array_functions(element: str) -> dict[str, int]:
+    """Return the functions of the arrays of a type; their modifiers are those of the type."""
+    found = {column: _function("array", ending) for column, ending in _COLUMNS.items()}
+    of_element = type_functions(element) if element else {}
+    return found | {each: of_element.get(each, 0) for each in ("typmodin", "typmodout")}
+
+
+def domain_functions(base: str) -> dict[str, int]:
+    """Return the functions of a domain: it checks what is read and is written as its base type."""
+    found = type_functions(base)
+    read = {"typinput": _function("domain", "in"), "typreceive": _function("domain", "recv")}
+    return found | read | dict.fromkeys(("typmodin", "typmodout", "typsubscript"), 0)
+
+
+def _stem(name: str) -> str:
+    """Return how the names of a type's functions begin: mostly with the type's own name."""
+    for kind in ("multirange", "range"):
+        if name.endswith(kind) and not name.startswith("any"):
+            return kind
+    return "cash" if name == "money" else name
+
+
+def _function(stem: str, ending: str) -> int:
+    oids = function_oids()
+    return oids.get(stem + ending) or oids.get(f"{stem}_{ending}") or 0
 
 
 def pg_proc_rows() -> Iterator[dict[str, object]]:

@@ -41,10 +41,10 @@ from foreshore.catalog.builtin.mz_rows import (
     visibility_rows,
     wallclock_lag_rows,
 )
+from foreshore.catalog.builtin.network_policies import policy_rows, rule_rows
 from foreshore.catalog.builtin.relation import Declaration, IntrospectionSnapshot, Row, live
 from foreshore.catalog.builtin.rights import object_rights, role_rights
 from foreshore.catalog.builtin.settings import shown_settings
-from foreshore.catalog.network_policies import policy_rows, rule_rows
 
 FIRST_OID = 13_100
 
@@ -84,27 +84,29 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     (
         "mz_catalog",
         "mz_tables",
-        "id text, oid oid, schema_id text, name text, owner_id text, create_sql text?",
+        "id text, oid oid, schema_id text, name text, owner_id text, create_sql text?,"
+        "redacted_create_sql text?, source_id text?",
         table_rows,
     ),
     (
         "mz_catalog",
         "mz_views",
         "id text, oid oid, schema_id text, name text, definition text, owner_id text,"
-        "create_sql text",
+        "create_sql text, redacted_create_sql text",
         view_rows,
     ),
     (
         "mz_catalog",
         "mz_materialized_views",
         "id text, oid oid, schema_id text, name text, cluster_id text, definition text,"
-        "owner_id text, create_sql text",
+        "owner_id text, create_sql text, redacted_create_sql text",
         materialized_view_rows,
     ),
     (
         "mz_catalog",
         "mz_indexes",
-        "id text, oid oid, name text, on_id text, cluster_id text, owner_id text,create_sql text",
+        "id text, oid oid, name text, on_id text, cluster_id text, owner_id text,"
+        "create_sql text, redacted_create_sql text",
         index_rows,
     ),
     (
@@ -199,7 +201,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "mz_catalog",
         "mz_subscriptions",
         "id text, oid oid, schema_id text, name text, position mz_timestamp?, behind_ms int8?,"
-        "definition text, owner_id text, create_sql text",
+        "definition text, owner_id text, create_sql text, redacted_create_sql text",
         subscription_rows,
     ),
     (
@@ -396,7 +398,8 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     (
         "mz_catalog",
         "mz_connections",
-        "id text, oid oid, schema_id text, name text, type text, owner_id text, create_sql text?",
+        "id text, oid oid, schema_id text, name text, type text, owner_id text,"
+        "create_sql text?, redacted_create_sql text?",
         connection_rows,
     ),
     (
@@ -404,7 +407,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "mz_sources",
         "id text, oid oid, schema_id text, name text, type text, connection_id text?, size text?,"
         "envelope_type text?, key_format text?, value_format text?, cluster_id text?,"
-        "owner_id text, create_sql text?",
+        "owner_id text, create_sql text?, redacted_create_sql text?",
         source_rows,
     ),
     (
@@ -412,7 +415,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "mz_sinks",
         "id text, oid oid, schema_id text, name text, type text, connection_id text?, size text?,"
         "envelope_type text?, format text?, key_format text?, value_format text?,"
-        "cluster_id text, owner_id text, create_sql text?",
+        "cluster_id text, owner_id text, create_sql text?, redacted_create_sql text?",
         sink_rows,
     ),
     (

@@ -37,7 +37,7 @@ _LIVE = (
     " mz_sink_statuses mz_sink_status_history mz_sink_statistics mz_sink_statistics_history"
     " mz_cluster_replica_metrics mz_cluster_replica_metrics_history"
     " mz_cluster_replica_utilization mz_cluster_replica_status_history"
-    " mz_dead_letters mz_postgres_sources"
+    " mz_dead_letters mz_postgres_sources mz_leftovers"
 ).split()
 _CATALOG = {
     "mz_array_types": "id text, element_id text",
@@ -117,6 +117,8 @@ _INTERNAL = {
     "mz_source_statistics_history": f"{_FLOW}, messages_received int8, offset_lag int8?",
     "mz_sink_statistics_history": f"{_FLOW}, lag_ms int8?",
     "mz_dead_letters": "source_id text, object_id text, kind text, letters int8",
+    "mz_leftovers": "id text, name text, type text, leftover text, connection_id text?,"
+    "dropped_at timestamptz, tries int8, error text?, next_try_at timestamptz?",
 }
 
 
@@ -156,7 +158,7 @@ def _schedules(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def _workload_classes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for cluster in snapshot.state.all(Cluster):
-        yield {"id": cluster.id}
+        yield {"id": cluster.id, "workload_class": cluster.options.get("workload_class")}
 
 
 def _full_names(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -28,7 +28,7 @@ from foreshore.sinks.spec import Target, connections_of, secrets_of
 from foreshore.sinks.spec import kind_of as kind_of_target
 from foreshore.sources.formats import Format, name_of
 from foreshore.sources.kafka import KafkaSource
-from foreshore.sources.outputs import PROGRESS
+from foreshore.sources.outputs import PROGRESS, is_auxiliary
 from foreshore.sources.spec import Feed, kind_of
 from foreshore.sources.spec import connections_of as connections_of_source
 from foreshore.sources.spec import secrets_of as secrets_of_source
@@ -109,13 +109,14 @@ def relation_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def table_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_tables."""
     for item in _items(snapshot, "table"):
-        if item.feed:
+        if item.feed and (item.feed.spec is not None or is_auxiliary(item.feed.reference)):
             continue
         yield {
             **_common(item),
             "schema_id": item.schema,
             "owner_id": item.owner,
-            "create_sql": item.create_sql,
+            "create_sql": snapshot.create_sql_of(item) if item.feed else item.create_sql,
+            "source_id": item.feed.source if item.feed else None,
         }
     yield from _builtin_tables(snapshot)
 
@@ -194,6 +195,7 @@ def connection_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "schema_id": each.schema,
             "type": each.spec.kind.replace(" ", "-"),
             "owner_id": each.owner,
+            "create_sql": snapshot.create_sql_of(each),
         }
 
 
@@ -208,6 +210,7 @@ def source_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 **_read_by(item.feed),
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,
+                "create_sql": snapshot.create_sql_of(item),
             }
 
 
@@ -242,6 +245,7 @@ def sink_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 **_written_formats(item.sink.target),
                 "cluster_id": item.cluster,
                 "owner_id": item.owner,
+                "create_sql": snapshot.create_sql_of(item),
             }
 
 

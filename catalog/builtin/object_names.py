@@ -5,7 +5,7 @@ only for results with such columns.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +14,32 @@ from foreshore.catalog.builtin.functions import SYSTEM_NAMESPACE
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.expr.functions.text import quote_ident
+from foreshore.ids import GlobalId
 from foreshore.output_style import ObjectNames
-from foreshore.types import OTHER_TYPES, TYPES, type_of_oid
+from foreshore.types import OTHER_TYPES, TYPES, SqlType, type_of_oid
+
+_NAMESPACE, _VISIBILITY, _TYPE, _PROC, _OPERATOR = (
+    ("pg_catalog", "pg_namespace"),
+    ("mz_internal", "pg_relation_visibility"),
+    ("pg_catalog", "pg_type"),
+    ("pg_catalog", "pg_proc"),
+    ("pg_catalog", "pg_operator"),
+)
+# The relations with many rows that the names of a type are made of.
+_SOURCES = {
+    "regclass": (_NAMESPACE, _VISIBILITY, ("pg_catalog", "pg_class")),
+    "regtype": (_NAMESPACE, _VISIBILITY, _TYPE),
+    "regproc": (_NAMESPACE, _VISIBILITY, _PROC),
+    "regprocedure": (_NAMESPACE, _VISIBILITY, _TYPE, _PROC),
+    "regoper": (_OPERATOR,),
+    "regoperator": (_NAMESPACE, _VISIBILITY, _TYPE, _OPERATOR),
+}
+
+
+def sources_of_names(types: Iterable[SqlType]) -> set[GlobalId]:
+    """Return the ids of the relations from which values of these types are shown."""
+    sources = (_SOURCES.get((type.element or type).name, ()) for type in types)
+    return {builtins_by_name()[each].id for found in sources for each in found}
 
 
 def object_names(rows_of: Callable[[Builtin], pa.Table]) -> ObjectNames:

@@ -24,6 +24,7 @@ _COLUMNS = {
     "aggregates": "aggfnoid aggkind aggnumdirectargs aggtransfn aggfinalfn aggsortop aggtranstype"
     " agginitval",
 }
+RECORDED = tuple(_COLUMNS)  # files of rows
 _TEXTS = frozenset("oprname oprkind castcontext castmethod opfname opcname amoppurpose aggkind"
                    " agginitval".split())  # fmt: skip
 _COMMON: dict[str, Row] = {

@@ -20,6 +20,7 @@ from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.item import Item, Schema
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId, number_of
+from foreshore.in_turns import Steps
 
 GROUP = 64  # items, by their numbers
 MOST_RELATIONS = 512  # that are kept, of all databases, search paths and roles
@@ -53,6 +54,16 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class RelationRead:
+    """A read of the rows of a builtin relation in `state`, which `snapshot` shows."""
+
+    state: State
+    origin: Origin
+    builtin: Builtin
+    snapshot: Callable[[], IntrospectionSnapshot]
+
+
+@dataclass(frozen=True, slots=True)
 class _View:
     """The items of a state in groups, and the groups that differ from those of another view."""
 
@@ -61,7 +72,11 @@ class _View:
     stale: frozenset[_Group] = frozenset()
 
     def at(self, state: State) -> "_View":
-        """Return the view of `state`; its stale groups have other rows than in this view."""
+        """Return the view of `state`; its stale groups may have other rows than in this view.
+
+        That is found out for a few changes. After many, as at a start, all groups are stale: to
+        look for what each may mention would hold up other sessions for longer.
+        """
         old, new = self.state.objects, state.objects
         changed = {*state.changed(self.state)}
         items = {id for id in changed if isinstance(new.get(id) or old[id], Item)}
@@ -72,6 +87,8 @@ class _View:
             ids = ids | known if id in new else ids - known
             if ids:
                 groups[group] = ids
+        if len(changed) > GROUP:
+            return _View(state, groups, frozenset((_REST, *self.groups, *groups)))
         near = {each for state in (self.state, state) for each in _near(state, items)}
         stale = {*map(_group_of, near)}
         if items != changed:
@@ -123,8 +140,8 @@ class Parts:
         self._kept: OrderedDict[Origin, dict[_Group, pa.Table]] = OrderedDict()
 
     def advance(self, state: State) -> None:
-        """Make `state` the newest one."""
-        if state is not self._view.state:
+        """Make `state` the newest one, unless a newer one is known."""
+        if state is not self._view.state and state.version >= self._view.state.version:
             self._view = self._view.at(state)
             for kept in self._kept.values():
                 for group in self._view.stale & kept.keys():
@@ -135,32 +152,31 @@ class Parts:
         for key in filter(is_over, [*self._kept]):
             del self._kept[key]
 
-    def rows(
-        self,
-        state: State,
-        key: Origin,
-        builtin: Builtin,
-        snapshot: Callable[[], IntrospectionSnapshot],
-    ) -> pa.Table:
-        """Return the rows of a relation in `state`, which `snapshot` shows.
+    def shows(self, state: State) -> bool:
+        """Whether `state` is the newest one."""
+        return state is self._view.state
+
+    def rows(self, read: RelationRead) -> Steps[pa.Table]:
+        """Return the rows of a relation.
 
         The state may be that of a transaction: where it differs from the newest one, its rows are
-        not kept.
+        not kept. Nor are they once a newer one has come between two steps.
         """
-        own = state is not self._view.state
-        view = self._view.at(state) if own else self._view
-        kept = self._kept.setdefault(key, {})
-        self._kept.move_to_end(key)
+        newest = self._view
+        own = not self.shows(read.state)
+        view = newest.at(read.state) if own else newest
+        kept = self._kept.setdefault(read.origin, {})
+        self._kept.move_to_end(read.origin)
         if len(self._kept) > MOST_RELATIONS:
             self._kept.popitem(last=False)
         known = {group: rows for group, rows in kept.items() if not (own and group in view.stale)}
         missing = (view.groups.keys() | {_REST}) - known.keys()
         if missing:
-            whole = snapshot()
+            whole = read.snapshot()
             for group in missing:
                 part = whole.rest() if group is _REST else whole.part(view.groups[group])
-                known[group] = builtin.table(part)
-                if not (own and group in view.stale):
+                known[group] = yield from read.builtin.steps(part)
+                if self._view is newest and not (own and group in view.stale):
                     kept[group] = known[group]
         tables = [known[group] for group in sorted(view.groups)]
         tables = [known[_REST], *(table for table in tables if table.num_rows)]

@@ -15,10 +15,11 @@ from foreshore.catalog.builtin.pg_types import (
     COLLATED,
     DEFAULT_COLLATION,
     PG_CATALOG_OID,
+    catalog_rows,
     enum_rows,
     range_rows,
+    row_type_of,
     storage_of,
-    type_rows,
 )
 from foreshore.catalog.builtin.pg_views import VIEWS, authid, groups, shadow
 from foreshore.catalog.builtin.policies import POLICY_OID, policies, policy_rows
@@ -39,7 +40,16 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Column
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
-from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, SqlType, oid_of, typmod_of
+from foreshore.types import (
+    TEXT,
+    TYPES,
+    ColumnType,
+    RelationDesc,
+    SqlType,
+    element_of,
+    oid_of,
+    typmod_of,
+)
 from foreshore.zone_rows import abbreviations
 
 PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
@@ -91,7 +101,7 @@ def relations() -> Iterator[Declaration]:
         "pg_timezone_names": lambda snapshot: snapshot.live("pg_timezone_names"),
         "pg_cursors": live("pg_cursors"),
         "pg_prepared_statements": live("pg_prepared_statements"),
-        "pg_type": type_rows,
+        "pg_type": catalog_rows,
     }
     rows |= operator_relations()
     for name, (oid, columns) in PG_CATALOG.items():
@@ -110,6 +120,7 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "relname": item.name,
             "relnamespace": snapshot.oid(item.schema),
             "relowner": snapshot.oid(item.owner),
+            "reltype": row_type_of(item),
             "relam": {"index": BTREE_AM, "table": HEAP_AM, "materialized view": HEAP_AM}.get(
                 item.type, 0
             ),
@@ -231,8 +242,8 @@ def _attributes(
 
 
 def _attribute_of(oid: int, number: int, name: str, column: ColumnType) -> Row:
-    info = TYPES[column.type.name]
-    length = -1 if column.type.element else info.length
+    info, element = TYPES[column.type.name], element_of(column.type)
+    length = -1 if element else info.length
     return {
         "attrelid": oid,
         "attname": name,
@@ -240,9 +251,9 @@ def _attribute_of(oid: int, number: int, name: str, column: ColumnType) -> Row:
         "attstattarget": -1,
         "attlen": length,
         "attnum": number,
-        "attndims": 1 if column.type.element else 0,
+        "attndims": 2 if column.type.name == "shaped" else 1 if element else 0,
         "attcacheoff": -1,
-        "atttypmod": typmod_of(column.type.element or column.type),
+        "atttypmod": typmod_of(element or column.type),
         "attbyval": length in BY_VALUE,
         "attalign": ALIGN.get(length, "i"),
         "attstorage": storage_of(column.type.name, length),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from zlib import crc32
 
-from foreshore.catalog.builtin.functions import type_functions
+from foreshore.catalog.builtin.functions import array_functions, domain_functions, type_functions
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.builtin.rights import SUPERUSER_OID, shown
 from foreshore.catalog.item import Item
@@ -46,7 +46,7 @@ def _system_types() -> Iterator[Row]:
         yield {
             **common,
             **defaults,
-            **type_functions("anyarray" if name == "array" else name),
+            **type_functions(f"any{name}" if name in ("array", "enum") else name),
             "oid": info.oid,
             "typname": f"any{name}" if name in ("array", "enum") else name,
             "typlen": info.length,
@@ -64,7 +64,7 @@ def _system_types() -> Iterator[Row]:
             yield {
                 **common,
                 **defaults,
-                **type_functions("array"),
+                **array_functions(name),
                 "oid": info.array_oid,
                 "typname": f"_{name}",
                 "typlen": -1,
@@ -75,6 +75,18 @@ def _system_types() -> Iterator[Row]:
                 "typstorage": "x",
                 "typcollation": DEFAULT_COLLATION if name in COLLATED else 0,
             }
+
+
+_WITH_ROW_TYPE = frozenset(("table", "view", "materialized view"))
+_OWN_OIDS = frozenset(oid for info in TYPES.values() for oid in (info.oid, info.array_oid))
+
+
+def row_type_of(item: Item) -> int:
+    """Return the oid of the type of a relation's rows, which is the relation's; 0 if it has none.
+
+    The few relations whose oids some builtin types have as well have none.
+    """
+    return item.oid if item.type in _WITH_ROW_TYPE and item.oid not in _OWN_OIDS else 0
 
 
 def _own_columns(item: Item, domain: Domain | None, structure: SqlType | None) -> Row:
@@ -101,7 +113,7 @@ def _own_columns(item: Item, domain: Domain | None, structure: SqlType | None) -
         }
     info = TYPES[domain.base.name]
     return {
-        **type_functions(domain.base.name),
+        **domain_functions("array" if domain.base.element else domain.base.name),
         "typlen": -1 if domain.base.element else info.length,
         "typbyval": info.length in BY_VALUE,
         "typtype": "d",
@@ -146,6 +158,34 @@ def _catalog_types(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "typelem": item.oid,
             "typstorage": "x",
         }
+
+
+def catalog_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield all types: those of `type_rows`, and those of the rows of relations.
+
+    The latter have their relations' oids, and no arrays.
+    """
+    yield from type_rows(snapshot)
+    for item in snapshot.items:
+        if row_type_of(item):
+            yield {
+                **type_functions("record"),
+                "oid": item.oid,
+                "typname": item.name,
+                "typnamespace": snapshot.oid(item.schema),
+                "typowner": snapshot.oid(item.owner),
+                "typlen": -1,
+                "typbyval": False,
+                "typtype": "c",
+                "typcategory": "C",
+                "typisdefined": True,
+                "typdelim": ",",
+                "typrelid": item.oid,
+                "typtypmod": -1,
+                "typalign": "d",
+                "typstorage": "x",
+                "typcollation": 0,
+            }
 
 
 def range_rows(_: IntrospectionSnapshot) -> Iterator[Row]:

@@ -13,6 +13,9 @@ from foreshore.catalog.builtin import (
     mz_further,
     pg_catalog,
 )
+from foreshore.catalog.builtin.descriptions import descriptions
+from foreshore.catalog.builtin.functions import function_oids
+from foreshore.catalog.builtin.operators import RECORDED, constant_rows
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Relation
@@ -41,6 +44,14 @@ BUILTINS: dict[GlobalId, Builtin] = {builtin.id: builtin for builtin in all_buil
 def builtins_by_name() -> dict[tuple[str, str], Builtin]:
     """Return the builtin relations by schema and name."""
     return {(builtin.schema, builtin.name): builtin for builtin in all_builtins()}
+
+
+def load_recorded() -> None:
+    """Read the rows that are recorded in files, which takes 30 ms once in a process."""
+    function_oids()
+    descriptions()
+    for name in RECORDED:
+        constant_rows(name)
 
 
 def refuse_system_inputs(relation: Relation, what: str) -> None:

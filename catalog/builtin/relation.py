@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.catalog.item import Item, NamedConstraint, Role, Schema
+from foreshore.catalog.item import Connection, Item, NamedConstraint, Role, Schema
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.role_names import is_role, role_name, role_oid
 from foreshore.catalog.state import State
@@ -21,7 +21,9 @@ from foreshore.constraint import Constraint, Unique, is_implied
 from foreshore.domain import Domain, DomainCheck
 from foreshore.expr.ir import Column
 from foreshore.ids import FIRST_BUILTIN, GlobalId, global_id, number_of
+from foreshore.in_turns import Steps, run_at_once
 from foreshore.index_key import DEFAULT, IndexKey
+from foreshore.redaction import without_literals
 from foreshore.sequence import Generated, Position
 from foreshore.sequence import Sequence as SequenceDefinition
 from foreshore.types import (
@@ -80,6 +82,8 @@ class IntrospectionSnapshot:
     options_of: Callable[[GlobalId], Sequence[str]] = lambda id: ()
     # The oids of domains that a table's columns are declared with, by their positions from 0.
     column_domains_of: Callable[[GlobalId], Mapping[int, int]] = lambda id: {}
+    # The statement that creates an object, None if it has none to show.
+    create_sql_of: Callable[[Item | Connection], str | None] = lambda each: None
     role: Role | None = None  # whose rights the information schema shows
     ids: frozenset[GlobalId] | None = None  # of the items that are shown; None: all
     is_rest: bool = True  # whether it shows what belongs to no item, such as types of the system
@@ -270,20 +274,27 @@ class Builtin:
 
     def table(self, snapshot: IntrospectionSnapshot) -> pa.Table:
         """Return the rows in physical form."""
+        return run_at_once(self.steps(snapshot))
+
+    def steps(self, snapshot: IntrospectionSnapshot) -> Steps[pa.Table]:
+        """Return the rows in physical form; yield after each row and each column."""
         names = self.desc.names
         columns: list[list[Any]] = [[] for _ in names]
+        is_redacted = "redacted_create_sql" in names
         empties = [None if c.nullable else _empty(c.type) for c in self.desc.columns]
         for row in self.rows(snapshot):
             assert row.keys() <= set(names), f"{self.name} has no {row.keys() - set(names)}"
+            if is_redacted and (statement := row.get("create_sql")) is not None:
+                shown = without_literals(str(statement), shown_as="'<REDACTED>'")
+                row = {**row, "redacted_create_sql": shown}
             for column, name, empty in zip(columns, names, empties, strict=True):
                 column.append(row.get(name, empty))
-        return pa.Table.from_arrays(
-            [
-                pa.array(values, arrow_type(column.type))
-                for values, column in zip(columns, self.desc.columns, strict=True)
-            ],
-            names=list(names),
-        )
+            yield
+        arrays = []
+        for values, described in zip(columns, self.desc.columns, strict=True):
+            arrays.append(pa.array(values, arrow_type(described.type)))
+            yield
+        return pa.Table.from_arrays(arrays, names=list(names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.builtin.shown import Shown
 from foreshore.catalog.item import Item
 from foreshore.domain import Domain
-from foreshore.types import ColumnType, SqlType
+from foreshore.types import ColumnType, SqlType, element_of
 
 INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
 _FLOAT_BITS = {"float4": 24, "float8": 53}
@@ -18,18 +18,19 @@ _DATETIME = frozenset(("time", "timestamp", "timestamptz"))
 
 def type_columns(snapshot: IntrospectionSnapshot, column: ColumnType) -> Row:
     """Return the columns that describe the type of a column."""
-    type, named = column.type, column.type.element or column.type
+    type, element = column.type, element_of(column.type)
+    named = element or type
     item = None if named.defined is None else snapshot.state.item_with(named.defined.oid)
     schema = "pg_catalog" if item is None else snapshot.name(item.schema)
     name = named.name if item is None else item.name
     kind = str(type) if item is None else "USER-DEFINED"
     return {
         "is_nullable": "YES" if column.nullable else "NO",
-        "data_type": "ARRAY" if type.element else kind,
+        "data_type": "ARRAY" if element else kind,
         **_precision(type),
         "udt_catalog": snapshot.database,
         "udt_schema": schema,
-        "udt_name": f"_{name}" if type.element else name,
+        "udt_name": f"_{name}" if element else name,
     }
 
 
@@ -49,7 +50,7 @@ def _precision(type: SqlType) -> Row:
         return {
             "numeric_precision": type.length,
             "numeric_precision_radix": 10,
-            "numeric_scale": type.scale if declared else None,
+            "numeric_scale": (type.scale or 0) & 0x7FF if declared else None,
         }
     if type.name in _DATETIME:
         return {"datetime_precision": 6 if type.length is None else type.length}
@@ -69,7 +70,7 @@ def unconstrained(snapshot: IntrospectionSnapshot, type: SqlType) -> Row:
 
 def owns_type(snapshot: IntrospectionSnapshot, shown: Shown, type: SqlType) -> bool:
     """Return whether the role has the rights of a type's owner: a superuser, if the system's."""
-    named = type.element or type
+    named = element_of(type) or type
     item = None if named.defined is None else snapshot.state.item_with(named.defined.oid)
     return shown.all if item is None else shown.owned(item)
 

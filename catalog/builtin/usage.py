@@ -11,7 +11,7 @@ from foreshore.catalog.builtin.shown import Shown
 from foreshore.catalog.builtin.standard_routines import specific_name
 from foreshore.catalog.builtin.standard_types import owns_type, type_columns, udt_of
 from foreshore.catalog.item import Item
-from foreshore.types import ColumnType
+from foreshore.types import ColumnType, element_of
 
 _RELATIONS = ("table", "view")  # PostgreSQL leaves out what reads materialized views
 
@@ -90,8 +90,9 @@ def _element_types(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         if item.type not in _RELATIONS:
             continue
         for position, column in enumerate(snapshot.desc_of(item.id).columns, 1):
-            if column.type.element is not None and shown.column(item, position):
-                row = type_columns(snapshot, ColumnType(column.type.element))
+            element = element_of(column.type)
+            if element is not None and shown.column(item, position):
+                row = type_columns(snapshot, ColumnType(element))
                 yield {
                     "object_catalog": snapshot.database,
                     "object_schema": snapshot.name(item.schema),

@@ -35,8 +35,8 @@ from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat, sort_and_consolidate
 from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.span import Span
+from foreshore.datum import to_array
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
-from foreshore.expr.datum import to_array
 from foreshore.types import Datum, SqlType
 from foreshore.update import Timestamp, update_schema
 

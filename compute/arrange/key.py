@@ -9,10 +9,8 @@ seed of the process, so clients cannot choose colliding values. Index lookups al
 values of keys. Rows are distinguished by their 64-bit hash alone.
 """
 
-import json
 import secrets
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
+from foreshore.expr.equality import DAY, equal_column, has_one_form
 from foreshore.types import NUMBER_PARTS, Datum, SqlType
 
 Words = npt.NDArray[np.uint64]
@@ -31,7 +30,6 @@ _A = 0x9E3779B97F4A7C15
 _B = 0xBF58476D1CE4E5B9
 _C = 0x94D049BB133111EB
 _NULL = 0x5851F42D4C957F2D
-_DAY = 86_400_000_000
 SHORT = 64  # bytes of a value up to which Python is as fast as NumPy
 
 
@@ -133,7 +131,7 @@ def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:
     elif pa.types.is_struct(kind):
         words = _struct_words(column, type)
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        words = [_bytes_word(_canonical_json(column) if _is_json(type) else column)]
+        words = [_bytes_word(_in_one_form(column, type))]
     else:
         words = [_float_word(column, type)] if pa.types.is_floating(kind) else _fixed_words(column)
     if column.null_count:
@@ -143,8 +141,9 @@ def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:
     return words
 
 
-def _is_json(type: SqlType | None) -> bool:
-    return type is not None and type.name == "jsonb"
+def _in_one_form(column: pa.Array, type: SqlType | None) -> pa.Array:
+    """Return strings that are identical where values are equal: as keys, or as rows."""
+    return column if type is None or has_one_form(type) else equal_column(column, type)
 
 
 def _fixed_words(column: pa.Array) -> list[Words]:
@@ -186,39 +185,8 @@ def _struct_words(column: pa.Array, type: SqlType | None) -> list[Words]:
     if type is None or type.name != "interval":
         return [words for field in fields for words in field]
     months, days, micros = (words[0].view(np.int64) for words in fields)
-    whole, rest = np.divmod(micros, np.int64(_DAY))
+    whole, rest = np.divmod(micros, np.int64(DAY))
     return [(months * 30 + days + whole).view(np.uint64), rest.view(np.uint64)]
-
-
-def _canonical_json(column: pa.Array) -> pa.Array:
-    encoded = column.dictionary_encode()
-    texts = [canonical_json(text) for text in encoded.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(encoded.indices)
-
-
-def canonical_json(text: str) -> str:
-    """Return jsonb text in a form common to all equal texts, with minimal numbers."""
-    if "." not in text and "e" not in text.lower():
-        return text
-    return _dump(json.loads(text, parse_float=Decimal, parse_int=Decimal))
-
-
-def _dump(value: Any) -> str:
-    if isinstance(value, Decimal):
-        sign, digits, exponent = value.as_tuple()
-        assert isinstance(exponent, int), value
-        number = int("".join(map(str, digits)))
-        while number and number % 10 == 0:
-            number, exponent = number // 10, exponent + 1
-        if exponent >= 0:
-            return f"{'-' if sign and number else ''}{number * 10**exponent}"
-        return f"{'-' if sign and number else ''}{number}e{exponent if number else 0}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_dump, value))}]"
-    if isinstance(value, dict):
-        pairs = (f"{json.dumps(k, ensure_ascii=False)}: {_dump(v)}" for k, v in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _bytes_word(column: pa.Array) -> Words:
@@ -279,8 +247,7 @@ def keys_equal(column: pa.Array, datum: Datum, type: SqlType) -> npt.NDArray[np.
     """Return where the column's values are SQL-equal to `datum`, which is not NULL."""
     sought = to_array([datum], type)
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        if _is_json(type):
-            column, sought = _canonical_json(column), _canonical_json(sought)
+        column, sought = _in_one_form(column, type), _in_one_form(sought, type)
         found = pc.fill_null(pc.equal(column, sought[0]), False)
         return np.asarray(found.to_numpy(zero_copy_only=False))
     equal = column.is_valid().to_numpy(zero_copy_only=False)
@@ -292,8 +259,7 @@ def keys_equal(column: pa.Array, datum: Datum, type: SqlType) -> npt.NDArray[np.
 def pairs_equal(left: pa.Array, right: pa.Array, type: SqlType) -> npt.NDArray[np.bool_]:
     """Return where two columns of keys of `type` agree: SQL-equal, or both NULL."""
     if pa.types.is_string(left.type) or pa.types.is_binary(left.type):
-        if _is_json(type):
-            left, right = _canonical_json(left), _canonical_json(right)
+        left, right = _in_one_form(left, type), _in_one_form(right, type)
         both = pc.and_(left.is_null(), right.is_null())
         equal = pc.or_(pc.fill_null(pc.equal(left, right), False), both)
         return np.asarray(equal.to_numpy(zero_copy_only=False))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.arrange.run import Run, Updates
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType, Datum, SqlType
 from foreshore.update import Timestamp

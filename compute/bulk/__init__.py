@@ -1,1 +1,1 @@
-"""Plans as single statements of a bulk engine, for hydration and one-off queries."""
+"""The engines that run plans in bulk, for hydration and queries: DuckDB and Spark."""

@@ -20,19 +20,19 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
-from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, FRAMED, SUM_FLOAT, DuckDbIdioms
-from foreshore.compute.bulk.dialect import ArrowFunction
-from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.bulk.engine import BulkEngine
-from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
-from foreshore.compute.bulk.framed import framed_comoments, framed_sums
-from foreshore.compute.bulk.kernel_calls import QUERIES, SET_NUMBER, sliced
-from foreshore.compute.bulk.kernel_errors import carried_in
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.closed import Closed
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
-from foreshore.compute.replica.batch_sizing import BatchSizing
+from foreshore.compute.render.aggregates import COMOMENT_FLOAT, FRAMED, SUM_FLOAT, DuckDbIdioms
+from foreshore.compute.render.dialect import ArrowFunction
+from foreshore.compute.render.duckdb_dialect import DuckDbDialect, register_duckdb
+from foreshore.compute.render.exact import comoment_float_lists, sum_float_lists
+from foreshore.compute.render.framed import framed_comoments, framed_sums
+from foreshore.compute.render.kernel_calls import QUERIES, SET_NUMBER, sliced
+from foreshore.compute.render.kernel_errors import carried_in
 from foreshore.errors import (
     NumericValueOutOfRange,
     OutOfDisk,

@@ -5,24 +5,31 @@ dataflows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
-from threading import Lock
+from threading import RLock
 
 import pyarrow as pa
 
-from foreshore.compute.bulk.digits import Digits, digits_in, split_by_digits
-from foreshore.compute.bulk.evaluate import Plans, check_result, plans_of, raise_least
 from foreshore.compute.bulk.session import Session
 from foreshore.compute.delta.differentiate import TickPlan, differentiate
 from foreshore.compute.delta.recomputed import RecomputedDataflow
 from foreshore.compute.delta.temporal import TemporalDataflow
 from foreshore.compute.delta.tick import Store, TickDataflow
-from foreshore.compute.engine import ArrangementSize, Cancellation, Dataflow, Input
+from foreshore.compute.engine import (
+    ALL_ROWS,
+    ArrangementSize,
+    Cancellation,
+    Dataflow,
+    Extent,
+    Input,
+)
 from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.render.digits import Digits, digits_in, split_by_digits
+from foreshore.compute.render.evaluate import Plans, check_result, plans_of, raise_least
 from foreshore.errors import QueryCanceled
-from foreshore.expr.ir import OrderKey, Relation
+from foreshore.expr.ir import Relation
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.temporal import has_temporal_filter
 from foreshore.expr.traversal import sources_of
@@ -61,7 +68,7 @@ class Evaluations:
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
-        order: Sequence[OrderKey] = (),
+        extent: Extent = ALL_ROWS,
         *,
         may_fail: bool = True,
     ) -> Iterator[pa.Table]:
@@ -72,7 +79,7 @@ class Evaluations:
         plan = relation
         if may_fail:
             plan = self._without_errors(relation, inputs, as_of, max_bytes)
-        for part in self._session.evaluate_parts(plan, inputs, as_of, max_bytes, order):
+        for part in self._session.evaluate_parts(plan, inputs, as_of, max_bytes, extent):
             yield check_result(relation, part)
 
     def _without_errors(
@@ -106,7 +113,7 @@ class BulkEngine(ABC):
 
     def __init__(self) -> None:
         self._numbers = count()
-        self._lock = Lock()
+        self._lock = RLock()  # an abandoned evaluation may be collected while it is held
         self._running: set[Cancellation] = set()
 
     def forget(self) -> None:  # noqa: B027
@@ -161,10 +168,13 @@ class BulkEngine(ABC):
         max_bytes: int | None = None,
         *,
         may_fail: bool = True,
+        extent: Extent = ALL_ROWS,
     ) -> Generator[pa.Table, None, None]:
         """Yield the rows of `relation` as of a time, part by part: at least one."""
         with self.evaluations(cancellation) as evaluations:
-            yield from evaluations.parts(relation, inputs, as_of, max_bytes, may_fail=may_fail)
+            yield from evaluations.parts(
+                relation, inputs, as_of, max_bytes, extent, may_fail=may_fail
+            )
 
     @contextmanager
     def evaluations(self, cancellation: Cancellation) -> Iterator[Evaluations]:

@@ -7,16 +7,13 @@ table, reads Parquet files, registers a function and runs a statement.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.bulk.aggregates import Idioms
-from foreshore.compute.bulk.dialect import ArrowFunction, Dialect
-from foreshore.compute.bulk.evaluate import adds_only, has_single_rows, takes_away
-from foreshore.compute.bulk.render import Renderer
 from foreshore.compute.delta.tables import (
     by_position,
     cast_to_schema,
@@ -24,18 +21,28 @@ from foreshore.compute.delta.tables import (
     constant_table,
     row_layout,
 )
-from foreshore.compute.engine import Input, result_schema
+from foreshore.compute.engine import ALL_ROWS, Extent, Input, result_schema
+from foreshore.compute.render.aggregates import Idioms, Sort
+from foreshore.compute.render.dialect import ArrowFunction, Dialect
+from foreshore.compute.render.evaluate import adds_only, has_single_rows, takes_away
+from foreshore.compute.render.render import Renderer, has_entries_of_rows
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Column, Constant, Get, OrderKey, Reduce, Relation
+from foreshore.expr.python_calls import calls_volatile
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId
-from foreshore.python_functions.relations import calls_volatile
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, update_schema
 
 Columns = Sequence[tuple[str, str]]  # names, and the engine's type names
 _Ids: TypeAlias = frozenset[GlobalId]
-_Statement: TypeAlias = tuple[Relation, tuple[str, ...], bool, _Ids, _Ids]
+# As the renderer has it, and in `first_entries` by which bounds.
+Form: TypeAlias = Literal[
+    "statement", "consolidated", "settled", "count_cancelled", "first_entries"
+]
+_Statement: TypeAlias = tuple[Relation, tuple[str, ...], Form, str, _Ids, _Ids]
+
+MOST_TAKEN = 5_000  # entries; DuckDB sorts all rows where it is asked for more of the first ones
 
 
 class Session(ABC):
@@ -95,7 +102,7 @@ class Session(ABC):
         max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of an infallible relation as of a time, by `result_schema`."""
-        select = self._select(relation, inputs, as_of, consolidated=True)
+        select = self._select(relation, inputs, as_of, "consolidated")
         return self.read(select, result_schema(columns_of(relation)), max_bytes)
 
     def evaluate_parts(
@@ -104,11 +111,11 @@ class Session(ABC):
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
-        order: Sequence[OrderKey] = (),
+        extent: Extent = ALL_ROWS,
     ) -> Iterator[pa.Table]:
         """Yield the rows of an infallible relation as of a time, part by part: at least one.
 
-        They come in `order`, whose keys are columns that an engine orders as SQL does.
+        They come in the order of `extent`, and those beyond it may be left out.
 
         Equal rows are added up only where some entries may cancel others. Otherwise each part
         comes as soon as it is computed, and the engine holds no table of all rows. Without columns
@@ -120,26 +127,58 @@ class Session(ABC):
             or takes_away(relation)
             or not all(adds_only(inputs[id]) for id in sources_of(relation))
         )
-        select = self._select(relation, inputs, as_of, consolidated=consolidated)
-        if order:
-            keys = ", ".join(map(_sorted_by, order))
-            select = f"SELECT * FROM ({select}) AS r ORDER BY {keys}"
+        select = None
+        if not consolidated:
+            select = self._select(relation, inputs, as_of, "statement")
+        elif extent.most is not None and columns and has_entries_of_rows(relation):
+            select = self._first(relation, inputs, as_of, extent)
+        if select is None:
+            select = self._select(relation, inputs, as_of, "settled")
+        if extent != ALL_ROWS:
+            select = f"SELECT * FROM ({select}) AS r{self._bounds(extent)}"
         for part in self.stream(select, max_bytes):
             yield cast_to_schema(part, result_schema(columns))
+
+    def _first(
+        self, relation: Relation, inputs: Mapping[GlobalId, Input], as_of: int, extent: Extent
+    ) -> str | None:
+        """Return the statement for rows with those of an extent; None if many are taken away.
+
+        An entry that takes a row away cancels one of the entries that add rows: where so many more
+        of these are taken, enough rows are left.
+        """
+        taken = self._select(relation, inputs, as_of, "count_cancelled")
+        count = self.read(taken, pa.schema([(DIFF, pa.int64())])).column(0)[0].as_py()
+        if count > MOST_TAKEN:
+            return None
+        assert extent.most is not None
+        bounds = self._bounds(replace(extent, most=extent.most + count))
+        return self._select(relation, inputs, as_of, "first_entries", bounds)
+
+    def _bounds(self, extent: Extent) -> str:
+        """Return ORDER BY and LIMIT; an entry is a row at least once."""
+        keys = [self._sorted_by(key).sql for key in extent.order]
+        ordered = f" ORDER BY {', '.join(keys)}" if keys else ""
+        return ordered if extent.most is None else f"{ordered} LIMIT {extent.most}"
+
+    def _sorted_by(self, key: OrderKey) -> Sort:
+        assert isinstance(key.expr, Column), key
+        sql = self.dialect.key(f"c{key.expr.index}", key.expr.type)
+        return Sort(sql, key.descending, key.nulls_first)
 
     def unconsolidated(
         self, relation: Relation, inputs: Mapping[GlobalId, Input], as_of: int
     ) -> str:
         """Return the statement for the rows of an infallible relation, equal ones perhaps apart."""
-        return self._select(relation, inputs, as_of, consolidated=False)
+        return self._select(relation, inputs, as_of, "statement")
 
     def _select(
         self,
         relation: Relation,
         inputs: Mapping[GlobalId, Input],
         as_of: int,
-        *,
-        consolidated: bool,
+        form: Form,
+        bounds: str = "",
     ) -> str:
         """Return the statement for the rows of a relation over inputs, rendered once."""
         columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
@@ -148,7 +187,7 @@ class Session(ABC):
         retracting = frozenset(id for id in columns if not adds_only(inputs[id]))
         if calls_volatile(relation):  # equal rows that are added up would be one call
             retracting = frozenset()
-        key = (relation, tuple(sources.values()), consolidated, single, retracting)
+        key = (relation, tuple(sources.values()), form, bounds, single, retracting)
         select = self._selects.get(key)
         if select is None:
             renderer = Renderer(
@@ -159,9 +198,10 @@ class Session(ABC):
                 single=single,
                 retracting=retracting,
             )
-            consolidated = consolidated and not isinstance(relation, Reduce)  # groups differ
-            render = renderer.consolidated if consolidated else renderer.statement
-            select = self._selects[key] = render(relation)
+            if isinstance(relation, Reduce):  # groups differ
+                form = "statement"
+            arguments = (bounds,) if form == "first_entries" else ()
+            select = self._selects[key] = getattr(renderer, form)(relation, *arguments)
         return select
 
     def _kept_source(
@@ -220,9 +260,3 @@ class Session(ABC):
         columns = [(f"c{i}", type) for i, type in enumerate(types)]
         self.show(name, constant_table(constant), [*columns, ("d", "BIGINT")])
         return name
-
-
-def _sorted_by(key: OrderKey) -> str:
-    assert isinstance(key.expr, Column), key
-    direction = "DESC" if key.descending else "ASC"
-    return f"c{key.expr.index} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"

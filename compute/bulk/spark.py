@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine, DuckDbSession
 from foreshore.compute.bulk.engine import BulkEngine
-from foreshore.compute.bulk.evaluate import plans_of
 from foreshore.compute.bulk.session import Session
 from foreshore.compute.bulk.spark_dataflow import SparkDataflow
 from foreshore.compute.bulk.spark_local import LocalSteps
@@ -27,8 +26,9 @@ from foreshore.compute.checkpoint.engine import Shared
 from foreshore.compute.checkpoint.state import Mismatch, Reader
 from foreshore.compute.delta.differentiate import TickPlan, differentiate
 from foreshore.compute.delta.tick import TickDataflow
-from foreshore.compute.engine import Cancellation, Dataflow, Input
+from foreshore.compute.engine import ALL_ROWS, Cancellation, Dataflow, Extent, Input
 from foreshore.compute.protocol import BulkChoice, DataflowDescription, StageStatus
+from foreshore.compute.render.evaluate import plans_of
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.service import SparkService
 from foreshore.errors import QueryCanceled, Unavailable
@@ -163,6 +163,7 @@ class SparkEngine(BulkEngine):
         max_bytes: int | None = None,
         *,
         may_fail: bool = True,
+        extent: Extent = ALL_ROWS,
     ) -> Generator[pa.Table, None, None]:
         """Yield the rows of `relation` as of a time, part by part: at least one.
 
@@ -171,7 +172,7 @@ class SparkEngine(BulkEngine):
         arguments = relation, inputs, as_of, cancellation, max_bytes
         begun = False
         try:
-            for part in super().evaluate_parts(*arguments, may_fail=may_fail):
+            for part in super().evaluate_parts(*arguments, may_fail=may_fail, extent=extent):
                 begun = True
                 yield part
             return
@@ -180,7 +181,7 @@ class SparkEngine(BulkEngine):
                 raise
             if begun:
                 raise Unavailable("Spark ended while it sent the answer") from error
-        yield from super().evaluate_parts(*arguments, may_fail=may_fail)
+        yield from super().evaluate_parts(*arguments, may_fail=may_fail, extent=extent)
 
     def _is_to_be_repeated(self, error: Exception) -> bool:
         """Whether an evaluation failed as its JVM has ended."""

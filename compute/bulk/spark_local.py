@@ -12,13 +12,13 @@ from itertools import chain
 import pyarrow as pa
 
 from foreshore.compute.bulk.duckdb import DuckDbSession, faults
-from foreshore.compute.bulk.spark_dialect import spark_form
 from foreshore.compute.delta.changes import change_table, input_table, state_table
 from foreshore.compute.delta.closed import Closed
 from foreshore.compute.delta.differentiate import TickPlan
 from foreshore.compute.delta.tables import Layout, consolidate_select, row_layout
 from foreshore.compute.delta.tick import layout_of
 from foreshore.compute.engine import Cancellation
+from foreshore.compute.render.spark_dialect import spark_form
 from foreshore.errors import OutOfDisk, OutOfMemory
 from foreshore.expr.columns import columns_of
 from foreshore.sizes import shown

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, FRAMED, SUM_FLOAT, SparkIdioms
-from foreshore.compute.bulk.dialect import ArrowFunction
-from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
-from foreshore.compute.bulk.framed import framed_comoments, framed_sums
-from foreshore.compute.bulk.kernel_errors import carried_in
-from foreshore.compute.bulk.session import Columns, Session
-from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
+from foreshore.compute.bulk.session import Columns, Form, Session
 from foreshore.compute.bulk.spark_files import Results, scratch_of
 from foreshore.compute.bulk.spark_types import schema_of
 from foreshore.compute.engine import Cancellation, Input, check_size
+from foreshore.compute.render.aggregates import COMOMENT_FLOAT, FRAMED, SUM_FLOAT, SparkIdioms
+from foreshore.compute.render.dialect import ArrowFunction
+from foreshore.compute.render.exact import comoment_float_lists, sum_float_lists
+from foreshore.compute.render.framed import framed_comoments, framed_sums
+from foreshore.compute.render.kernel_errors import carried_in
+from foreshore.compute.render.spark_dialect import SparkDialect, configure_spark, register_spark
 from foreshore.compute.spark.session import end_of, is_gone
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
 from foreshore.expr.ir import Relation
@@ -137,13 +137,13 @@ class SparkSqlSession(Session):
         relation: Relation,
         inputs: Mapping[GlobalId, Input],
         as_of: int,
-        *,
-        consolidated: bool,
+        form: Form,
+        bounds: str = "",
     ) -> str:
         sizes = [sum(map(os.path.getsize, inputs[id].files)) for id in sources_of(relation)]
         sizes += [table.nbytes for id in sources_of(relation) for table in inputs[id].tail]
         self.tune(self._bulk if sum(sizes) > SMALL_BYTES else Tuning(interpreted=True))
-        return super()._select(relation, inputs, as_of, consolidated=consolidated)
+        return super()._select(relation, inputs, as_of, form, bounds)
 
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
         """Register an Arrow table under `name`."""

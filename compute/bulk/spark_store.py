@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.bulk.spark_contents import (
     BUCKET,
     Clustering,
@@ -42,8 +43,8 @@ from foreshore.compute.delta.closed import Closed
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.delta.touched import Touch
 from foreshore.compute.engine import ArrangementSize, Cancellation
-from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.spark.buckets import buckets_of
+from foreshore.errors import QueryCanceled
 
 logger = logging.getLogger(__name__)
 
@@ -291,7 +292,9 @@ class SparkStore(SparkSqlSession):
         if name is not None:
             try:
                 self.lasting(partial(self._consolidate, name))
-            except Exception:  # what is there stays as it is
+            except QueryCanceled:  # the dataflow ends
+                raise
+            except Exception:  # what is there stays as it is, however that has failed
                 logger.exception("contents could not be consolidated", extra={"contents": name})
                 self._resting = REST_STEPS
         return self.maintenance_due

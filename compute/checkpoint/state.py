@@ -19,20 +19,54 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from foreshore.compute.checkpoint.kept_file import KeptFile
 
-if TYPE_CHECKING:  # its kernels would be loaded by processes that run none
-    from foreshore.compute.flow.run import Index, Run
-
-Ints = npt.NDArray[np.int64]
-
 LARGE = 1 << 14  # updates of a run in a file of its own
+
+
+class SavedArrays(Protocol):
+    """The arrays of a run that was saved, by name."""
+
+    def array(self, name: str) -> Any:
+        """Return an array; raises Mismatch."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether there is an array."""
+        ...
+
+
+class SavedRun(Protocol):
+    """Sorted updates that nobody changes, as checkpoints know them: arrays by name."""
+
+    def __len__(self) -> int:
+        """Return the number of updates."""
+        ...
+
+    @property
+    def words(self) -> Any:
+        """The rows and the hashes of their keys, a column each, some of them words of strings."""
+        ...
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays, with those of the indexes that are there."""
+        ...
+
+    def indexes_made(self) -> int:
+        """Return how many indexes `arrays` has."""
+        ...
+
+    def back(self, saved: SavedArrays) -> None:
+        """Use the arrays of a file in which the run was saved, which have the same contents."""
+        ...
+
+
+R = TypeVar("R", bound=SavedRun)
 
 
 class Mismatch(Exception):
@@ -48,10 +82,10 @@ class Captured:
     """
 
     arrays: dict[str, Any] = field(default_factory=dict)
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, SavedRun] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     run_arrays: dict[str, dict[str, Any]] = field(default_factory=dict)
-    made: Callable[[str, Run], None] = lambda name, run: None
+    made: Callable[[str, SavedRun], None] = lambda name, run: None
     files: dict[str, KeptFile] = field(default_factory=dict)
     file_names: frozenset[str] = frozenset()
     restore: Callable[[str, Path], KeptFile] | None = None
@@ -102,14 +136,14 @@ class Writer:
         """Write a file as it is, once for as long as the object exists."""
         self.captured.files[self._prefix + name] = file
 
-    def runs(self, name: str, runs: tuple[Run, ...]) -> None:
+    def runs(self, name: str, runs: Sequence[SavedRun]) -> None:
         """Write runs."""
         self.numbers(f"{name}.count", len(runs))
         for number, run in enumerate(runs):
             if len(run) >= LARGE:
                 self.captured.runs[f"{self._prefix}{name}.{number}"] = run
             else:
-                for part, array in arrays_of(run).items():
+                for part, array in run.arrays().items():
                     self.array(f"{name}.{number}.{part}", array)
 
 
@@ -169,20 +203,17 @@ class Reader:
         self._left.discard(name)
         return self._saved.restore(name, path)
 
-    def runs(self, name: str, width: int, keys: Sequence[Ints], seed: np.uint64) -> tuple[Run, ...]:
-        """Return runs of rows of `width` words, with indexes by all keys but the first."""
+    def runs(self, name: str, make: Callable[[SavedArrays], R]) -> tuple[R, ...]:
+        """Return runs, each of which `make` makes of its arrays."""
         (count,) = self.numbers(f"{name}.count")
         found = []
         for number in range(count):
             whole = f"{name}.{number}"
             if self._prefix + whole in self._saved.run_arrays:
-                arrays = self._take(self._saved.run_arrays, whole)
-                run = run_of(Arrays(arrays), keys, seed)
+                run = make(Arrays(self._take(self._saved.run_arrays, whole)))
                 self._saved.made(self._prefix + whole, run)
             else:
-                run = run_of(_Parts(self, whole), keys, seed)
-            if run.words.shape != (len(run), width):
-                raise Mismatch(f"{self._prefix}{whole} has rows of another form")
+                run = make(_Parts(self, whole))
             found.append(run)
         return tuple(found)
 
@@ -216,12 +247,6 @@ class State(Protocol):
         ...
 
 
-class _Arrays(Protocol):
-    def array(self, name: str) -> Any: ...
-
-    def has(self, name: str) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """The arrays of a small run."""
@@ -251,32 +276,3 @@ class Arrays:
     def has(self, name: str) -> bool:
         """Whether there is an array."""
         return name in self.arrays
-
-
-def arrays_of(run: Run) -> dict[str, Any]:
-    """Return the arrays of a run by name, with those of the indexes that are there."""
-    found: dict[str, Any] = {
-        "hashes": run.hashes, "words": run.words, "times": run.times, "diffs": run.diffs
-    }  # fmt: skip
-    for number, index in enumerate(run.indexes):
-        if index.is_made:
-            found[f"index{number}.hashes"] = index.hashes
-            found[f"index{number}.places"] = index.places
-    return found
-
-
-def run_of(saved: _Arrays, keys: Sequence[Ints], seed: np.uint64) -> Run:
-    """Return the run with these arrays; indexes that are not there are made when they are read."""
-    from foreshore.compute.flow.run import Index, Run
-
-    words = saved.array("words")
-    indexes: list[Index] = []
-    for number, key in enumerate(keys[1:]):
-        name = f"index{number}"
-        if saved.has(f"{name}.hashes"):
-            hashes, places = saved.array(f"{name}.hashes"), saved.array(f"{name}.places")
-            indexes.append(Index.of(words, key, seed, hashes, places))
-        else:
-            indexes.append(Index(words, key, seed))
-    times, diffs = saved.array("times"), saved.array("diffs")
-    return Run(saved.array("hashes"), words, times, diffs, tuple(indexes))

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
@@ -33,15 +33,12 @@ from foreshore.compute.checkpoint.manifest import (
     SavedState,
     prefix_of,
 )
-from foreshore.compute.checkpoint.state import Arrays, Captured, Mismatch, arrays_of
+from foreshore.compute.checkpoint.state import Arrays, Captured, Mismatch, SavedRun
 from foreshore.compute.protocol import CheckpointStatus
 from foreshore.errors import DataCorrupted
 from foreshore.failpoint import reached
 from foreshore.storage.blob import Blob
 from foreshore.storage.local_files import LocalFiles, measure
-
-if TYPE_CHECKING:
-    from foreshore.compute.flow.run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +56,9 @@ class CheckpointStore:
         self._prefix = prefix_of(cluster, replica)
         self._numbers = count()
         # With the number of indexes that were written.
-        self._run_files: WeakKeyDictionary[Run, tuple[File, int]] = WeakKeyDictionary()
+        self._run_files: WeakKeyDictionary[SavedRun, tuple[File, int]] = WeakKeyDictionary()
         self._kept_files: WeakKeyDictionary[KeptFile, File] = WeakKeyDictionary()
-        self._mapped: WeakSet[Run] = WeakSet()  # that are read from their files
+        self._mapped: WeakSet[SavedRun] = WeakSet()  # that are read from their files
         self._written: set[str] | None = None  # keys; None: all that is there
         self._kept: set[str] | None = None  # keys not to be deleted yet; None: all
 
@@ -72,9 +69,9 @@ class CheckpointStore:
         runs: dict[str, File] = {}
         for name, run in captured.runs.items():
             file, indexes = self._run_files.get(run, (None, 0))
-            if file is None or not self._is_kept(file) or indexes < _indexes_made(run):
-                indexes = _indexes_made(run)
-                file = self._put(write_arrays, arrays_of(run))
+            if file is None or not self._is_kept(file) or indexes < run.indexes_made():
+                indexes = run.indexes_made()
+                file = self._put(write_arrays, run.arrays())
                 self._run_files[run] = file, indexes
                 pause()
             runs[name] = file
@@ -138,7 +135,7 @@ class CheckpointStore:
         The system reads what is needed, and drops it when memory is needed for others.
         """
         for run, (file, indexes) in list(self._run_files.items()):
-            if run in self._mapped or not self._is_kept(file) or indexes < _indexes_made(run):
+            if run in self._mapped or not self._is_kept(file) or indexes < run.indexes_made():
                 continue
             with self._files.of([file]) as (path,):
                 run.back(Arrays(map_arrays(path, changeable=False)))
@@ -176,10 +173,10 @@ class CheckpointStore:
         except (DataCorrupted, OSError, pa.ArrowInvalid, ValueError) as error:
             raise Mismatch(str(error)) from error
 
-        def made(name: str, run: Run) -> None:
+        def made(name: str, run: SavedRun) -> None:
             file = saved.runs[name]
             if file.key.startswith(self._prefix):
-                self._run_files[run] = file, _indexes_made(run)
+                self._run_files[run] = file, run.indexes_made()
                 self._mapped.add(run)
 
         def restore(name: str, path: Path) -> KeptFile:
@@ -196,10 +193,6 @@ class CheckpointStore:
 
         names = frozenset(saved.kept)
         return Captured(arrays, {}, tables, runs, made, file_names=names, restore=restore)
-
-
-def _indexes_made(run: Run) -> int:
-    return sum(index.is_made for index in run.indexes)
 
 
 def _manifest_at(blob: Blob, key: str) -> Manifest | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.controller.history import Entry, History
+from foreshore.compute.inputs import describe
 from foreshore.compute.protocol import (
     ArrangementStatus,
     CheckpointStatus,
@@ -33,7 +34,6 @@ from foreshore.compute.protocol import (
     StageStatus,
     Status,
 )
-from foreshore.compute.replica.inputs import describe
 from foreshore.errors import CollectionCorrupted, DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
 from foreshore.processes.link import Link
@@ -107,6 +107,14 @@ def check_size(size: str, options: Mapping[str, str | None] = _NO_OPTIONS) -> No
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A dataflow that a replica was sent: its `as_of`, and the number of the command."""
+
+    as_of: Timestamp
+    number: int
+
+
 @dataclass(slots=True)
 class Replica:
     """One replica of a cluster."""
@@ -132,8 +140,9 @@ class Replica:
     saving: bool = False
     # Stalled dataflows that it was sent again, until it reports that they are not.
     restarted: set[GlobalId] = field(default_factory=set)
-    # Dataflows that it was sent over this connection, and their as_of.
-    created: dict[GlobalId, Timestamp] = field(default_factory=dict)
+    # Dataflows that it was sent over this connection.
+    created: dict[GlobalId, Created] = field(default_factory=dict)
+    commands: int = 0  # that it was sent to create dataflows
     begun: set[GlobalId] = field(default_factory=set)  # sinks whose initial updates it has sent
     # See `report`: the status, and the dataflows that it has started.
     _reported: tuple[Status | None, Mapping[GlobalId, DataflowStatus]] = (
@@ -160,6 +169,11 @@ class Replica:
             }
             self._reported = self.status, started
         return self._reported[1].get(dataflow)
+
+    def number_of(self, dataflow: GlobalId) -> int:
+        """Return the number of the command that created a dataflow; 0 if it has none."""
+        created = self.created.get(dataflow)
+        return 0 if created is None else created.number
 
     def release(self, dataflow: GlobalId) -> None:
         """Release the snapshots from which the dataflow hydrates."""
@@ -288,9 +302,10 @@ class Cluster:
                 extra={"dataflow": description.id, "cluster": self.id},
             )
             return
-        replica.created[description.id] = description.as_of
+        replica.commands += 1
+        replica.created[description.id] = Created(description.as_of, replica.commands)
         replica.leases[description.id] = [*imports[0], *persisted[0]]
-        command = CreateDataflow(description, imports[1], persisted[1])
+        command = CreateDataflow(description, imports[1], persisted[1], replica.commands)
         replica.connection.send(command, [*imports[2], *persisted[2]])
 
     def restart(self, replica: Replica, entry: Entry) -> None:

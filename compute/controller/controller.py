@@ -39,6 +39,7 @@ from foreshore.compute.controller.mirrors import Mirrors
 from foreshore.compute.controller.moves import Moves
 from foreshore.compute.controller.outputs import Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
+from foreshore.compute.controller.progress import Progress, progress_of
 from foreshore.compute.controller.readiness import Readiness, resumed
 from foreshore.compute.controller.refresh_costs import RefreshCost
 from foreshore.compute.controller.refreshes import Refreshes, readable_imports
@@ -56,7 +57,6 @@ from foreshore.compute.protocol import (
     SubscribeExport,
     SubscribeIndex,
 )
-from foreshore.compute.replica.progress import Progress, progress_of
 from foreshore.compute.result import Result
 from foreshore.errors import (
     DatabaseError,
@@ -305,7 +305,7 @@ class ComputeController:
         for id in self._uppers.waited_for():
             if (error := self.maintained.obstacle([id])) is not None:
                 self._uppers.fail(id, error)
-        for dataflow in self._dataflows.values():
+        for dataflow in (*self._dataflows.values(), *self._being_replaced.values()):
             error = self.maintained.obstacle(export.id for export in dataflow.description.exports)
             if error is not None:
                 for stream in dataflow.streams:
@@ -339,15 +339,38 @@ class ComputeController:
         """End a dataflow and free its resources.
 
         Waiters for its exports fail unless it is `replaced`, that is, unless another dataflow is
-        about to write its shards. Its past errors stay known until then.
+        about to write its shards. Its past errors stay known until then; `stop_replaced` says that
+        there will be none.
         """
         dataflow = self._dataflows.get(id)
         if dataflow is None:
-            raise UndefinedObject(f'dataflow "{id}" does not exist')
+            if not self._forget_replaced(id):
+                raise UndefinedObject(f'dataflow "{id}" does not exist')
+            return
         for export in dataflow.description.exports:
             dataflow.cluster.send(AllowCompaction(export.id, None))
         self._forget(dataflow, replaced=replaced)
         self._held.release([*dataflow.holds.values(), *dataflow.writes.values()])
+
+    def stop_replaced(self, id: GlobalId) -> None:
+        """Note that no other dataflow replaces one that was dropped for that.
+
+        What it has written stays readable, and its past errors known. Waiters for more fail.
+        """
+        for dataflow in self._being_replaced.values():
+            if dataflow.description.id == id:
+                for writer in dataflow.writers.values():
+                    writer.stop()
+        self._fail_waiters()
+
+    def _forget_replaced(self, id: GlobalId) -> bool:
+        """Forget a dataflow that no other has replaced; return whether there is one."""
+        found = [e for e, each in self._being_replaced.items() if each.description.id == id]
+        for export in found:
+            gone = UndefinedObject(f'collection "{export}" was dropped')
+            self._uppers.drop(export, gone)
+            self._being_replaced.pop(export).writers[export].errors.fail(gone)
+        return bool(found)
 
     def _forget(self, dataflow: Dataflow, *, replaced: bool = False) -> None:
         id = dataflow.description.id
@@ -409,7 +432,7 @@ class ComputeController:
 
     def progress(self, id: GlobalId) -> Progress:
         """Return the progress of the dataflow that maintains an index, or a sink's shard."""
-        dataflow = self._exporters.get(id)
+        dataflow = self.maintained.dataflow_of(id)
         if dataflow is None:  # about to be created
             return Progress("waiting")
         if id in dataflow.writers and (failure := dataflow.writers[id].failure) is not None:

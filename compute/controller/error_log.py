@@ -327,8 +327,8 @@ class ErrorLog:
         """Forget steps from before the view and its dependents are readable, if there are many.
 
         The steps that are in force at `pinned` times before that stay, and all if 0 is one. If more
-        than `MAX_STEPS` remain, the older half becomes one step with its least error. The view is
-        then unreadable at more times, but never read wrongly.
+        than `MAX_STEPS` remain, the older half of those after them becomes one step with its least
+        error. The view is then unreadable at more times, but never read wrongly.
         """
         if len(self._times) < self._compacted:
             return
@@ -341,9 +341,10 @@ class ErrorLog:
             is_needed = kept[0][1] is not None or self._marks is not None
             self._replace(0, since + 1, kept if is_needed else kept[1:])
         if len(self._times) >= MAX_STEPS:
-            half = len(self._times) // 2
-            texts = [text for text in self._texts[:half] if text is not None]
+            begin = bisect_right(self._times, since)
+            half = (begin + len(self._times)) // 2
+            texts = [text for text in self._texts[begin:half] if text is not None]
             is_lost = LOST in texts or self._marks is not None  # also when it was refreshed
             least = LOST if is_lost else min(texts)  # which no policy skips
-            self._replace(0, self._times[half], [(self._times[0], least)])
+            self._replace(self._times[begin], self._times[half], [(self._times[begin], least)])
         self._compacted = min(max(2 * len(self._times), COMPACTED_STEPS), MAX_STEPS)

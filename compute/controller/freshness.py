@@ -11,7 +11,7 @@ one moment's state.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from foreshore.compute.replica.progress import Progress, ProgressState
+from foreshore.compute.controller.progress import Progress, ProgressState
 from foreshore.ids import GlobalId
 from foreshore.python_functions.patience import TAKES_LONG
 from foreshore.update import Timestamp

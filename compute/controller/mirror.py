@@ -26,13 +26,13 @@ from foreshore.compute.arrange.table_index import table_index
 from foreshore.compute.controller.mirrored_rows import MirroredRows
 from foreshore.compute.controller.windows import new_part
 from foreshore.compute.engine import ERRORS, rows_schema
-from foreshore.compute.keys.layout import PLAIN
+from foreshore.compute.inputs import times_of
 from foreshore.compute.peek import FEW_ROWS, IndexPeek, LocalIndex, answer_from_index
-from foreshore.compute.replica.inputs import times_of
+from foreshore.datum import from_array
 from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState
 from foreshore.expr.columns import type_of
 from foreshore.expr.cost import is_light
-from foreshore.expr.datum import from_array
+from foreshore.expr.equality import is_plain
 from foreshore.expr.ir import Column, Finishing, Get, Relation, Scalar
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations
@@ -394,7 +394,7 @@ def _is_light(relation: Relation) -> bool:
 
 def _places(key: Sequence[Scalar]) -> tuple[int, ...] | None:
     """Return the columns of a key whose values are equal in Python where they are in SQL."""
-    if not all(isinstance(each, Column) and type_of(each).name in PLAIN for each in key):
+    if not all(isinstance(each, Column) and is_plain(type_of(each)) for each in key):
         return None
     return tuple(each.index for each in key if isinstance(each, Column)) or None
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from foreshore.compute.controller.error_log import ErrorLog, Errors
 from foreshore.compute.controller.windows import new_part
-from foreshore.compute.replica.inputs import conform, times_of
+from foreshore.compute.inputs import conform, times_of
 from foreshore.errors import (
     DatabaseError,
     DataError,

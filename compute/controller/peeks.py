@@ -3,17 +3,21 @@
 A peek may also be sent to one replica only.
 
 An answer of many rows comes in parts, each of which is put into the result before more are
-requested. If the replica is lost before the last part, the peek starts again.
+requested. If the replica is lost before the last part, the peek starts again. A query fails
+if each replica has ended `MOST_LOST` times while it was asked: it may be what ends them.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.controller.cluster import Cluster, PendingPeek, Replica, prepare
+from foreshore.compute.inputs import describe_rows
 from foreshore.compute.protocol import (
     PEEK_WINDOW,
     BulkChoice,
@@ -22,15 +26,16 @@ from foreshore.compute.protocol import (
     PeekPartTaken,
     PeekResponse,
 )
-from foreshore.compute.replica.inputs import describe_rows
 from foreshore.compute.result import KEPT_BYTES, Result, one_batch
 from foreshore.compute.span import Span
-from foreshore.errors import DatabaseError, DataError, UndefinedObject
+from foreshore.errors import DatabaseError, DataError, Unavailable, UndefinedObject
 from foreshore.expr.ir import Finishing, Literal, Relation
 from foreshore.ids import GlobalId
 from foreshore.processes.transport import Tables
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import Timestamp
+
+MOST_LOST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class _Pending:
     cluster: Cluster
     replica: str | None  # the only one asked
     reads: tuple[GlobalId, ...]
+    waits: bool  # perhaps for an index, so that a replica may have it and not evaluate it
+    lost: Counter[str]  # how often a replica, by name, has ended while it may have evaluated it
     parts: list[tuple[pa.Table, bool]] = field(default_factory=list)  # and whether more follow
     arrival: asyncio.Future[None] | None = None  # of a part or an error that is waited for
     error: Exception | None = None
@@ -96,6 +103,21 @@ class _Pending:
     def _arrived(self) -> None:
         if self.arrival is not None and not self.arrival.done():
             self.arrival.set_result(None)
+
+    def note_lost(self, replica: Replica) -> None:
+        """Note that a replica has ended by itself; fails if each that is asked has, too often.
+
+        One that has failed, or was cancelled as another one answers, did not evaluate it.
+        """
+        is_asked = self.replica in (None, replica.name) and replica.name not in self.failures
+        if self.waits or self.complete or not is_asked:
+            return
+        if self.answering not in (None, replica):
+            return
+        self.lost[replica.name] += 1
+        names = self.cluster.replicas if self.replica is None else (self.replica,)
+        if all(self.lost[name] >= MOST_LOST for name in names):
+            self.fail(_lost_too_often())
 
     def fail_if_all_have(self) -> None:
         """Fail with the last replica's error if no other connected replica can answer."""
@@ -132,22 +154,26 @@ class Peeks:
         `snapshots` are of the request's imports and are always released. Raises UndefinedObject if
         the replica asked does not exist or is dropped.
         """
+        lost: Counter[str] = Counter()
         try:
             while True:
-                try:
-                    return await self._ask_once(cluster, request, snapshots)
-                except _ReplicaLost:
-                    continue
+                with suppress(_ReplicaLost):
+                    return await self._ask_once(cluster, request, snapshots, lost)
         finally:
             for snapshot in snapshots:
                 snapshot.release()
 
     async def _ask_once(
-        self, cluster: Cluster, request: PeekRequest, snapshots: Sequence[Snapshot]
+        self,
+        cluster: Cluster,
+        request: PeekRequest,
+        snapshots: Sequence[Snapshot],
+        lost: Counter[str],
     ) -> Result:
         self._last += 1
         number = self._last
-        pending = _Pending(cluster, request.replica, request.reads)
+        waits = request.index is not None or bool(request.indexes)
+        pending = _Pending(cluster, request.replica, request.reads, waits, lost)
         answered = False
         try:
             _, messages, tables = prepare(snapshots)
@@ -233,6 +259,8 @@ class Peeks:
         """Forget a replica's failures; it is asked again after it reconnects."""
         for pending in self._pending.values():
             if pending.cluster is cluster:
+                if cluster.replicas.get(replica.name) is replica:  # else it was dropped
+                    pending.note_lost(replica)
                 pending.failures.pop(replica.name, None)
                 if pending.answering is replica:
                     pending.fail(_ReplicaLost())
@@ -260,6 +288,15 @@ class Peeks:
         for pending in self._pending.values():
             if pending.cluster is cluster:
                 pending.fail(error)
+
+
+def _lost_too_often() -> Unavailable:
+    return Unavailable(
+        f"{MOST_LOST} processes of the cluster have ended while they evaluated the query",
+        sqlstate="58000",
+        detail="They may have been killed because it needs too much memory.",
+        hint="max_query_memory bounds the memory of a query.",
+    )
 
 
 def _dropped(cluster: Cluster, replica: str) -> UndefinedObject:

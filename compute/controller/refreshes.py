@@ -170,7 +170,10 @@ class Refreshes:
         id = dataflow.description.id
         for cluster in dataflow.clusters:
             for replica in cluster.replicas.values():
-                if replica.created.get(id, upper) < upper and replica.connection is not None:
+                created = replica.created.get(id)
+                if created is None or created.as_of >= upper:
+                    continue
+                if replica.connection is not None:
                     replica.connection.send(AllowCompaction(shard, None))
                     replica.created.pop(id)
                     replica.uppers.pop(shard, None)

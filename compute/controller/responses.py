@@ -64,10 +64,10 @@ class Responses:
             case SinkUpdates(id=id, lower=lower, upper=upper):
                 dataflow = self._exporters.get(id)
                 if dataflow is not None and id in dataflow.writers:
+                    if message.number != replica.number_of(dataflow.description.id):
+                        return  # of a dataflow that this one has replaced
                     if message.initial:
                         replica.begun.add(id)
-                    elif id not in replica.begun:
-                        return  # of a dataflow that this one has replaced
                     writer = dataflow.writers[id]
                     writer.errors.add(lower, upper, tables[1], initial=message.initial)
                     writer.put(lower, upper, tables[0])

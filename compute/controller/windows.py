@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.replica.inputs import times_of
+from foreshore.compute.inputs import times_of
 from foreshore.errors import InternalError
 from foreshore.update import Timestamp
 

@@ -12,11 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from foreshore.compute.bulk.aggregates import Idioms
-from foreshore.compute.bulk.dialect import Dialect
-from foreshore.compute.bulk.frame import Frame, types_of
-from foreshore.compute.bulk.groups import render_reduce, render_threshold
-from foreshore.compute.bulk.top_k import render_top_k
 from foreshore.compute.delta.changes import (
     ChangeRenderer,
     accumulators,
@@ -25,6 +20,11 @@ from foreshore.compute.delta.changes import (
     state_table,
 )
 from foreshore.compute.delta.differentiate import Trace
+from foreshore.compute.render.aggregates import Idioms
+from foreshore.compute.render.dialect import Dialect
+from foreshore.compute.render.frame import Frame, types_of
+from foreshore.compute.render.groups import render_reduce, render_threshold
+from foreshore.compute.render.top_k import render_top_k
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Constant,

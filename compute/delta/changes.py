@@ -22,13 +22,13 @@ The time "before the window" is written as -1.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from foreshore.compute.bulk.aggregates import Idioms, weight
-from foreshore.compute.bulk.dialect import Dialect
-from foreshore.compute.bulk.frame import Frame, partition_by, types_of
-from foreshore.compute.bulk.groups import render_argument, render_reduce, render_threshold
-from foreshore.compute.bulk.render import Renderer
-from foreshore.compute.bulk.top_k import render_top_k
 from foreshore.compute.delta.differentiate import Trace
+from foreshore.compute.render.aggregates import Idioms, weight
+from foreshore.compute.render.dialect import Dialect
+from foreshore.compute.render.frame import Frame, partition_by, types_of
+from foreshore.compute.render.groups import render_argument, render_reduce, render_threshold
+from foreshore.compute.render.render import Renderer
+from foreshore.compute.render.top_k import render_top_k
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
     Aggregate,

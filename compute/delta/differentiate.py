@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from foreshore.compute.bulk.frame import is_accumulable
 from foreshore.compute.delta.closed import ClosingColumn, closing_columns, watermark_columns
+from foreshore.compute.render.frame import is_accumulable
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Aggregate,

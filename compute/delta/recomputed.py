@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import consolidate
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.engine import (
     ERRORS,
     ArrangementSize,
@@ -24,7 +25,6 @@ from foreshore.compute.engine import (
 from foreshore.compute.local.recursion import Evaluation
 from foreshore.compute.output import TableOutput
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.windowed import WindowedDataflow
 from foreshore.errors import DataError, data_error
 from foreshore.expr.columns import columns_of

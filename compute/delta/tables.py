@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from foreshore.compute.bulk.dialect import Dialect
-from foreshore.compute.bulk.frame import group_by
 from foreshore.compute.delta.closed import Closed
-from foreshore.expr.datum import to_array
+from foreshore.compute.render.dialect import Dialect
+from foreshore.compute.render.frame import group_by
+from foreshore.datum import to_array
 from foreshore.expr.ir import Constant
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME

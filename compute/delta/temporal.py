@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.engine import (
     ERRORS,
     ArrangementSize,
@@ -30,7 +31,6 @@ from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output, TableOutput
 from foreshore.compute.presence import Bits, Ints, presence
 from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
-from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Get, Let, Relation, TemporalFilter
 from foreshore.expr.share import share

@@ -19,8 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.bulk.aggregates import Idioms
-from foreshore.compute.bulk.dialect import Dialect
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.delta.changes import (
     ChangeRenderer,
     TraceRenderer,
@@ -39,7 +38,8 @@ from foreshore.compute.engine import (
     result_schema,
 )
 from foreshore.compute.output import Output, TableOutput
-from foreshore.compute.replica.batch_sizing import BatchSizing
+from foreshore.compute.render.aggregates import Idioms
+from foreshore.compute.render.dialect import Dialect
 from foreshore.compute.windowed import WindowedDataflow
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (

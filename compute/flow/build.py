@@ -12,7 +12,7 @@ from foreshore.compute.flow.build_loop import BuiltLoop, build_loop
 from foreshore.compute.flow.build_reduce import build_reduce, require_canonical
 from foreshore.compute.flow.build_window import build_window
 from foreshore.compute.flow.collection import Collections, Import
-from foreshore.compute.flow.compiler import Compiler, NotOrderable
+from foreshore.compute.flow.compiler import Compiler
 from foreshore.compute.flow.convert import words_of
 from foreshore.compute.flow.errors import ErrorOutput, Port, may_be_negative
 from foreshore.compute.flow.folds import with_folds
@@ -29,9 +29,9 @@ from foreshore.compute.flow.peers import Peers
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.flow.waiting import Waiting
+from foreshore.datum import to_array
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of, type_of
-from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Scalar
 from foreshore.expr.monotonic import is_monotonic
@@ -431,14 +431,11 @@ class Builder:
         group = [compiler.columns[i] for i in top_k.group_key]
         compiler.put([columns[i] for i in top_k.group_key], group, "key")
         key = len(compiler.texts)
-        try:
-            for order in top_k.order_key:
-                nulls = -1 if order.nulls_first else 1
-                compiler.put_order(order.expr, descending=order.descending, nulls=nulls)
-            for scalar in compiler.columns:
-                compiler.put_order(scalar, descending=False, nulls=1)
-        except NotOrderable as error:
-            raise Unsupported(f"an order by {error}") from error
+        for order in top_k.order_key:
+            nulls = -1 if order.nulls_first else 1
+            compiler.put_order(order.expr, descending=order.descending, nulls=nulls)
+        for scalar in compiler.columns:
+            compiler.put_order(scalar, descending=False, nulls=1)
         for scalar in compiler.columns:
             compiler.put_shown(scalar)
         row = len(compiler.texts)

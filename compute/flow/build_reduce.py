@@ -7,7 +7,7 @@ from typing import Literal as OneOf
 import numpy as np
 
 from foreshore.compute.flow.bulk import partial_sums
-from foreshore.compute.flow.compiler import Compiler, NotOrderable, shows_least
+from foreshore.compute.flow.compiler import Compiler
 from foreshore.compute.flow.convert import Form
 from foreshore.compute.flow.float_sums import Comoments, FloatSums
 from foreshore.compute.flow.folds import Fold
@@ -20,6 +20,7 @@ from foreshore.compute.flow.sums import SumTable, width_of_sum
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.equality import has_many_forms
 from foreshore.expr.ir import Aggregate, And, Call, Case, Column, Literal, Scalar
 from foreshore.expr.split import can_fail, is_not_null
 from foreshore.types import BOOL, ColumnType, SqlType
@@ -54,8 +55,8 @@ def kind_of_aggregate(aggregate: Aggregate) -> Kind:
 
 
 def require_canonical(type: SqlType) -> None:
-    """Raise Unsupported if equal values of a type may look different in more than a zero's sign."""
-    if shows_least(type):
+    """Raise Unsupported if the key of a type is none of its values."""
+    if has_many_forms(type):
         raise Unsupported(f"groups of {type}")
 
 
@@ -98,9 +99,6 @@ class _ReduceBuilder:
             self._checks = []
         columns = columns_of(reduce)
         width = len(reduce.group_key)
-        for column in columns[:width]:
-            if column.type.element is not None:
-                require_canonical(column.type)
         if not of_worker:
             self._input = builder.at_owners(self._input, reduce.group_key)
         self._monotonic = builder.is_monotonic(reduce.input)
@@ -127,14 +125,14 @@ class _ReduceBuilder:
                 case "extreme":
                     (arg,) = aggregate.args
                     is_max = aggregate.function == "max"
-                    descending = is_max and shows_least(type_of(arg))
+                    descending = is_max and has_many_forms(type_of(arg))
                     end = End(place, is_last=is_max and not descending)
                     ends.setdefault((arg, aggregate.filter, descending), []).append(end)
                 case "listed" | "folded":
                     ordered.append(self._listed(aggregate, place))
         ordered += [self._extremes(*of, found) for of, found in ends.items()]
         for scalar, place in zip(self._reduce.group_key, self._key.places, strict=True):
-            if shows_least(place.type):
+            if has_many_forms(place.type):
                 ordered.append(self._least_shown(scalar, place))
         return self._builder.add(
             Reduce(
@@ -189,11 +187,8 @@ class _ReduceBuilder:
         compiler.filter([is_not_null(arg), *(() if filter is None else (filter,))])
         self._put_key(compiler)
         value = compiler.resolved(arg)
-        try:
-            compiler.put_order(value, descending=descending, nulls=1)
-        except NotOrderable as error:
-            raise Unsupported(f"minima and maxima of {error}") from error
-        if shows_least(type_of(arg)):
+        compiler.put_order(value, descending=descending, nulls=1)
+        if has_many_forms(type_of(arg)):
             return self._first(compiler, value, ends)
         return self._ends_of(compiler, value, "key", ends)
 
@@ -229,15 +224,12 @@ class _ReduceBuilder:
         compiler.filter(conditions)
         self._put_key(compiler)
         args = [compiler.resolved(arg) for arg in aggregate.args]
-        try:
-            for key in aggregate.order_by:
-                expr = compiler.resolved(key.expr)
-                nulls = -1 if key.nulls_first else 1
-                compiler.put_order(expr, descending=key.descending, nulls=nulls)
-            for arg in args:
-                compiler.put_order(arg, descending=False, nulls=1)
-        except NotOrderable as error:
-            raise Unsupported(f"{aggregate.function} of {error}") from error
+        for key in aggregate.order_by:
+            expr = compiler.resolved(key.expr)
+            nulls = -1 if key.nulls_first else 1
+            compiler.put_order(expr, descending=key.descending, nulls=nulls)
+        for arg in args:
+            compiler.put_order(arg, descending=False, nulls=1)
         columns = tuple(ColumnType(type_of(arg)) for arg in args)
         for arg in args:
             if aggregate.distinct:
@@ -255,7 +247,7 @@ class _ReduceBuilder:
     def _distinct(self, aggregate: Aggregate, place: Place) -> Distinct:
         args = aggregate.args
         for arg in args:
-            if aggregate.function != "count" or type_of(arg).element is not None:
+            if aggregate.function != "count":
                 require_canonical(type_of(arg))
         compiler = self._compiler()
         compiler.filter(_conditions(aggregate))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from foreshore.compute.bulk.frames import count_of
 from foreshore.compute.flow.build_reduce import counted_when, summed
-from foreshore.compute.flow.compiler import Compiler, NotOrderable
+from foreshore.compute.flow.compiler import Compiler
 from foreshore.compute.flow.convert import Form
 from foreshore.compute.flow.frame_edges import Edges
 from foreshore.compute.flow.frame_values import Rows
@@ -26,8 +25,10 @@ from foreshore.compute.flow.partitions import Part
 from foreshore.compute.flow.reach import Reach, is_running, reach_of
 from foreshore.compute.flow.sums import SumTable
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.render.frames import count_of
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.equality import has_many_forms
 from foreshore.expr.ir import Frame, Scalar
 from foreshore.expr.scalars import frame_offsets
 from foreshore.expr.windows import aggregate_of, orders_peers
@@ -95,16 +96,13 @@ class _WindowBuilder:
 
     def _put_order(self, compiler: Compiler) -> tuple[int, int]:
         """Put out the words that order rows; return where those of peers and all of them end."""
-        try:
-            self._put_keys_of_order(compiler)
-            peers = len(compiler.texts)
-            if any(map(orders_peers, self._window.functions)):
-                for scalar in compiler.columns:
-                    compiler.put_order(scalar, descending=False, nulls=1)
-                for scalar in compiler.columns:
-                    compiler.put_shown(scalar)
-        except NotOrderable as error:
-            raise Unsupported(f"an order by {error}") from error
+        self._put_keys_of_order(compiler)
+        peers = len(compiler.texts)
+        if any(map(orders_peers, self._window.functions)):
+            for scalar in compiler.columns:
+                compiler.put_order(scalar, descending=False, nulls=1)
+            for scalar in compiler.columns:
+                compiler.put_shown(scalar)
         return peers, len(compiler.texts)
 
     def _put_arguments(self, compiler: Compiler) -> Layout:
@@ -195,7 +193,7 @@ class _WindowBuilder:
 def _require_ranked(function: ir.WindowFunction) -> None:
     """Raise Unsupported if Arrow has no ranks of the argument's type."""
     type = type_of(function.args[0])
-    if kind_of(type) not in ("int", "float", "wide", "bytes") or type.name == "jsonb":
+    if kind_of(type) not in ("int", "float", "wide", "bytes") or has_many_forms(type):
         raise Unsupported(f"{function.function} of {type} over a window")
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from foreshore.compute.bulk.certain import suspects
-from foreshore.compute.bulk.digits import digits_in
 from foreshore.compute.engine import Input
 from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.errors import may_be_negative
 from foreshore.compute.flow.shared import Shared
+from foreshore.compute.render.certain import suspects
+from foreshore.compute.render.digits import digits_in
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Aggregate, count_all

@@ -24,8 +24,8 @@ from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.kernels import calendar, wide
 from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import kind_of
+from foreshore.datum import to_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import to_array
 from foreshore.expr.functions.arithmetic import WIDTHS
 from foreshore.expr.functions.casting import FIELD_OVERFLOW
 from foreshore.expr.functions.decimals import limit_of, scale_of
@@ -110,11 +110,14 @@ def register_of(compiler: "Compiler", function: str, args: Args, type: SqlType) 
             return _cast(compiler, args[0], types[0], type)
         case "extract":
             return _extract(compiler, args, types, type)
-        case "date_trunc" if len(args) == 2 and types[1].name.startswith("timestamp"):
+        case "date_trunc" | "date_trunc_total" if len(args) == 2 and types[1].name.startswith(
+            "timestamp"
+        ):
             field = _TRUNCATIONS.get(_unit(args[0]) or "")
             if field is None or types[1].name != "timestamp":
                 return None
-            return compiler.emit(op.TRUNCATE, compiler.register(args[1]), field)
+            error = error_number(compiler, TIMESTAMP_RANGE)
+            return compiler.emit(op.TRUNCATE, compiler.register(args[1]), field, error)
         case "date_bin":
             return _bin(compiler, args)
     return _logic(compiler, function, args, types)
@@ -122,7 +125,7 @@ def register_of(compiler: "Compiler", function: str, args: Args, type: SqlType) 
 
 def _logic(compiler: "Compiler", function: str, args: Args, types: Types) -> int | None:
     match function:
-        case "is_distinct" | "is_not_distinct" if _same_form(types) and is_direct(types[0]):
+        case "is_distinct" | "is_not_distinct" if _same_form(types) and all(map(is_direct, types)):
             register = compiler.emit(op.DISTINCT, *map(compiler.register, args))
             return register if function == "is_distinct" else compiler.emit(op.NOT, register)
         case "not":
@@ -162,13 +165,9 @@ def _comparison(compiler: "Compiler", function: str, args: Args, types: Types) -
     if not _same_form(types):
         return None
     kind = kind_of(types[0])
-    if kind == "bytes" and code in _ORDERED and types[0].name == "jsonb":
-        return None
-    if kind not in ("float", "bytes") and not is_direct(types[0]):
+    if kind != "float" and not all(map(is_direct, types)):
         return None
     if kind == "uuid" and code in _ORDERED:
-        return None
-    if kind == "bytes" and not is_direct(types[0]):
         return None
     a, b = (compiler.register(arg) for arg in (reversed(args) if swapped else args))
     if kind == "float":
@@ -193,7 +192,7 @@ def _same_form(types: Types) -> bool:
     if a.name == b.name == "numeric":
         return scale_of(a) == scale_of(b)
     return a.name == b.name or (
-        kind_of(a) == kind_of(b) == "bytes" and "jsonb" not in (a.name, b.name)
+        kind_of(a) == kind_of(b) == "bytes" and is_direct(a) and is_direct(b)
     )
 
 

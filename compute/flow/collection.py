@@ -18,13 +18,13 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.bulk.evaluate import has_single_rows
 from foreshore.compute.checkpoint.engine import CapturedCollection
 from foreshore.compute.checkpoint.engine import Shared as SharedState
 from foreshore.compute.checkpoint.state import Captured, Reader, Writer
 from foreshore.compute.engine import Evaluator, Input
 from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints, Words, concat, empty
+from foreshore.compute.flow.bulk_hydration import WritesRuns
 from foreshore.compute.flow.convert import batch_of
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels.probing import ANY, TooManyMatches
@@ -35,7 +35,7 @@ from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.spine import Spine, saved_keys
-from foreshore.compute.hydrate.runs import WritesRuns
+from foreshore.compute.render.evaluate import has_single_rows
 from foreshore.expr import ir
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType

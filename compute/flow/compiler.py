@@ -18,27 +18,15 @@ from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import Layout, kind_of, layout_of
 from foreshore.compute.flow.memo import Memo
 from foreshore.compute.flow.program import Given, Program
+from foreshore.datum import to_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import to_array
+from foreshore.expr.equality import has_one_form
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.split import can_fail, columns_used
 from foreshore.expr.traversal import operands_of, with_operands
-from foreshore.types import INT4, ColumnType, SqlType, has_signed_zeros
-
-
-def shows_least(type: SqlType) -> bool:
-    """Whether equal values of a type may look different in more than a zero's sign.
-
-    A group shows the least of them, as `put_shown` orders them.
-    """
-    return (type.element or type).name in ("interval", "jsonb", "number")
-
+from foreshore.types import INT4, ColumnType
 
 _COMPUTED = (0, 0, -1)  # of an output that is not copied
-
-
-class NotOrderable(Exception):
-    """Values of a type have no order in words yet."""
 
 
 @dataclass(slots=True)
@@ -127,10 +115,7 @@ class Compiler:
         self.put(columns, self.columns, "row")
 
     def put_order(self, scalar: Scalar, *, descending: bool, nulls: int) -> None:
-        """Put out words that order rows by a resolved scalar; `nulls` is -1 for NULLs first, or 1.
-
-        Raises NotOrderable.
-        """
+        """Put out words that order rows by a resolved scalar; `nulls` is -1: first, or 1: last."""
         register = self.register(scalar)
         self._put_word(self.emit(op.NULL_RANK, register, nulls), 0)
         by_text = 0
@@ -144,10 +129,8 @@ class Compiler:
             case "interval":
                 register = self._given_in("key", scalar)
                 parts = [register, self.emit(op.HIGH, register)]
-            case "bytes" if type_of(scalar).name != "jsonb":
+            case "bytes" if is_direct(type_of(scalar)):
                 parts, by_text = [register], -1 if descending else 1
-            case _ if type_of(scalar).element is not None and shows_least(type_of(scalar)):
-                raise NotOrderable(str(type_of(scalar)))
             case _:
                 parts, by_text = [self._given_in("order", scalar)], -1 if descending else 1
         if by_text:
@@ -160,8 +143,7 @@ class Compiler:
     def put_shown(self, scalar: Scalar) -> None:
         """Put out words that order values that are equal but do not look it.
 
-        0.0 comes before -0.0; intervals are ordered by their fields, documents by their text,
-        numerics by their display scale.
+        The order is that of `expr/equality.shown_bytes`.
         """
         type = type_of(scalar)
         match kind_of(type):
@@ -171,12 +153,12 @@ class Compiler:
                 register = self._given_in("shown", scalar)
                 self._put_word(register, 0)
                 self._put_word(self.emit(op.HIGH, register), 0)
-            case "bytes" if type.name == "jsonb":
+            case "bytes" if not is_direct(type):  # they are ordered as they are
                 self._put_text(self.register(scalar))
             case "value" if type.name == "number":
                 scale = Call("number_scale(number)", (scalar,), INT4)
                 self._put_word(self.register(scale), 0)
-            case "value" if has_signed_zeros(type):
+            case "value" if not has_one_form(type):
                 self._put_text(self._given_in("shown", scalar))
 
     def _put_text(self, register: int) -> None:

@@ -14,8 +14,8 @@ from foreshore.compute.flow.convert import is_direct, words_of_values
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout, kind_of
 from foreshore.compute.flow.shared import Shared
+from foreshore.datum import to_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import to_array
 from foreshore.expr.functions.decimals import scale_of
 from foreshore.expr.ir import Call, Column, Literal, Scalar
 from foreshore.types import SqlType

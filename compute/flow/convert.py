@@ -1,7 +1,7 @@
 """Conversion between Arrow columns and words."""
 
-import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Protocol
 from typing import Literal as OneOf
 
@@ -11,19 +11,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.arrange.key import canonical_json
 from foreshore.compute.flow.batch import Batch, Ints, Words
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels.rows import find_nulls
 from foreshore.compute.flow.layout import Layout, Place, kind_of
-from foreshore.expr.datum import from_array, to_array
-from foreshore.expr.functions.comparison import DAY, order_bytes
-from foreshore.numbers import key_text, number, numbers_of
+from foreshore.datum import from_array, to_array
+from foreshore.expr.equality import (
+    DAY,
+    equal_column,
+    has_many_forms,
+    has_one_form,
+    has_signed_zeros,
+    key_column,
+    shown_column,
+    with_one_zero,
+)
 from foreshore.types import SqlType, arrow_type
 
 Bits = npt.NDArray[np.bool_]
-# Values as they are; the same for all that SQL considers equal; text that is ordered as the values
-# are; and what orders values that are equal but do not look it.
+# Values as they are; the same for all that SQL considers equal; bytes that are ordered as values
+# are; and what orders values that are equal but do not look it (`expr/equality.py`).
 Form = OneOf["row", "key", "order", "shown"]
 _WIDTHS: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
@@ -77,10 +84,11 @@ def _put(words: Words, place: Place, column: pa.Array, interner: Numbering) -> N
             words[null, word] |= np.int64(1) << np.int64(bit)
 
 
+@cache
 def is_direct(type: SqlType) -> bool:
     """Whether values of `type` have the same words in both forms."""
     return kind_of(type) in ("int", "wide", "uuid") or (
-        kind_of(type) == "bytes" and type.name != "jsonb"
+        kind_of(type) == "bytes" and has_one_form(type)
     )
 
 
@@ -90,7 +98,7 @@ def words_of_values(
     """Return the word or the two words of each value; those of NULLs are arbitrary."""
     kind = kind_of(type)
     if form == "order":
-        return (interner.numbers(pa.array(order_bytes(column, type), pa.binary())),)
+        return (interner.numbers(key_column(column, type)),)
     if form == "shown":
         return _shown_words(column, type, interner)
     if form == "key" and not is_direct(type):
@@ -123,56 +131,21 @@ def words_of_values(
 
 
 def _key_words(column: pa.Array, type: SqlType, interner: Numbering) -> tuple[Any, ...]:
-    match kind_of(type):
-        case "float":
-            bits = float_bits(column)
-            return (np.where(bits == np.int64(-(1 << 63)), np.int64(0), bits),)
-        case "interval":
-            months, days, micros = (integers(field.fill_null(0)) for field in column.flatten())
-            whole, rest = np.divmod(micros, np.int64(DAY))
-            return months * 30 + days + whole, rest
-        case "bytes":
-            texts = [None if t is None else canonical_json(t) for t in column.to_pylist()]
-            return (interner.numbers(pa.array(texts, pa.string())),)
-        case _:
-            if type.name == "number":
-                keys: list[Any] = [None if v is None else key_text(v) for v in numbers_of(column)]
-            else:
-                of_numbers = type.element is not None and type.element.name == "number"
-                form = _canonical_numbers if of_numbers else _canonical
-                keys = [None if d is None else form(d) for d in from_array(column, type)]
-            encoded = [None if key is None else msgspec.msgpack.encode(key) for key in keys]
-            return (interner.numbers(pa.array(encoded, pa.binary())),)
+    if kind_of(type) == "interval":
+        months, days, micros = (integers(field.fill_null(0)) for field in column.flatten())
+        whole, rest = np.divmod(micros, np.int64(DAY))
+        return months * 30 + days + whole, rest
+    if has_many_forms(type):
+        return (interner.numbers(equal_column(column, type)),)
+    same = with_one_zero(column) if has_signed_zeros(type) else column
+    return words_of_values(same, type, "row", interner)
 
 
 def _shown_words(column: pa.Array, type: SqlType, interner: Numbering) -> tuple[Any, ...]:
-    """Return words that order equal intervals by their fields, equal arrays by signs of zeros."""
     if kind_of(type) == "interval":
         months, days, micros = (integers(field.fill_null(0)) for field in column.flatten())
         return (months << 32) | ((days & np.int64(0xFFFFFFFF)) ^ np.int64(1 << 31)), micros
-    signs = [
-        bytes(map(_is_negative_zero, datum)) if isinstance(datum, tuple) else None
-        for datum in from_array(column, type)
-    ]
-    return (interner.numbers(pa.array(signs, pa.binary())),)
-
-
-def _is_negative_zero(element: Any) -> bool:
-    return element == 0 and math.copysign(1.0, element) < 0
-
-
-def _canonical_numbers(items: Any) -> Any:
-    """Return the texts that equal arrays of numbers share."""
-    return tuple(None if item is None else key_text(number(item)) for item in items)
-
-
-def _canonical(datum: Any) -> Any:
-    """Return what is the same for equal elements: one zero, one NaN."""
-    if isinstance(datum, tuple):
-        return tuple(map(_canonical, datum))
-    if isinstance(datum, float):
-        return math.nan if datum != datum else datum + 0.0
-    return datum
+    return (interner.numbers(shown_column(column, type)),)
 
 
 def integers(column: pa.Array) -> Ints:

@@ -7,6 +7,7 @@ from time import thread_time_ns
 import pyarrow as pa
 
 from foreshore.compute import merged_times
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
 from foreshore.compute.engine import ArrangementSize, Evaluator, Input
 from foreshore.compute.flow.batch import Batch, empty
@@ -38,7 +39,6 @@ from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
-from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Column
 from foreshore.expr.lowered import check_lowered

@@ -13,7 +13,6 @@ from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.build_reduce import KINDS, kind_of_aggregate
 from foreshore.compute.flow.collection import Collections
-from foreshore.compute.flow.compiler import shows_least
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.join_plan import plans_of
 from foreshore.compute.flow.linear_chain import linear_chain
@@ -33,7 +32,9 @@ from foreshore.compute.flow.operators.window import WHOLE_LEAST, WHOLE_SHARE, Wi
 from foreshore.compute.flow.peers import NoPeers, can_be_shared
 from foreshore.compute.flow.reach import Reach
 from foreshore.expr import ir
+from foreshore.expr.column_names import NamedColumns, with_names
 from foreshore.expr.columns import type_of
+from foreshore.expr.equality import has_many_forms
 from foreshore.expr.explain import (
     NameOf,
     explain_aggregate,
@@ -45,11 +46,16 @@ from foreshore.expr.explain import (
 from foreshore.ids import GlobalId
 
 
-def describe_operators(relation: ir.Relation, name_of: NameOf = str, workers: int = 1) -> str:
+def describe_operators(
+    relation: ir.Relation,
+    name_of: NameOf = str,
+    workers: int = 1,
+    columns: NamedColumns | None = None,
+) -> str:
     """Return the operators that maintain `relation`; raises Unsupported."""
     builder = _builder(relation, workers)
     rows, errors = builder.output(relation)
-    description = _Description(builder, name_of)
+    description = _Description(builder, name_of, columns)
     lines = [*description.lines((rows,))]
     if workers > 1:
         lines.insert(0, f"Workers: {workers if builder.context.peers else f'one of {workers}'}")
@@ -59,11 +65,16 @@ def describe_operators(relation: ir.Relation, name_of: NameOf = str, workers: in
     return "\n".join(lines)
 
 
-def operator_titles(relation: ir.Relation, name_of: NameOf = str, workers: int = 1) -> list[str]:
+def operator_titles(
+    relation: ir.Relation,
+    name_of: NameOf = str,
+    workers: int = 1,
+    columns: NamedColumns | None = None,
+) -> list[str]:
     """Return a title for each operator that maintains `relation`; raises Unsupported."""
     builder = _builder(relation, workers)
     builder.output(relation)
-    return _Description(builder, name_of).titles()
+    return _Description(builder, name_of, columns).titles()
 
 
 def _builder(relation: ir.Relation, workers: int) -> Builder:
@@ -85,7 +96,15 @@ class _Numbers(Interner):
 
 
 class _Description:
-    def __init__(self, builder: Builder, name_of: NameOf, *, is_ranked: bool = False) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        name_of: NameOf,
+        columns: NamedColumns | None = None,
+        *,
+        is_ranked: bool = False,
+    ) -> None:
+        self._columns = columns
         self._is_ranked = is_ranked  # rows are distinct by their ranks
         self._operators = builder.operators
         self._sources = {number: id for id, number in builder.sources.items()}
@@ -100,7 +119,7 @@ class _Description:
     def lines(self, results: Sequence[int]) -> Iterator[str]:
         """Yield the lines of all operators, and which give the results."""
         for number, operator in enumerate(self._operators):
-            title, details = self._operator(number, operator)
+            title, details = self._named_operator(number, operator)
             yield f"Operator {number}: {title}"
             yield from (f"  {line}" for line in details)
         yield f"Rows: {_operators(results)}"
@@ -109,11 +128,29 @@ class _Description:
         """Return the title of each operator, with what it keeps in few words."""
         found = []
         for number, operator in enumerate(self._operators):
-            title, details = self._operator(number, operator)
+            title, details = self._named_operator(number, operator)
             if isinstance(operator, Linear) and details:
                 title = f"{title}: {'; '.join(line.strip() for line in details)}"
             found.append(title)
         return found
+
+    def _named_operator(self, number: int, operator: Operator) -> tuple[str, Sequence[str]]:
+        """Return the title of an operator and its details, with columns by their names."""
+        title, details = self._operator(number, operator)
+        relation = self._relations.get(number)
+        if isinstance(operator, Linear | Join | Loop | Fixpoint | LoopValue) or relation is None:
+            return title, details
+        return self._named(relation, title), [self._named(relation, each) for each in details]
+
+    def _named(self, relation: ir.Relation, text: str) -> str:
+        """Return a text with names in place of the positions of columns that `relation` reads."""
+        return text if self._columns is None else self._columns.named(relation, text)
+
+    def _chain(self, relation: ir.Relation | None) -> list[str]:
+        """Return lines of Map, Filter, Project and Negate on top of a relation, the first first."""
+        assert relation is not None
+        chain, _ = linear_chain(relation)
+        return [self._named(node, explain_operator(node)) for node in chain]
 
     def _operator(self, number: int, operator: Operator) -> tuple[str, Sequence[str]]:
         """Return the title of an operator, and its details."""
@@ -121,7 +158,9 @@ class _Description:
         on = f"on {_operators(operator.inputs)}"
         match operator, relation:
             case Source() as source, _:
-                return f"Get {self._name_of(self._sources[number])}{_picked(source)}", ()
+                id = self._sources[number]
+                names = () if self._columns is None else self._columns.of(id)
+                return f"Get {self._name_of(id)}{with_names(_picked(source), names)}", ()
             case Constant(), None:
                 return "Constant", ()
             case Constant(), _:
@@ -131,9 +170,9 @@ class _Description:
             case Linear(), None:
                 return f"Layout {on}", ()
             case Linear(), _ if isinstance(self._operators[operator.inputs[0]], Closing):
-                return f"Linear {on}", _chain(relation)[1:]
+                return f"Linear {on}", self._chain(relation)[1:]
             case Linear(), _:
-                return f"Linear {on}", _chain(relation)
+                return f"Linear {on}", self._chain(relation)
             case Exchange() as exchange, _:
                 return f"Exchange {on} by ({_list(map(explain_scalar, exchange.by))})", ()
             case Broadcast(), _:
@@ -220,7 +259,7 @@ class _Description:
                 return f"value {built.previous.index(id) + 1} of the iteration before"
             return outside.get(id) or self._name_of(id)
 
-        inner = _Description(built.inner, name_of, is_ranked=is_ranked)
+        inner = _Description(built.inner, name_of, self._columns, is_ranked=is_ranked)
         kind = " by ranks" if is_ranked else ""
         title = f"Recursion{kind} {on}, at most {built.limit} iterations"
         return title, [*inner.lines(built.results)]
@@ -257,7 +296,8 @@ class _Description:
             f"Arrangement: rows of {self._arranged(operator, join, input)} by ({key})"
             for input, key in sorted(arrangements)
         ]
-        return title, (*kept, *paths, *_chain(relation))
+        named = [self._named(join, each) for each in (*kept, *paths)]
+        return self._named(join, title), (*named, *self._chain(relation))
 
     def _arranged(self, operator: Join, join: ir.Join, input: int) -> str:
         """Return of what an input's look-ups find rows."""
@@ -269,7 +309,7 @@ class _Description:
 
 def _reduce(reduce: ir.Reduce, on: str, *, monotonic: bool) -> tuple[str, Sequence[str]]:
     key = _list(map(explain_scalar, reduce.group_key))
-    least = [explain_scalar(s) for s in reduce.group_key if shows_least(type_of(s))]
+    least = [explain_scalar(s) for s in reduce.group_key if has_many_forms(type_of(s))]
     shown = [f"Arrangement: ordered rows by ({key}): equal values of {each}" for each in least]
     if not reduce.aggregates:
         return f"Distinct {on} by ({key})", (f"Arrangement: counts by ({key})", *shown)
@@ -298,13 +338,6 @@ def _reached(reach: Reach | None) -> str:
         f"Changes: read {2 * reach.rows} rows before and after; {WHOLE_LEAST:,} changes or more:"
         f" the partitions, if 1/{WHOLE_SHARE} of their rows or more are between changes"
     )
-
-
-def _chain(relation: ir.Relation | None) -> list[str]:
-    """Return the lines of Map, Filter, Project and Negate on top of a relation, the first first."""
-    assert relation is not None
-    chain, _ = linear_chain(relation)
-    return [explain_operator(node) for node in chain]
 
 
 def _lines(relation: ir.Relation | None) -> list[str]:

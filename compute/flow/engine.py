@@ -5,6 +5,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from foreshore.compute.flow.index import index_key
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.unsupported import Unsupported
-from foreshore.compute.hydrate.engines import BulkEngines
+from foreshore.compute.linear_dataflow import is_linear, linear_dataflow
 from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import (
     BulkChoice,
@@ -30,11 +31,43 @@ from foreshore.compute.protocol import (
     IndexExport,
     StageStatus,
 )
-from foreshore.compute.replica.linear import is_linear, linear_dataflow
 from foreshore.expr.columns import columns_of
+from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
+
+
+class EngineChoice(Protocol):
+    """Chooses among bulk engines for hydration and queries."""
+
+    def for_hydration(self, id: GlobalId, mode: HydrateMode | None) -> Evaluator:
+        """Return the engine that hydrates a dataflow; its own `mode` goes first."""
+        ...
+
+    def for_query(self, choice: BulkChoice) -> Evaluator:
+        """Return the engine that evaluates a query for which the session has chosen so."""
+        ...
+
+    def hydrations(self, id: GlobalId) -> tuple[HydrationStatus, ...]:
+        """Return what each engine has done to hydrate a dataflow. Any thread may call it."""
+        ...
+
+    def forget_hydrations(self, id: GlobalId) -> None:
+        """Forget that of a dataflow that was dropped. Any thread may call it."""
+        ...
+
+    def stages(self) -> tuple[StageStatus, ...]:
+        """Return what runs on Spark at this moment. It may wait for the JVM."""
+        ...
+
+    def forget(self) -> None:
+        """Forget all dataflows, which were those of another database."""
+        ...
+
+    def close(self) -> None:
+        """End the engines that were started."""
+        ...
 
 
 class FlowEngine(OverEngine[Engine]):
@@ -43,7 +76,7 @@ class FlowEngine(OverEngine[Engine]):
     def __init__(
         self,
         bulk: Engine,
-        choice: BulkEngines | None = None,
+        choice: EngineChoice | None = None,
         compilation: Compilation | None = None,
     ) -> None:
         """Make an engine that leaves to `bulk` what it does not have.
@@ -102,6 +135,11 @@ class FlowEngine(OverEngine[Engine]):
     def hydrations(self, id: GlobalId) -> tuple[HydrationStatus, ...]:
         """Return what each bulk engine has done to hydrate a dataflow. Any thread may call it."""
         return () if self._choice is None else self._choice.hydrations(id)
+
+    def forget_hydrations(self, id: GlobalId) -> None:
+        """Forget that of a dataflow that was dropped. Any thread may call it."""
+        if self._choice is not None:
+            self._choice.forget_hydrations(id)
 
     def for_query(self, choice: BulkChoice) -> Evaluator:
         """Return the engine for a query for which the session has chosen so."""
@@ -178,7 +216,7 @@ class FlowEngine(OverEngine[Engine]):
 
     def forget(self) -> None:
         """Share nothing of the present dataflows with later ones."""
-        self._collections = _new_collections()
+        self._collections, self._expected = _new_collections(), {}
         if self._choice is not None:
             self._choice.forget()
         super().forget()

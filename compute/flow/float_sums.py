@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from foreshore.compute.bulk.exact import rounded_moment
 from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.kernels.float_sums import (
@@ -29,6 +28,7 @@ from foreshore.compute.flow.kernels.float_sums import (
     round_sums,
 )
 from foreshore.compute.flow.sums import Points
+from foreshore.compute.render.exact import rounded_moment
 
 _UNIT = 1074  # outliers are multiples of 2**-_UNIT
 

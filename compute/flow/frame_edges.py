@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from foreshore.compute.bulk.frames import offset_value
 from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.frame_values import Rows
 from foreshore.compute.flow.kernels.frames import find_edges
 from foreshore.compute.flow.layout import Place
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.render.frames import offset_value
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import resolve, resolve_cast
 from foreshore.expr.ir import Call, FrameBound, Literal, Scalar, Window

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.bulk.framed import FloatComoments, FloatSums
 from foreshore.compute.flow.batch import Ints, Words
 from foreshore.compute.flow.convert import column_at, nulls_at, words_of_values
 from foreshore.compute.flow.intern import Interner
@@ -16,7 +15,8 @@ from foreshore.compute.flow.kernels import frames
 from foreshore.compute.flow.layout import Place
 from foreshore.compute.flow.operators.rows import put_null
 from foreshore.compute.flow.partitions import Part, Partitions
-from foreshore.expr.datum import from_array, to_array
+from foreshore.compute.render.framed import FloatComoments, FloatSums
+from foreshore.datum import from_array, to_array
 from foreshore.expr.ir import WindowFunction
 from foreshore.types import Datum
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from foreshore.compute.engine import Evaluator, Input
 from foreshore.compute.flow.batch import Batch, Ints, Words, concat, empty
 from foreshore.compute.flow.bulk import Begun, begun
+from foreshore.compute.flow.bulk_hydration import BULK_ROWS as BULK_ROWS
 from foreshore.compute.flow.collection import Import
 from foreshore.compute.flow.convert import fill_words, flat, integers, words_of, words_of_values
 from foreshore.compute.flow.errors import ERROR_LAYOUT
@@ -25,7 +26,6 @@ from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.read import count_updates, read_until
 from foreshore.compute.flow.work import Work
-from foreshore.compute.hydrate.policy import BULK_ROWS as BULK_ROWS
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
 from foreshore.expr.traversal import sources_of

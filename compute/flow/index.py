@@ -29,8 +29,8 @@ from foreshore.compute.flow.spine import Spine
 from foreshore.compute.flow.tail import Tail
 from foreshore.compute.output import Output
 from foreshore.compute.span import Span
+from foreshore.datum import to_array
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
-from foreshore.expr.datum import to_array
 from foreshore.expr.ir import Column, Scalar
 from foreshore.types import Datum
 from foreshore.update import Timestamp, update_schema

@@ -10,7 +10,7 @@ For what comes before the rows that are read, running functions need sums over t
 
 from dataclasses import dataclass
 
-from foreshore.compute.bulk.frames import count_of
+from foreshore.compute.render.frames import count_of
 from foreshore.expr.ir import Literal, Window, WindowFunction
 
 FAR = 1 << 20  # rows at which a neighbour is as far as the rest of the partition

@@ -1,12 +1,14 @@
 """Runs: sorted updates that nobody changes, and indexes of them by other keys."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from foreshore.compute.checkpoint.state import Arrays
+from foreshore.compute.checkpoint.state import SavedArrays
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.kernels import rows
 from foreshore.compute.flow.shared import Shared
@@ -91,6 +93,36 @@ class Run(Shared):
     diffs: Ints
     indexes: tuple[Index, ...] = ()
 
+    @classmethod
+    def of(cls, saved: SavedArrays, keys: Sequence[Ints], seed: np.uint64) -> "Run":
+        """Return a saved run; indexes that are not there are made when they are read."""
+        words = saved.array("words")
+        indexes: list[Index] = []
+        for number, key in enumerate(keys[1:]):
+            name = f"index{number}"
+            if saved.has(f"{name}.hashes"):
+                hashes, places = saved.array(f"{name}.hashes"), saved.array(f"{name}.places")
+                indexes.append(Index.of(words, key, seed, hashes, places))
+            else:
+                indexes.append(Index(words, key, seed))
+        times, diffs = saved.array("times"), saved.array("diffs")
+        return cls(saved.array("hashes"), words, times, diffs, tuple(indexes))
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays by name, with those of the indexes that are there."""
+        found: dict[str, Any] = {
+            "hashes": self.hashes, "words": self.words, "times": self.times, "diffs": self.diffs
+        }  # fmt: skip
+        for number, index in enumerate(self.indexes):
+            if index.is_made:
+                found[f"index{number}.hashes"] = index.hashes
+                found[f"index{number}.places"] = index.places
+        return found
+
+    def indexes_made(self) -> int:
+        """Return the number of indexes that are there."""
+        return sum(index.is_made for index in self.indexes)
+
     def __len__(self) -> int:
         """Return the number of updates."""
         return len(self.hashes)
@@ -101,7 +133,7 @@ class Run(Shared):
         own = self.hashes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes
         return own + sum(index.nbytes for index in self.indexes)
 
-    def back(self, saved: Arrays) -> None:
+    def back(self, saved: SavedArrays) -> None:
         """Use the arrays of a file in which the run was saved, which have the same contents.
 
         Other threads may read meanwhile: it does not matter which ones they find.

@@ -288,7 +288,10 @@ class Spine:
             raise Mismatch("an arrangement has other keys")
         (self.since,) = saved.numbers("since")
         self.unsorted = ()
-        self._runs = saved.runs("runs", self.width, keys, self.seed)
+        runs = saved.runs("runs", lambda arrays: Run.of(arrays, keys, self.seed))
+        if any(run.words.shape != (len(run), self.width) for run in runs):
+            raise Mismatch("an arrangement has runs of another width")
+        self._runs = runs
         words, times, diffs = (saved.array(f"tail.{name}") for name in ("words", "times", "diffs"))
         tail = Batch(words, times, diffs)
         if words.shape != (len(tail), self.width):

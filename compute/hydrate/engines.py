@@ -15,10 +15,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from foreshore.compute.bulk.spark import SparkEngine
-from foreshore.compute.engine import Cancellation, Evaluator, Input
+from foreshore.compute.engine import ALL_ROWS, Cancellation, Evaluator, Extent, Input
+from foreshore.compute.flow.bulk_hydration import RunArrays
 from foreshore.compute.hydrate.policy import Machines, Volume, choose
 from foreshore.compute.hydrate.run_tasks import RunForm, is_without_strings, pieces_of
-from foreshore.compute.hydrate.runs import RunArrays, write_run
+from foreshore.compute.hydrate.runs import write_run
 from foreshore.compute.hydrate.volume import pruned, volume_of
 from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import BulkChoice, HydrationStatus, StageStatus
@@ -98,6 +99,11 @@ class BulkEngines:
         made = self._made.get(id)
         return () if made is None else tuple(made.done.values())
 
+    def forget_hydrations(self, id: GlobalId) -> None:
+        """Forget that of a dataflow that was dropped. Any thread may call it."""
+        self._made.pop(id, None)
+        self._left.discard(id)
+
     def stages(self) -> tuple[StageStatus, ...]:
         """Return what Spark works on. It may wait for the JVM."""
         return self._spark.stages()
@@ -160,12 +166,19 @@ class ChoosingEngine(OverEngine[Evaluator]):
         max_bytes: int | None = None,
         *,
         may_fail: bool = True,
+        extent: Extent = ALL_ROWS,
     ) -> Generator[pa.Table, None, None]:
         """Yield the rows of `relation` as of a time, part by part."""
 
         def parts(engine: Evaluator) -> Generator[pa.Table, None, None]:
             return engine.evaluate_parts(
-                relation, read, as_of, cancellation, max_bytes, may_fail=may_fail
+                relation,
+                read,
+                as_of,
+                cancellation,
+                max_bytes,
+                may_fail=may_fail,
+                extent=extent,
             )
 
         read = pruned(relation, inputs, as_of)

@@ -16,7 +16,6 @@ from foreshore.hydrate_mode import HydrateMode, checked_mode
 from foreshore.memory_shares import MOST_BULK, of_bulk
 from foreshore.sizes import bytes_of, shown
 
-BULK_ROWS = 50_000  # of inputs, from which on a bulk engine is faster than operators
 LOCAL_NS = 150  # of CPU for an update that DuckDB reads, joins and groups
 SPARK_NS = 1_800  # the same for Spark, which also writes the rows and gives them over
 SPARK_SECONDS = 1.5  # of a job, whatever it reads

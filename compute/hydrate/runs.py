@@ -5,9 +5,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -17,36 +16,10 @@ from foreshore.compute.bulk.spark_files import NAMES, TaskFile, named_files, scr
 from foreshore.compute.bulk.spark_sql import SparkSqlSession
 from foreshore.compute.checkpoint.files import map_arrays
 from foreshore.compute.engine import Cancellation, Input
+from foreshore.compute.flow.bulk_hydration import RunArrays
 from foreshore.compute.hydrate.run_tasks import PART, SPREAD, RunForm, spread, write_pieces
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
-
-
-@dataclass(frozen=True, slots=True)
-class RunArrays:
-    """The arrays of a sorted run; times and diffs may be of length 1."""
-
-    hashes: Any
-    words: Any
-    times: Any
-    diffs: Any
-
-
-@runtime_checkable
-class WritesRuns(Protocol):
-    """An engine that may sort the rows of a plan into a run by many tasks."""
-
-    def sorted_run(
-        self,
-        relation: Relation,
-        inputs: Mapping[GlobalId, Input],
-        key: tuple[int, ...],
-        seed: int,
-        as_of: int,
-        cancellation: Cancellation,
-    ) -> RunArrays | None:
-        """Return the rows as of a time as a run by the words at `key`, None if it does not."""
-        ...
 
 
 def write_run(

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from foreshore.compute.engine import Input
 from foreshore.compute.hydrate.policy import Volume
 from foreshore.expr.ir import Filter, Get, Project, Relation, Scalar
-from foreshore.expr.split import columns_used
+from foreshore.expr.split import before_projection, columns_used
 from foreshore.expr.traversal import inputs_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.storage.selection import may_hold_rows
@@ -26,17 +26,6 @@ def pruned(
     Statistics of a file's columns show that all its updates are later, or that no row fulfils the
     filters above each place where the plan gets the collection.
     """
-    filters: defaultdict[GlobalId, list[Sequence[Scalar]]] = defaultdict(list)
-    stack = [relation]
-    while stack:
-        node = stack.pop()
-        match node:
-            case Filter(input=Get(id=name), predicates=predicates):
-                filters[name].append(predicates)
-            case Get(id=name):
-                filters[name].append(())
-            case _:
-                stack.extend(inputs_of(node))
 
     def needed(path: str, input: Input, wanted: Sequence[Sequence[Scalar]]) -> bool:
         metadata = _metadata(path)
@@ -45,11 +34,28 @@ def pruned(
         )
 
     found = {}
-    for name, wanted in filters.items():
+    for name, wanted in filters_of(relation).items():
         input = inputs[name]
         kept = tuple(path for path in input.files if needed(path, input, wanted))
         found[name] = input if kept == input.files else replace(input, files=kept)
     return found
+
+
+def filters_of(relation: Relation) -> dict[GlobalId, list[Sequence[Scalar]]]:
+    """Return the filters above each place where a plan gets a collection."""
+    filters: defaultdict[GlobalId, list[Sequence[Scalar]]] = defaultdict(list)
+    stack = [relation]
+    while stack:
+        match stack.pop():
+            case Filter(input=Get(id=name), predicates=predicates):
+                filters[name].append(predicates)
+            case Filter(input=Project(input=Get(id=name), outputs=outputs), predicates=found):
+                filters[name].append([before_projection(each, outputs) for each in found])
+            case Get(id=name):
+                filters[name].append(())
+            case node:
+                stack.extend(inputs_of(node))
+    return dict(filters)
 
 
 def volume_of(relation: Relation, inputs: Mapping[GlobalId, Input]) -> Volume:

@@ -10,7 +10,15 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from foreshore.compute.engine import Cancellation, Dataflow, Engine, Evaluator, Input
+from foreshore.compute.engine import (
+    ALL_ROWS,
+    Cancellation,
+    Dataflow,
+    Engine,
+    Evaluator,
+    Extent,
+    Input,
+)
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import DataflowDescription
@@ -78,7 +86,8 @@ class _Limited(OverEngine[Evaluator]):
         max_bytes: int | None = None,
         *,
         may_fail: bool = True,
+        extent: Extent = ALL_ROWS,
     ) -> Generator[pa.Table, None, None]:
         """Yield the rows of `relation` as of a time, part by part."""
         with self._isolated.evaluations(cancellation, self._memory) as evaluations:
-            yield from evaluations.parts(relation, inputs, as_of, max_bytes)
+            yield from evaluations.parts(relation, inputs, as_of, max_bytes, extent)

@@ -22,11 +22,11 @@ from typing import IO, Any, TypeAlias
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.compute.engine import Cancellation, Input
+from foreshore.compute.engine import ALL_ROWS, Cancellation, Extent, Input
 from foreshore.compute.finish import whole
 from foreshore.compute.result import LONG_BYTES
 from foreshore.errors import DatabaseError, QueryCanceled, Unavailable
-from foreshore.expr.ir import OrderKey, Relation
+from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import own_bytes
 from foreshore.memory_shares import of_engine, of_process_apart
@@ -186,13 +186,13 @@ class _Worker:
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
-        order: Sequence[OrderKey] = (),
+        extent: Extent = ALL_ROWS,
     ) -> Iterator[pa.Table]:
         """Yield the rows of `relation` as of a time, each part made when it is asked for.
 
         Raises Unavailable if the process ends.
         """
-        limits = (max_bytes, tuple(order), self.memory, self.most, QUERY_MEMORY.limit)
+        limits = (max_bytes, extent, self.memory, self.most, QUERY_MEMORY.limit)
         yield from self._answers(QUESTION, (relation, dict(inputs), as_of, *limits))
 
     def batches(

@@ -78,15 +78,15 @@ def _listen(requests: "SimpleQueue[tuple[bytes, Answer]]") -> None:
 
 def _parts(engine: DuckDbEngine, question: Answer) -> Iterator[pa.Table]:
     """Yield the rows that a question asks for, in parts."""
-    relation, inputs, as_of, max_bytes, order, memory, most, budget = pickle.loads(question)
+    relation, inputs, as_of, max_bytes, extent, memory, most, budget = pickle.loads(question)
     QUERY_MEMORY.configure(budget if memory is None else min(budget, 2 * memory))
     with ExitStack() as limits:
         if memory is not None:
             engine = limits.enter_context(engine.limited(memory))
         limits.enter_context(at_most_more(most if memory is None else memory))
-        if inputs or order or not is_linear(relation) or multiplies_rows(relation):
+        if inputs or extent.order or not is_linear(relation) or multiplies_rows(relation):
             with engine.evaluations(Cancellation()) as evaluations:
-                yield from evaluations.parts(relation, inputs, as_of, max_bytes, order)
+                yield from evaluations.parts(relation, inputs, as_of, max_bytes, extent)
         else:  # without an engine, which is given constants as SQL
             yield evaluate_linear(relation)
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.key import hash_columns, key_words
-from foreshore.compute.keys.layout import PLAIN
+from foreshore.datum import to_array
 from foreshore.errors import DataError
-from foreshore.expr.datum import to_array
+from foreshore.expr.equality import is_plain
 from foreshore.expr.evaluate import constant, outcome
 from foreshore.expr.ir import Literal, Scalar
 from foreshore.expr.keys import Elements, Key
@@ -179,7 +179,7 @@ def literal_keys(keys: Iterable[Key], bindings: Replace) -> LiteralKeys:
     """Return `keys`, each once, as literals."""
     keys = tuple(keys)
     only = keys[0][0] if len(keys) == 1 and len(keys[0]) == 1 else None
-    if isinstance(only, Elements) and only.type.name in PLAIN:  # equal in Python: the same key
+    if isinstance(only, Elements) and is_plain(only.type):  # equal in Python: the same key
         elements = _element_literals(only, bindings)
         return tuple([(each,) for each in elements if each.value is not None])
     found: dict[tuple[int, ...], tuple[Literal, ...]] = {}

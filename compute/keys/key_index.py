@@ -35,7 +35,7 @@ from foreshore.compute.keys.ordered import OrderedKey, OrderedView
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.keys.secondary import SecondaryKey
 from foreshore.constraint import Unique
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.table_rows import Row, TableRows
 from foreshore.types import Datum, RelationDesc

@@ -15,23 +15,15 @@ from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
 from foreshore.compute.arrange.key import MASK, Words, hash_columns, hash_words, key_words
 from foreshore.compute.arrange.run import Ints, Updates, sort_and_consolidate
 from foreshore.constraint import Unique
+from foreshore.expr.equality import is_plain
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
 from foreshore.table_rows import Row, TableRows, columns_of_rows
-from foreshore.types import SORTED_BYTES, RelationDesc, arrow_type
+from foreshore.types import RelationDesc, arrow_type
 from foreshore.update import Timestamp
 
 FEW = 16  # rows up to which keys are looked up one by one
 MANY = TAIL_ROWS  # rows above which work on them does not belong on the event loop
-
-# Types whose data are equal in Python where their values are in SQL.
-PLAIN = (
-    frozenset(
-        "bool int2 int4 int8 uint2 uint4 oid mz_timestamp money date time timestamp timestamptz"
-        " text varchar bpchar name bytea uuid enum".split()
-    )
-    | SORTED_BYTES
-)
 
 
 class SecondaryName(NamedTuple):
@@ -185,8 +177,8 @@ def has_all_rows(constraint: Unique, desc: RelationDesc) -> bool:
 
 def takes_tuples(constraint: Unique, desc: RelationDesc) -> bool:
     """Whether keys can be compared as Python data."""
-    types = [desc.columns[i].type.name for i in constraint.columns]
-    return constraint.nulls_distinct and PLAIN.issuperset(types)
+    types = [desc.columns[i].type for i in constraint.columns]
+    return constraint.nulls_distinct and all(map(is_plain, types))
 
 
 class KeyedRows:

@@ -27,7 +27,7 @@ from foreshore.compute.keys.look_up import added_up
 from foreshore.compute.keys.per_run import PerRun
 from foreshore.compute.keys.secondary import BYTES
 from foreshore.compute.span import Span, Values
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.types import SqlType
 from foreshore.update import Timestamp
 

@@ -5,7 +5,6 @@ WHEN k > 0 THEN nextval('s') END` the rows with a positive `k`. Random values, a
 sequences that are the same for all rows, are taken all at once.
 """
 
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -18,10 +17,10 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.compute.local.linear import evaluate_linear
+from foreshore.datum import from_array
 from foreshore.errors import DataError
 from foreshore.expr.columns import type_of
 from foreshore.expr.cost import is_light
-from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.expr.ir import Call, Column, Get, Literal, Map, Project, Scalar
@@ -31,6 +30,7 @@ from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.expr.traversal import walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.in_turns import in_turns
+from foreshore.random_values import RandomValues
 from foreshore.rows import repeated, split_diffs
 from foreshore.types import INT8, ColumnType, Datum, arrow_type
 from foreshore.update import DIFF_FIELD
@@ -52,6 +52,7 @@ async def evaluate_with_calls(
     bindings: Replace,
     make_call: MakeCall,
     take_numbers: TakeNumbers,
+    random: RandomValues,
 ) -> pa.Table:
     """Return `scalars` with `bindings` for each of `rows` (with `__diff`)."""
 
@@ -61,7 +62,7 @@ async def evaluate_with_calls(
     takes_long = rows.num_rows > ROWS_ON_THE_LOOP or not all(map(is_light, scalars))
     bound = await run(lambda: [bind_scalar(scalar, bindings) for scalar in scalars])
     takes_long = takes_long or not all(map(is_light, bound))
-    plan = await run(lambda: _Plan.of(rows, bound))
+    plan = await run(lambda: _Plan.of(rows, bound, random))
     if plan.at_once:
         reached = await run(lambda: _rows_reached(plan.steps, plan.columns, plan.count))
         found = await _next_numbers(reached, take_numbers)
@@ -85,12 +86,12 @@ class _Plan:
     at_once: bool  # they are all made for all rows at once
 
     @classmethod
-    def of(cls, rows: pa.Table, scalars: Sequence[Scalar]) -> "_Plan":
+    def of(cls, rows: pa.Table, scalars: Sequence[Scalar], random: RandomValues) -> "_Plan":
         columns, diffs = split_diffs(repeated(rows))
         types = _types(scalars, len(columns))
         draws = list(_calls(scalars, _is_random))
         drawn = _as_columns(draws, len(types))
-        columns = [*columns, *(_random_values(call, len(diffs)) for call in draws)]
+        columns = [*columns, *(_drawn(call, len(diffs), random) for call in draws)]
         types += [ColumnType(type_of(call)) for call in draws]
         scalars = [bind_scalar(scalar, drawn.get) for scalar in scalars]
         steps = evaluation_steps(scalars, _has_side_effect)
@@ -184,17 +185,12 @@ def _is_random(scalar: Scalar) -> bool:
     return isinstance(scalar, Call) and scalar.function in (RANDOM, RANDOM_UUID)
 
 
-def _random_values(call: Scalar, count: int) -> pa.Array:
+def _drawn(call: Scalar, count: int, random: RandomValues) -> pa.Array:
     """Return `count` values of random() or gen_random_uuid(): nobody sees those not used."""
     assert isinstance(call, Call), call
     if call.function == RANDOM:
-        return pa.array(np.random.default_rng().random(count))
-    drawn = np.frombuffer(os.urandom(16 * count), np.uint8).reshape(-1, 16).copy()
-    drawn[:, 6] = drawn[:, 6] & 0x0F | 0x40  # version 4 of RFC 9562, section 5.4
-    drawn[:, 8] = drawn[:, 8] & 0x3F | 0x80
-    buffers = [None, pa.py_buffer(drawn.tobytes())]
-    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(drawn), buffers)
-    return values.cast(arrow_type(type_of(call)))
+        return pa.array(random.floats(count))
+    return random.uuids(count, arrow_type(type_of(call)))
 
 
 async def _next_numbers(reached: Reached, take_numbers: TakeNumbers) -> dict[Scalar, pa.Array]:

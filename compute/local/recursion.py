@@ -22,16 +22,24 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.compute.arrange.key import hash_columns
-from foreshore.compute.bulk.evaluate import Plans, plans_of, raise_least
-from foreshore.compute.engine import Evaluations, Input, check_memory, check_size, result_schema
+from foreshore.compute.engine import (
+    ALL_ROWS,
+    Evaluations,
+    Extent,
+    Input,
+    check_memory,
+    check_size,
+    result_schema,
+)
 from foreshore.compute.finish import MAX_RESULT_BYTES, in_order
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear, multiplies_rows
 from foreshore.compute.local.row_goal import RowGoals, row_goals
+from foreshore.compute.render.evaluate import Plans, plans_of, raise_least
 from foreshore.compute.result import KEPT_BYTES
 from foreshore.errors import DatabaseError, not_converged
 from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
 from foreshore.expr.columns import columns_of
-from foreshore.expr.ir import OrderKey, Relation
+from foreshore.expr.ir import Relation
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.query_memory import Reservation
@@ -92,17 +100,17 @@ class Evaluation:
         self._plans: dict[int, tuple[MutualRecursion, list[Plans]]] = {}  # by id()
         self._found_inputs: dict[GlobalId, tuple[pa.Table, Input]] = {}
 
-    def parts(self, block: Block, order: Sequence[OrderKey] = ()) -> Steps[Iterator[pa.Table]]:
+    def parts(self, block: Block, extent: Extent = ALL_ROWS) -> Steps[Iterator[pa.Table]]:
         """Return an iterator over the rows, with `__diff`, of `block`, part by part.
 
-        They come in `order` (see `finish.engine_order`).
+        They come in the order of `extent`, and those beyond it may be left out.
         """
         found = yield from self._results(block, {})
         if self._memory is None and self._is_linear(block.relation):
             rows = _evaluate_linear(block.relation, found)
-            return iter([in_order(rows, tuple(order)) if order else rows])
+            return iter([in_order(rows, extent.order) if extent.order else rows])
         inputs = self._inputs_with(found)
-        return self._engine.parts(block.relation, inputs, self._time, MAX_RESULT_BYTES, order)
+        return self._engine.parts(block.relation, inputs, self._time, MAX_RESULT_BYTES, extent)
 
     def _results(self, block: Block, found: Found) -> Steps[Found]:
         """Return `found` and the results of the block's recursions."""

@@ -5,10 +5,11 @@ read its rows, or that has suspended its portal, stops the evaluation. Batches b
 a few rows are soon there, and grow as far as the memory of queries allows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
+from threading import Lock
 from typing import Self
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ class StreamSource:
         self._reserved = Reservation(most=memory)
         self._parts: Iterator[pa.RecordBatch] | None = parts(self._pace, self._cancellation)
         self._rows: list[pa.RecordBatch] = []  # computed, and not taken
+        self._lock = Lock()  # of adding to them: a thread may still compute when they are forgotten
         self._spilled: list[Result] = []  # rows that come next, those of the last result first
         self._empty: pa.RecordBatch | None = None  # given to the reader if there is no other batch
         self._has_rows = False
@@ -86,7 +88,7 @@ class StreamSource:
         if self._reserved.try_reserve(size - self._reserved.held):
             return
         spilled = Result(self._rows[0].schema)
-        await blocking.run(None, _spill, spilled, self._rows)
+        await blocking.run(None, _spill, spilled, tuple(self._rows))
         self._rows = []
         self._spilled.append(spilled)
         self._reserved.close()
@@ -95,7 +97,8 @@ class StreamSource:
         """Stop the evaluation, and forget the rows."""
         self._cancellation.cancel()
         self._parts = None
-        self._rows.clear()
+        with self._lock:
+            self._rows.clear()
         for each in self._spilled:
             each.close()
         self._reserved.close()
@@ -140,7 +143,7 @@ class StreamSource:
         if not self._spilled[-1].parts():
             self._spilled.pop().close()
         if rows is not None:
-            self._rows.append(rows)
+            self._keep(rows)
         yield from ()
 
     def _step(self) -> Steps[None]:
@@ -151,7 +154,7 @@ class StreamSource:
         if rows is None:
             self._parts = None
             if self._empty is not None and not self._has_rows:
-                self._rows.append(self._empty)
+                self._keep(self._empty)
                 self._has_rows = True
             return
         self._has_rows = True
@@ -159,15 +162,20 @@ class StreamSource:
         self._size += size
         if size > LONG_BYTES:  # rows that cannot be cut
             rows = mapped(rows)
-        self._cancellation.check()
-        self._rows.append(rows)
+        self._keep(rows)
+
+    def _keep(self, rows: pa.RecordBatch) -> None:
+        """Add rows to be taken; raises QueryCanceled if the source is closed."""
+        with self._lock:
+            self._cancellation.check()
+            self._rows.append(rows)
 
     def _next(self) -> pa.RecordBatch | None:
         parts = self._parts
         return None if parts is None else next(parts, None)
 
 
-def _spill(result: Result, batches: list[pa.RecordBatch]) -> None:
+def _spill(result: Result, batches: Iterable[pa.RecordBatch]) -> None:
     for each in batches:
         result.spill(each)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from foreshore.compute.linear import Rows, applied, elements_of, flat
 from foreshore.compute.local.linear import Collections, checked_values, has_deletions, is_linear
+from foreshore.datum import to_array
 from foreshore.errors import OutOfMemory
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.cost import (
@@ -27,7 +28,6 @@ from foreshore.expr.cost import (
     size_of,
     takes_long_for_a_row,
 )
-from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     Call,
     Column,

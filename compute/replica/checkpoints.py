@@ -45,9 +45,9 @@ from foreshore.compute.checkpoint.manifest import (
 from foreshore.compute.checkpoint.state import Captured, Mismatch, Writer
 from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.engine import Engine
+from foreshore.compute.inputs import Contents
 from foreshore.compute.protocol import Checkpoints, CheckpointStatus, DataflowDescription
 from foreshore.compute.replica.dataflow import DataflowState
-from foreshore.compute.replica.inputs import Contents
 from foreshore.compute.replica.resume import Resumed, Uppers, resume
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
@@ -135,11 +135,16 @@ class Checkpointer:
     ) -> None:
         """Load what all dataflows share from the newest checkpoint, if there is one that fits.
 
-        The engine shares nothing yet. A round for another database ends first.
+        A round for another database ends first. Nothing is loaded for a database that is no longer
+        served when its turn comes. `pool` is the thread that hydrates: the engine forgets what was
+        shared before when this has ended what it did for another database, so that no dataflow
+        created there shares with those that come.
         """
         async with self._lock:
-            self.forget()
-            self._database = database
+            if self._database != database or self.opened:
+                return
+            self._forget()  # what was loaded for another one meanwhile
+            await blocking.run(pool, engine.forget)
             if isinstance(engine, SavingEngine) and pace.interval_seconds:
                 self._engine, self._store, self._pace = engine, store, pace
                 try:
@@ -147,7 +152,7 @@ class Checkpointer:
                 except Exception:  # whatever is wrong with it, all can be hydrated
                     logger.exception("a checkpoint cannot be loaded")
             if self._database != database:
-                return  # `forget` was called meanwhile, and `open` is called again
+                return  # it serves another one, for which `open` is called again
             self.opened = True
         self.report()
 
@@ -200,9 +205,13 @@ class Checkpointer:
             tell(self.report)
         return found
 
-    def forget(self) -> None:
-        """Load nothing any more, and make none until `open`: the database is another one."""
-        self.opened, self._database = False, ""
+    def serve(self, database: str) -> None:
+        """Work for a database: load nothing of another one, and make none until `open`."""
+        self._database = database
+        self._forget()
+
+    def _forget(self) -> None:
+        self.opened = False
         self._engine = self._loaded = self._manifest = None
         self._written, self._collections, self._strings = {}, {}, ()
         self._refused = set()
@@ -298,6 +307,7 @@ class Checkpointer:
 
     async def _round(self, engine: SavingEngine) -> None:
         assert self._store is not None
+        database = self._database
         self._send(Checkpoints(self._status(), begun=True))
         if all(each.state in ("running", "stalled") for each in self._resumable()):
             engine.forget_unread()  # else a dataflow that failed is going to read it
@@ -310,11 +320,11 @@ class Checkpointer:
                     written[dataflow.id] = found
             dataflows = tuple(each.saved for each in written.values())
             manifest = await blocking.run(
-                self._writing, self._finish, engine, self._store, self._database, dataflows
+                self._writing, self._finish, engine, self._store, database, dataflows
             )
         finally:
             await blocking.run(self._steps, engine.release)
-        if self._engine is not engine:
+        if manifest is None or self._database != database:
             return  # it works for another database
         self._manifest, self._written = manifest, written
         self._refused = set()
@@ -386,8 +396,12 @@ class Checkpointer:
         store: CheckpointStore,
         database: str,
         dataflows: tuple[SavedDataflow, ...],
-    ) -> Manifest:
-        """On the writing thread: write what is shared, and the manifest."""
+    ) -> Manifest | None:
+        """On the writing thread: write what is shared, and the manifest.
+
+        None, and no manifest, if the replica serves another database by now: what the engine has
+        shared may be that one's.
+        """
         strings = self._strings if len(self._strings) < MANY_STRINGS else ()
         shared = engine.save_shared(strings[-1].end if strings else 1)
         self._strings = ()  # until the manifest is there: what is returned now is not given again
@@ -413,6 +427,8 @@ class Checkpointer:
             ),
             dataflows,
         )  # fmt: skip
+        if self._database != database:
+            return None
         store.put(manifest)
         self._strings, self._collections = strings, found
         return manifest

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import output_schema, rows_schema
-from foreshore.compute.replica.inputs import Contents, conform
+from foreshore.compute.inputs import Contents, conform
 from foreshore.errors import InternalError
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp

@@ -5,7 +5,7 @@
 
 Each import has a queue of updates received. A *window* [frontier, upper) is taken from all queues
 at once. `upper` is the least of their uppers, or less if there are more times than one step should
-have (`compute/replica/batch_sizing.py`). The engine turns the window into output updates, which go
+have (`compute/batch_sizing.py`). The engine turns the window into output updates, which go
 to the exports: into arrangements, or to the controller as messages. A window without changes only
 advances the frontier.
 
@@ -38,6 +38,7 @@ from foreshore.compute.engine import (
     rows_schema,
     steps_told,
 )
+from foreshore.compute.inputs import Contents, conform
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import Output, TableOutput
@@ -54,7 +55,6 @@ from foreshore.compute.protocol import (
 from foreshore.compute.replica.export_messages import ExportMessages, Sent
 from foreshore.compute.replica.index_subscribers import IndexSubscribers
 from foreshore.compute.replica.indexes import Index, arrangement_status
-from foreshore.compute.replica.inputs import Contents, conform
 from foreshore.compute.replica.queues import Part, Window, at_or_after, before, import_queue
 from foreshore.compute.replica.resume import Resume, Resumed
 from foreshore.compute.replica.turns import Turns
@@ -93,20 +93,19 @@ class DataflowState:
         description: DataflowDescription,
         imports: Mapping[GlobalId, Contents],
         persisted: Mapping[GlobalId, Contents],
+        number: int = 0,
     ) -> None:
         self.description = description
         self.state = "pending"
         self.failure: Failure | None = None  # the last one, until success
         self.failures = 0
-        self.busy = False
-        self.dropped = False
-        self.merging_due = False
+        self.busy = self.dropped = self.merging_due = False
         self.times = _Times()
         self.queues = {
             id: import_queue(c.snapshot.upper, description.refresh) for id, c in imports.items()
         }
         self._contents: Mapping[GlobalId, Contents] = imports
-        self._messages = ExportMessages(description, persisted)
+        self._messages = ExportMessages(description, persisted, number)
         self._columns = columns_of(description.relation)
         self.turns = Turns(description.relation)
         self._dataflow: Dataflow | None = None

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from foreshore.compute.arrange.arrangement import Arrangement, consolidate
 from foreshore.compute.engine import ERRORS, empty_output, output_schema, rows_schema
+from foreshore.compute.inputs import Contents, conform, moved
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import (
     DataflowDescription,
@@ -22,7 +23,6 @@ from foreshore.compute.protocol import (
     SubscribeResponse,
 )
 from foreshore.compute.replica.correction import difference
-from foreshore.compute.replica.inputs import Contents, conform, moved
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
 from foreshore.processes.messages import Message
@@ -34,11 +34,18 @@ Sent = list[tuple[Message, tuple[pa.Table, ...]]]
 
 
 class ExportMessages:
-    """Makes the messages of one dataflow; `persisted` are the contents of its sinks' shards."""
+    """Makes the messages of one dataflow; `persisted` are the contents of its sinks' shards.
+
+    `number` is that of the command which created it.
+    """
 
     def __init__(
-        self, description: DataflowDescription, persisted: Mapping[GlobalId, Contents]
+        self,
+        description: DataflowDescription,
+        persisted: Mapping[GlobalId, Contents],
+        number: int = 0,
     ) -> None:
+        self._number = number
         self._exports = description.exports
         self._as_of = description.as_of
         self._columns = columns_of(description.relation)
@@ -72,7 +79,7 @@ class ExportMessages:
                     if persisted is None:
                         # the shard's rows are correct; it has no errors
                         nothing = output.rows.slice(0, 0)
-                        message = SinkUpdates(shard, as_of + 1, as_of + 1, True)
+                        message = SinkUpdates(shard, as_of + 1, as_of + 1, self._number, True)
                         sent.append((message, (nothing, output.errors)))
                         continue
                     correction = difference(output.rows, persisted, self._columns, as_of)
@@ -84,7 +91,8 @@ class ExportMessages:
                         )
                         self.corrections[shard] = upper, moved(correction, upper)
                         correction = correction.slice(0, 0)
-                    message = SinkUpdates(shard, min(upper, as_of + 1), as_of + 1, True)
+                    lower = min(upper, as_of + 1)
+                    message = SinkUpdates(shard, lower, as_of + 1, self._number, True)
                     sent.append((message, (correction, output.errors)))
                 case IndexExport():
                     pass
@@ -98,7 +106,8 @@ class ExportMessages:
         for export in self._exports:
             if isinstance(export, SinkExport):
                 lower = min(self.shards.get(export.shard, frontier), frontier)
-                sent.append((SinkUpdates(export.shard, lower, frontier, True), (nothing, found)))
+                message = SinkUpdates(export.shard, lower, frontier, self._number, True)
+                sent.append((message, (nothing, found)))
         return sent
 
     def changes(
@@ -120,7 +129,8 @@ class ExportMessages:
                         rows = consolidate(rows, rows_schema(self._columns), 0)
                         del self.corrections[shard]
                     if rows.num_rows or output.errors.num_rows:
-                        sent.append((SinkUpdates(shard, lower, upper), (rows, output.errors)))
+                        message = SinkUpdates(shard, lower, upper, self._number)
+                        sent.append((message, (rows, output.errors)))
                 case _:
                     pass
         return sent

@@ -15,8 +15,8 @@ from foreshore import blocking
 from foreshore.compute.engine import Engine, SpreadEngine
 from foreshore.compute.hydrate.policy import Machines, bulk_memory, mode_of
 from foreshore.compute.isolated.apart import LimitedApart
+from foreshore.compute.linear_dataflow import LinearFirst
 from foreshore.compute.protocol import CreateInstance
-from foreshore.compute.replica.linear import LinearFirst
 from foreshore.errors import InvalidParameterValue
 from foreshore.query_memory import QUERY_MEMORY
 from foreshore.storage.blob import Blob, open_blob
@@ -167,8 +167,6 @@ class Instance:
         """Work for another database with the same engine; cached files are not its own."""
         self.command = command
         self._files = local_files(command.options, self._scratch)
-        if self.engine is not None:
-            self.engine.forget()
 
     async def start(self, executor: Executor, tried: Callable[[], None]) -> None:
         """Start the engine, retrying as often as needed; call `tried` after each attempt."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from foreshore.compute.memory_limit import MemoryLimitExceeded, ReplicaMemory
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.ids import GlobalId
+from foreshore.upkeep import goes_on
 
 LOOK_SECONDS = 0.1  # between two looks at the memory of the process
 RELIEVED_SECONDS = 2.0  # after a dataflow was stalled: memory is given back with a delay
@@ -51,8 +52,11 @@ class MemoryWatch:
         """Look at the memory until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if self._memory.is_exceeded:
-                self._relieve()
+            await goes_on(self._look, "no dataflow gives memory back")
+
+    async def _look(self) -> None:
+        if self._memory.is_exceeded:
+            self._relieve()
 
     def _relieve(self) -> None:
         """Stall the dataflow that is hydrated, else the largest, unless one is being stalled."""

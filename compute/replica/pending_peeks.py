@@ -15,6 +15,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.engine import Cancellation, check_memory
+from foreshore.compute.inputs import arrived
 from foreshore.compute.peek import (
     LocalIndex,
     answer_by_engine,
@@ -23,7 +24,6 @@ from foreshore.compute.peek import (
 )
 from foreshore.compute.protocol import PEEK_WINDOW, Failure, Peek, PeekResponse
 from foreshore.compute.replica.dataflow import DataflowState
-from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import Instance
 from foreshore.compute.result import sized
 from foreshore.errors import QueryCanceled

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.compute.inputs import times_of
 from foreshore.compute.merged_times import NONE, MergedTimes
-from foreshore.compute.replica.inputs import times_of
 from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
 from foreshore.update import Timestamp
@@ -77,6 +77,14 @@ class ImportQueue:
             updates = updates.filter(pc.greater_equal(times_of(updates), self.upper))
         if updates is not None and updates.num_rows:
             self._parts.append(Part(max(lower, self.upper), updates))
+        self.upper = upper
+
+    def feed_part(self, part: Part | None, upper: Timestamp) -> None:
+        """Add the updates in [`self.upper`, upper): those of `part`, if there are any."""
+        assert self.upper <= upper
+        if part is not None and part.updates.num_rows:
+            assert part.lower == self.upper
+            self._parts.append(part)
         self.upper = upper
 
     @property

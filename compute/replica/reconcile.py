@@ -14,19 +14,21 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from foreshore.compute.inputs import Contents
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.dataflow import DataflowState
-from foreshore.compute.replica.inputs import Contents
+from foreshore.compute.replica.queues import Part
 from foreshore.ids import GlobalId
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A dataflow of the history, with its snapshots."""
+    """A dataflow of the history, with its snapshots, and the number of its command."""
 
     description: DataflowDescription
     imports: Mapping[GlobalId, Contents]
     persisted: Mapping[GlobalId, Contents]
+    number: int
 
 
 def fits(dataflow: DataflowState, wanted: Wanted) -> bool:
@@ -49,24 +51,23 @@ def fits(dataflow: DataflowState, wanted: Wanted) -> bool:
     )
 
 
-def missed(dataflow: DataflowState, wanted: Wanted) -> Mapping[GlobalId, pa.Table | None]:
-    """Read, on a thread, what the imports of a kept dataflow lack compared to the snapshots.
+def missed(dataflow: DataflowState, wanted: Wanted) -> Mapping[GlobalId, Part | None]:
+    """Read and sort, on a thread, what the imports of a kept dataflow lack compared to snapshots.
 
     Nothing may be fed to it meanwhile.
     """
-    found: dict[GlobalId, pa.Table | None] = {}
+    found: dict[GlobalId, Part | None] = {}
     for id, contents in wanted.imports.items():
         upper = dataflow.queues[id].upper
         if contents.snapshot.upper > upper:
             tables = contents.after(upper - 1)
-            found[id] = pa.concat_tables(tables) if tables else None
+            found[id] = Part.ordered(upper, pa.concat_tables(tables)) if tables else None
     return found
 
 
 def catch_up(
-    dataflow: DataflowState, wanted: Wanted, missed: Mapping[GlobalId, pa.Table | None]
+    dataflow: DataflowState, wanted: Wanted, missed: Mapping[GlobalId, Part | None]
 ) -> None:
     """Advance the imports of a kept dataflow to the snapshots' uppers."""
-    for id, updates in missed.items():
-        queue = dataflow.queues[id]
-        queue.feed(queue.upper, wanted.imports[id].snapshot.upper, updates)
+    for id, part in missed.items():
+        dataflow.queues[id].feed_part(part, wanted.imports[id].snapshot.upper)

@@ -17,6 +17,7 @@ from typing import assert_never
 
 from foreshore import blocking
 from foreshore.compute.checkpoint.store import CheckpointStore
+from foreshore.compute.inputs import arrived
 from foreshore.compute.protocol import (
     AddRefresh,
     AllowCompaction,
@@ -35,7 +36,6 @@ from foreshore.compute.protocol import (
 )
 from foreshore.compute.replica.checkpoints import Pace
 from foreshore.compute.replica.dataflow import DataflowState
-from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import EngineFactory, Instance
 from foreshore.compute.replica.pending_peeks import PendingPeeks
 from foreshore.compute.replica.pools import Pool
@@ -184,6 +184,7 @@ class Replica:
             if command.engine == "embedded":
                 self._scheduler.memory.limit(command.memory_limit)
             self._instance.create(command)
+            self._checkpoints.serve(command.database)
             self._tasks.create_task(self._start_engine())
         elif (before.engine, before.options) != (command.engine, command.options):
             logger.error("another engine was requested, restarting")
@@ -191,7 +192,7 @@ class Replica:
         elif before.database != command.database:
             logger.warning("serving another database, nothing is kept")
             self._instance.move(command)
-            self._checkpoints.forget()
+            self._checkpoints.serve(command.database)
             for dataflow in list(self._dataflows.values()):
                 self._drop(dataflow)
             if self._instance.engine is not None:  # else it is being started
@@ -264,7 +265,9 @@ class Replica:
             if before.state != "stalled":
                 return
             self._drop(before)
-        dataflow = DataflowState(wanted.description, wanted.imports, wanted.persisted)
+        dataflow = DataflowState(
+            wanted.description, wanted.imports, wanted.persisted, wanted.number
+        )
         self._registry.add(dataflow)
         self._scheduler.wake_hydration()
 
@@ -317,4 +320,4 @@ def _wanted(command: CreateDataflow, tables: Tables, files: LocalFiles) -> Wante
     rest = iter(tables)
     imports = {c.snapshot.id: c for c in arrived(command.snapshots, rest, files)}
     persisted = {c.snapshot.id: c for c in arrived(command.persisted, rest, files)}
-    return Wanted(command.description, imports, persisted)
+    return Wanted(command.description, imports, persisted, command.number)

@@ -28,6 +28,7 @@ from foreshore.ids import GlobalId
 from foreshore.processes.messages import Message
 from foreshore.processes.transport import Connection, Tables
 from foreshore.update import Timestamp
+from foreshore.upkeep import goes_on
 
 
 class Reports:
@@ -49,15 +50,21 @@ class Reports:
         """Report the status every few seconds."""
         while True:
             await asyncio.sleep(STATUS_SECONDS)
-            self.send_status(detailed=True)
+            await goes_on(self._send_details, "a replica does not report its status")
+
+    async def _send_details(self) -> None:
+        self.send_status(detailed=True)
 
     async def watch_stages(self) -> None:
         """Ask every few seconds what Spark works on, which may take long."""
         while True:
             await asyncio.sleep(STATUS_SECONDS)
-            engine = self._instance.engine
-            if isinstance(engine, StagedEngine):
-                self._stages = await blocking.run(None, engine.stages)
+            await goes_on(self._look_at_stages, "what Spark works on is not known")
+
+    async def _look_at_stages(self) -> None:
+        engine = self._instance.engine
+        if isinstance(engine, StagedEngine):
+            self._stages = await blocking.run(None, engine.stages)
 
     def send(self, message: Response | Message, tables: Tables = ()) -> None:
         """Send a message, if there is a controller for it."""

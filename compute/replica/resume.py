@@ -23,13 +23,13 @@ from foreshore.compute.checkpoint.manifest import Manifest, SavedDataflow, finge
 from foreshore.compute.checkpoint.state import Mismatch, Reader, State
 from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.engine import ERRORS, Dataflow, rows_schema
+from foreshore.compute.inputs import Contents
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import (
     DataflowDescription,
     IndexExport,
     SinkExport,
 )
-from foreshore.compute.replica.inputs import Contents
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from foreshore import blocking
-from foreshore.compute.engine import SharingEngine
+from foreshore.compute.engine import Engine, HydratingEngine, SharingEngine
 from foreshore.compute.peek import failure_of
-from foreshore.compute.protocol import STATUS_SECONDS
+from foreshore.compute.protocol import STATUS_SECONDS, DataflowDescription
 from foreshore.compute.replica.checkpoints import Checkpointer
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.export_messages import Sent
@@ -27,9 +27,11 @@ from foreshore.compute.replica.pending_peeks import PendingPeeks
 from foreshore.compute.replica.pools import Pool
 from foreshore.compute.replica.registry import Registry
 from foreshore.compute.replica.reports import Reports
+from foreshore.compute.replica.resume import Resume
 from foreshore.compute.replica.strings import StringWatch
 from foreshore.compute.replica.turns import gives_way
 from foreshore.memory import give_back
+from foreshore.upkeep import goes_on
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +147,11 @@ class Scheduler:
 
     def _close(self, dataflow: DataflowState) -> None:
         dataflow.busy = True
-        self._tasks.create_task(blocking.run(self.steps, dataflow.close))
+        engine, is_last = self._instance.engine, dataflow.id not in self._registry.dataflows
+        if is_last and isinstance(engine, HydratingEngine):
+            engine.forget_hydrations(dataflow.id)
+        closing = partial(blocking.run, self.steps, dataflow.close)
+        self._tasks.create_task(goes_on(closing, "a dataflow was not closed"))
 
     # --- hydration
 
@@ -161,10 +167,8 @@ class Scheduler:
                 dataflow.begin_hydration()
                 self._reports.send_status()
                 try:
-                    if isinstance(engine, SharingEngine):
-                        await blocking.run(self.hydration, engine.expect, waiting)
                     resume = partial(self.checkpoints.resume, tell=loop.call_soon_threadsafe)
-                    work = partial(dataflow.hydrate, engine, resume)
+                    work = partial(hydrate, dataflow, engine, waiting, resume)
                     others = partial(self._others_wait, dataflow)
                     sent = await blocking.run(self.hydration, dataflow.turns.limited(work, others))
                 except Exception as error:
@@ -252,7 +256,7 @@ class Scheduler:
                 dataflow.busy = True
                 try:
                     dataflow.merging_due = await blocking.run(self.steps, dataflow.maintain)
-                except MemoryError as error:
+                except Exception as error:
                     await self._step_failed(dataflow, error)
                     return True
                 dataflow.busy = False
@@ -375,14 +379,31 @@ class Scheduler:
         self._peeks.wake_waiters()
 
     async def _free(self, dataflow: DataflowState) -> None:
-        await blocking.run(self.steps, dataflow.free)
-        await blocking.run(self.steps, give_back)
+        for work in (dataflow.free, give_back):
+            freeing = partial(blocking.run, self.steps, work)
+            await goes_on(freeing, "a dataflow does not give its memory back")
         dataflow.busy = False
 
     async def _watch_engine(self) -> None:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
             await self._instance.check()
+
+
+def hydrate(
+    dataflow: DataflowState,
+    engine: Engine,
+    waiting: Iterable[DataflowDescription],
+    resume: Resume,
+) -> Sent:
+    """On the worker: hydrate a dataflow, which shares what it reads with those that wait.
+
+    This is one piece of work: when the replica serves another database, the engine forgets what was
+    shared behind it.
+    """
+    if isinstance(engine, SharingEngine):
+        engine.expect(waiting)
+    return dataflow.hydrate(engine, resume)
 
 
 def step_and_merge(dataflow: DataflowState) -> Sent | None:

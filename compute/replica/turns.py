@@ -14,8 +14,8 @@ from typing import TypeVar
 from foreshore.compute.protocol import Failure
 from foreshore.errors import DatabaseError, QueryCanceled
 from foreshore.expr.ir import Relation
+from foreshore.expr.python_calls import calls_python
 from foreshore.python_functions.patience import TAKES_LONG, GivesWay, at_turns, patient
-from foreshore.python_functions.relations import calls_python
 
 R = TypeVar("R")
 

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace as replace_struct
 
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.engine import (
     ERRORS,
     ArrangementSize,
@@ -36,14 +37,13 @@ from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.peers import can_be_shared
 from foreshore.compute.flow.spread_hydration import groups_in_bulk
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.inputs import conform
+from foreshore.compute.linear_dataflow import is_linear
 from foreshore.compute.memory_limit import MemoryBudget, MemoryLimitExceeded
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
-from foreshore.compute.replica.batch_sizing import BatchSizing
-from foreshore.compute.replica.inputs import conform
-from foreshore.compute.replica.linear import is_linear
 from foreshore.compute.workers.index import GatheredIndex, OwnersOf
 from foreshore.compute.workers.messages import (
     Cancel,

@@ -11,8 +11,8 @@ from foreshore.compute.output import Output
 from foreshore.compute.protocol import IndexExport
 from foreshore.compute.span import Span
 from foreshore.compute.workers.messages import InRange, LookUp, Scan, Size, Updates
+from foreshore.datum import to_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import to_array
 from foreshore.processes.transport import Tables
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp, update_schema

@@ -15,7 +15,7 @@ from foreshore.compute.flow.convert import words_of_values
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.peers import owners, strings_of
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
 from foreshore.types import ColumnType, Datum, SqlType
 
 

@@ -41,10 +41,10 @@ from foreshore.compute.workers.messages import (
     Updates,
 )
 from foreshore.compute.workers.wire import Wire
+from foreshore.datum import from_array
 from foreshore.deep_trees import start_deep_thread
 from foreshore.errors import DatabaseError, InternalError, OutOfMemory, QueryCanceled
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
 from foreshore.processes.transport import Tables

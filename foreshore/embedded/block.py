@@ -4,13 +4,12 @@ A cancellation at any await leaves nothing half done: a block that has not begun
 one that was to end is over. What cannot be rolled back is ended with its connection.
 """
 
-import contextlib
 import itertools
 
 import asyncpg
 
-from foreshore.embedded.errors import translated
-from foreshore.errors import DatabaseError
+from foreshore.embedded.errors import NotReceived, translated
+from foreshore.errors import DatabaseError, InvalidParameterValue
 
 _LEVELS = ("serializable", "repeatable_read", "read_committed", "read_uncommitted")
 _NUMBERS = itertools.count(1)
@@ -57,13 +56,15 @@ class Block:
         """Roll back what may be open, after an error that the caller raises.
 
         A savepoint that has been released fails the block around it, so that this is rolled back.
-        The connection is ended if the block cannot be.
+        The connection is ended if the server has not answered: rows of a savepoint would else be
+        the outer transaction's.
         """
-        is_done = self._savepoint is not None
+        is_done = False
         try:
-            with contextlib.suppress(DatabaseError):
-                await self._roll_back()
-                is_done = True
+            await self._roll_back()
+            is_done = True
+        except DatabaseError as error:
+            is_done = self._savepoint is not None and not isinstance(error, NotReceived)
         finally:
             if not is_done:
                 self.abandon()
@@ -89,5 +90,5 @@ def _level(isolation: str | None) -> str:
     if isolation is None:
         return ""
     if isolation not in _LEVELS:
-        raise DatabaseError(f"isolation is {', '.join(_LEVELS)} or None, not {isolation!r}")
+        raise InvalidParameterValue(f"isolation is {', '.join(_LEVELS)} or None, not {isolation!r}")
     return f" ISOLATION LEVEL {isolation.replace('_', ' ').upper()}"

@@ -6,67 +6,53 @@ COPY hands over data as it arrives, with back pressure (docs/decisions/0013-embe
 """
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import asyncpg
 import pyarrow as pa
 
-from foreshore.arrow_stream import ArrowStream
+from foreshore.arrow_stream import ArrowStream, StreamError
 from foreshore.embedded.address import Address
+from foreshore.embedded.client_statements import check_client_statements
 from foreshore.embedded.errors import NotReceived, translated
 from foreshore.embedded.frames import Frame, stream_of
 from foreshore.embedded.literals import (
     Parameters,
+    is_empty,
     only_statement,
     qualified_name,
     quoted_name,
     with_parameters,
-    words_and_parentheses,
+    words_and_signs,
 )
+from foreshore.embedded.notices import log_notice
+from foreshore.embedded.python_values import JSON
 from foreshore.embedded.result import Result, concatenated
-from foreshore.errors import DatabaseError
+from foreshore.errors import BadCopyFileFormat, DatetimeFieldOverflow
 
 QUEUED = 16  # parts of a stream that wait for its reader
 
 # Statements whose rows COPY can send; others are SHOW, EXPLAIN, FETCH, and those without rows.
-_QUERY = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+(select|values|table|with)\b", re.I | re.S)
+_QUERIES = frozenset(("select", "values", "table", "("))
 _CHANGES = frozenset(("insert", "update", "delete", "merge"))
-_VERBS = _CHANGES | {"select", "values", "table"}
-_OPEN = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+\(", re.S)
-
-
-_SUBSCRIBE = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+subscribe\b", re.I | re.S)
-_UP_TO = re.compile(r"\bup\s+to\b", re.I)
-
-
-def check_ends(text: str) -> None:
-    """Raise for a SUBSCRIBE that has no end, whose rows would be waited for."""
-    if _SUBSCRIBE.match(text) is not None and _UP_TO.search(text) is None:
-        raise DatabaseError(
-            "a SUBSCRIBE without UP TO has no end",
-            sqlstate="0A000",
-            hint='Iterate over subscribe("a table, view or query"), or over stream(statement).',
-        )
 
 
 def is_query(text: str) -> bool:
     """Whether a statement is a query, which COPY takes; INSERT may begin by WITH as well."""
-    if _OPEN.match(text) is not None:
-        return True
-    found = _QUERY.match(text)
-    return found is not None and (found[1].lower() != "with" or not _changes(text, found.end()))
+    tokens = (token.lower() for token in words_and_signs(text))
+    first = next(tokens, "")
+    return first in _QUERIES or (first == "with" and not _changes(tokens))
 
 
-def _changes(text: str, start: int) -> bool:
-    """Whether a statement whose WITH ends at `start` changes rows."""
+def _changes(tokens: Iterator[str]) -> bool:
+    """Whether a statement of which WITH has been read changes rows."""
     depth = 0
-    for token in words_and_parentheses(text[start:]):
+    for token in tokens:
         if token in "()":
             depth += 1 if token == "(" else -1
-        elif depth == 0 and token.lower() in _VERBS:
-            return token.lower() in _CHANGES
+        elif depth == 0 and token in _QUERIES | _CHANGES:
+            return token in _CHANGES
     return False
 
 
@@ -76,6 +62,7 @@ class Connection:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._connection: asyncpg.Connection | None = None
+        self._has_intervals = False  # whether the connection gives intervals as Arrow has them
         self._closed = False
 
     async def get(self) -> asyncpg.Connection:
@@ -84,6 +71,8 @@ class Connection:
             raise NotReceived("the database is closed", sqlstate="08003")
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._address.connect()
+            self._connection.add_log_listener(log_notice)
+            self._has_intervals = False
         return self._connection
 
     @property
@@ -93,36 +82,58 @@ class Connection:
 
     async def sql(self, text: str, params: Parameters = ()) -> Result:
         """Run one statement; return its rows, and its tag."""
-        check_ends(text)
         statement = only_statement(with_parameters(text, params))
+        check_client_statements(text)
         connection = await self.get()
         if is_query(text):
             return await self._copied(connection, statement)
         with translated():
             prepared = await connection.prepare(statement)
-            records = await prepared.fetch()
-            names = [each.name for each in prepared.get_attributes()]
+            columns = prepared.get_attributes()
+            if any(_base(each) == "interval" for each in columns) and not self._has_intervals:
+                self._has_intervals = True
+                await _read_intervals(connection)
+                prepared = await connection.prepare(statement)
+            try:
+                records = await prepared.fetch()
+            except (ValueError, OverflowError):
+                raise DatetimeFieldOverflow(
+                    "the statement has run, and returned a date or time that Python has not",
+                    hint="Cast it to text, or read it by a query.",
+                ) from None
             status = prepared.get_statusmsg()
-        return Result(_table(names, records), status)
+        return Result(_table(columns, records), status)
 
     async def execute(self, text: str, params: Parameters = ()) -> str:
         """Run one statement or several, without their rows; return the last one's tag."""
-        check_ends(text)
+        statements = with_parameters(text, params)
+        check_client_statements(text)
+        if is_empty(statements):
+            return ""
         connection = await self.get()
         with translated():
-            status: str = await connection.execute(with_parameters(text, params))
+            status: str = await connection.execute(statements)
         return status
 
     async def _copied(self, connection: asyncpg.Connection, query: str) -> Result:
-        stream, batches = ArrowStream(), list[pa.RecordBatch]()
+        stream, batches = ArrowStream(is_checked=False), list[pa.RecordBatch]()
+        wrong: StreamError | None = None
 
         async def receive(data: bytes) -> None:
-            stream.feed(data)
-            batches.extend(stream.batches())
+            nonlocal wrong
+            try:
+                if wrong is None:
+                    stream.feed(data)
+                    batches.extend(stream.batches())
+            except StreamError as error:  # after the rest the connection can be used again
+                wrong = error
 
         with translated():
             # After a comment at the query's end, the rest of COPY needs a line of its own.
-            status = await connection.copy_from_query(f"{query}\n", output=receive, format="arrow")
+            copy = f"COPY ({query}\n) TO STDOUT (FORMAT arrow, EXACT_NUMERIC)"
+            status = await connection._copy_out(copy, receive, None)
+        if wrong is not None:
+            raise BadCopyFileFormat(str(wrong))
         return Result(concatenated(stream.schema, batches), status)
 
     async def stream(
@@ -134,7 +145,7 @@ class Connection:
         """
         statement = only_statement(with_parameters(query, params))
         connection = await self.get()
-        stream = ArrowStream()
+        stream = ArrowStream(is_checked=False)
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED)
 
         async def copy() -> None:
@@ -149,8 +160,11 @@ class Connection:
         has_schema = False
         try:
             while (data := await queue.get()) is not None:
-                stream.feed(data)
-                batches = list(stream.batches())
+                try:
+                    stream.feed(data)
+                    batches = list(stream.batches())
+                except StreamError as error:
+                    raise BadCopyFileFormat(str(error)) from None
                 if not has_schema and stream.schema is not None:
                     has_schema = True
                     yield stream.schema
@@ -195,13 +209,31 @@ class Connection:
                 await self._connection.close(timeout=5)
 
 
-def _table(names: Sequence[str], records: Sequence[Any]) -> pa.Table:
+def _base(column: asyncpg.Attribute) -> str:
+    """Return the name of a column's type, or of that of an array's elements."""
+    return str(column.type.name).removesuffix("[]")
+
+
+async def _read_intervals(connection: asyncpg.Connection) -> None:
+    """Let a connection keep the months of intervals, which are 30 days each otherwise."""
+
+    def decoded(parts: tuple[int, int, int]) -> pa.MonthDayNano:
+        months, days, micros = parts
+        return pa.MonthDayNano([months, days, micros * 1000])
+
+    await connection.set_type_codec(
+        "interval", schema="pg_catalog", encoder=tuple, decoder=decoded, format="tuple"
+    )
+
+
+def _table(columns: Sequence[asyncpg.Attribute], records: Sequence[Any]) -> pa.Table:
     """Return the few rows of SHOW and its like; values that Arrow does not know as text."""
     arrays = []
-    for place in range(len(names)):
+    for place, column in enumerate(columns):
         values = [record[place] for record in records]
         try:
-            arrays.append(pa.array(values))
+            array = pa.array(values)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-            arrays.append(pa.array([None if v is None else str(v) for v in values], pa.string()))
-    return pa.Table.from_arrays(arrays, names=list(names))
+            array = pa.array([None if v is None else str(v) for v in values], pa.string())
+        arrays.append(array.cast(JSON) if column.type.name in ("json", "jsonb") else array)
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])

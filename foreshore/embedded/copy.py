@@ -83,7 +83,8 @@ def replica(
     returns at once, also while the server is away; else it returns with the first contents.
     `subscription` names a durable subscription of the server, which is made and keeps the history
     for the copy however long it is away. `on_event` is called, on the thread of the copy, when it
-    is connected or disconnected, and when its contents were read again.
+    is connected or disconnected, when contents have not come for two seconds, and when they were
+    read again.
 
     Raises LockFileExists if another process has the file, InvalidParameterValue if it is the copy
     of another query.

@@ -21,7 +21,7 @@ from foreshore.embedded.database_async import AsyncDatabase, subscribe_text
 from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.literals import quoted_name
 from foreshore.embedded.reconnect import FIRST_SECONDS, LONGEST_SECONDS
-from foreshore.embedded.result import Result
+from foreshore.embedded.result import Result, without_json
 from foreshore.errors import DatabaseError
 
 T = TypeVar("T")
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 ARRIVED_BYTES = 64 << 20  # of changes in memory
 ADVANCE_SECONDS = 1.0  # between two moves of the durable subscription
+WAITING_SECONDS = 2.0  # without contents, until the program is warned
 SILENT_SECONDS = 60.0  # after which a connection is lost; progress comes each second
 PROGRESSED = "mz_progressed"
 
@@ -62,7 +63,14 @@ class Connected:
     time: int | None
 
 
-CopyEvent: TypeAlias = Reread | Disconnected | Connected
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The server has sent no contents for so many seconds: it may be filling a view."""
+
+    seconds: float
+
+
+CopyEvent: TypeAlias = Reread | Disconnected | Connected | Waiting
 
 
 class AsyncCopy:
@@ -204,6 +212,7 @@ class AsyncCopy:
         await self._run(self._store.begin)
         arrived = _Arrived()
         reading = asyncio.get_running_loop().create_task(self._read(text, arrived, after))
+        waiting = asyncio.get_running_loop().create_task(self._tell_waiting())
         try:
             while await self._arrives(arrived):
                 tables, progress, begin = arrived.take()
@@ -219,6 +228,7 @@ class AsyncCopy:
                     continue
                 changed = await self._run(self._store.apply, progress - 1, contents=contents)
                 after = progress - 1
+                waiting.cancel()
                 if contents and reason:
                     logger.warning("a copy was read again: %s", reason)
                     self._on_event(Reread(after, changed, reason))
@@ -226,10 +236,17 @@ class AsyncCopy:
                 await self._advance()
             await reading
         finally:
+            waiting.cancel()
             reading.cancel()
-            await asyncio.wait([reading])
+            await asyncio.wait([reading, waiting])
             if not reading.cancelled():
                 reading.exception()  # it was raised above, or another error was
+
+    async def _tell_waiting(self) -> None:
+        """Tell the program that contents do not come at once, unless this is cancelled before."""
+        await asyncio.sleep(WAITING_SECONDS)
+        logger.warning("a copy waits for contents: none has come for %g seconds", WAITING_SECONDS)
+        self._on_event(Waiting(WAITING_SECONDS))
 
     async def _arrives(self, arrived: "_Arrived") -> bool:
         """Wait for what arrives; a connection that was live and is silent is lost."""
@@ -293,7 +310,7 @@ class _Arrived:
 
     async def put(self, batch: pa.RecordBatch) -> None:
         """Add a batch; waits while there is much."""
-        table = pa.Table.from_batches([batch])
+        table = without_json(pa.Table.from_batches([batch]))
         is_progress = table.column(PROGRESSED)
         times = pc.min_max(table.filter(is_progress).column(TIME)).as_py()
         if times["max"] is not None:
@@ -375,4 +392,4 @@ async def _first(copy: AsyncCopy) -> None:
         await copy._changed.wait()
 
 
-__all__ = ["AsyncCopy", "Connected", "CopyEvent", "Disconnected", "Reread"]
+__all__ = ["AsyncCopy", "Connected", "CopyEvent", "Disconnected", "Reread", "Waiting"]

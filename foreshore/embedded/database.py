@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import pyarrow as pa
 
@@ -20,12 +20,13 @@ from foreshore.embedded.database_async import RECONNECT_SECONDS, AsyncDatabase, 
 from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.literals import Parameters
 from foreshore.embedded.result import Result
-from foreshore.embedded.subscription import Event
+from foreshore.embedded.subscription import Changes, Event
 from foreshore.embedded.transaction import Transaction
 from foreshore.embedded.variables import hint_at_variable
 from foreshore.errors import DatabaseError
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Event)
 SIGNALS_S = 0.5  # the longest wait in which a signal may be overlooked
 
 
@@ -37,7 +38,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="foreshore client", daemon=True)
         self._ending: set[asyncio.Task[None]] = set()
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a generator may be collected while it is held
         self.is_ending = False  # under the lock
         self._thread.start()
 
@@ -90,7 +91,7 @@ class LoopThread:
     def end(self, work: Coroutine[Any, Any, None]) -> None:
         """Run what ends something, and wait for it, unless this is the thread of the loop.
 
-        A generator that nobody uses may be collected on any thread.
+        A generator that nobody uses may be collected on any thread, at any time.
         """
         if threading.current_thread() is self._thread:
             self._ending.add(task := self._loop.create_task(work))
@@ -153,19 +154,19 @@ def _result(future: Future[T]) -> T:
                 return future.result()
 
 
-class Subscription:
+class Subscription(Generic[E]):
     """The changes of a query: an iterator, and an asynchronous one. Close it to end it."""
 
-    def __init__(self, loop: LoopThread, events: AsyncIterator[Event]) -> None:
+    def __init__(self, loop: LoopThread, events: AsyncIterator[E]) -> None:
         self._loop = loop
         self._events = events
-        self._waiting: asyncio.Future[Event] | None = None
+        self._waiting: asyncio.Future[E] | None = None
         self._closed = False
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[E]:
         return self
 
-    def __next__(self) -> Event:
+    def __next__(self) -> E:
         try:
             return self._loop.wait(self._next())
         except (StopAsyncIteration, CancelledError):
@@ -175,10 +176,10 @@ class Subscription:
                 raise StopIteration from None
             raise
 
-    def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> AsyncIterator[E]:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> E:
         try:
             return await self._loop.await_(self._next())
         except NotReceived:
@@ -186,7 +187,7 @@ class Subscription:
                 raise StopAsyncIteration from None
             raise
 
-    async def _next(self) -> Event:
+    async def _next(self) -> E:
         if self._closed:
             raise StopAsyncIteration
         self._waiting = asyncio.ensure_future(anext(self._events))
@@ -285,6 +286,32 @@ class Database:
         """
         return Transaction(self._loop, self._database, self, isolation)
 
+    @overload
+    def subscribe(
+        self,
+        query: str,
+        params: Parameters = (),
+        *,
+        snapshot: bool = True,
+        progress: Literal[False] = False,
+        as_of: int | None = None,
+        up_to: int | None = None,
+        reconnect: float = RECONNECT_SECONDS,
+    ) -> Subscription[Changes]: ...
+
+    @overload
+    def subscribe(
+        self,
+        query: str,
+        params: Parameters = (),
+        *,
+        snapshot: bool = True,
+        progress: bool,
+        as_of: int | None = None,
+        up_to: int | None = None,
+        reconnect: float = RECONNECT_SECONDS,
+    ) -> Subscription[Event]: ...
+
     def subscribe(
         self,
         query: str,
@@ -295,7 +322,7 @@ class Database:
         as_of: int | None = None,
         up_to: int | None = None,
         reconnect: float = RECONNECT_SECONDS,
-    ) -> Subscription:
+    ) -> Subscription[Any]:
         """Return the contents of a query, table or view, then its changes, time by time.
 
         Each `Changes` is complete. With `progress` also `Progress`, about once a second when

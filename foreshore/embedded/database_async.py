@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from foreshore.embedded.reconnect import Waits
 from foreshore.embedded.result import Result
 from foreshore.embedded.server_process import ServerProcess
 from foreshore.embedded.subscription import ByTime, Changes, Event, Progress
-from foreshore.errors import DatabaseError
+from foreshore.errors import InvalidParameterValue
 
 RECONNECT_SECONDS = 30.0  # as long as tables and materialized views keep their history
 
@@ -200,6 +200,32 @@ class AsyncDatabase:
 
     # --- changes
 
+    @overload
+    def subscribe(
+        self,
+        query: str,
+        params: Parameters = (),
+        *,
+        snapshot: bool = True,
+        progress: Literal[False] = False,
+        as_of: int | None = None,
+        up_to: int | None = None,
+        reconnect: float = RECONNECT_SECONDS,
+    ) -> AsyncIterator[Changes]: ...
+
+    @overload
+    def subscribe(
+        self,
+        query: str,
+        params: Parameters = (),
+        *,
+        snapshot: bool = True,
+        progress: bool,
+        as_of: int | None = None,
+        up_to: int | None = None,
+        reconnect: float = RECONNECT_SECONDS,
+    ) -> AsyncIterator[Event]: ...
+
     async def subscribe(
         self,
         query: str,
@@ -210,7 +236,7 @@ class AsyncDatabase:
         as_of: int | None = None,
         up_to: int | None = None,
         reconnect: float = RECONNECT_SECONDS,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncIterator[Any]:
         """Yield the contents of a query, table or view, then its changes, time by time.
 
         Each `Changes` is complete. With `progress` also `Progress`, about once a second when
@@ -290,8 +316,10 @@ class AsyncDatabase:
 
     async def _load(self, name: str, frame: Callable[[], Frame], if_exists: IfExists) -> int:
         if if_exists not in ("fail", "replace", "append"):
-            raise DatabaseError(f"if_exists is fail, replace or append, not {if_exists!r}")
+            raise InvalidParameterValue(f"if_exists is fail, replace or append, not {if_exists!r}")
         rows = await asyncio.get_running_loop().run_in_executor(None, frame)
+        if not rows.schema.names:
+            raise InvalidParameterValue("the rows have no columns")
         async with self.transaction(), self._using() as connection:
             found = None if if_exists == "fail" else await _schema(connection, name)
             given = set(rows.schema.names)

@@ -2,15 +2,25 @@
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as dataset
 
+from foreshore.embedded.csv_files import csv_batches
+from foreshore.embedded.frame_errors import (
+    dataset_of_parquet,
+    readable,
+    rounded_value,
+    schema_of_csv,
+    wrong_file,
+    wrong_frame,
+)
 from foreshore.embedded.literals import quoted_name
-from foreshore.embedded.result import UNSCALED
-from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedFile
+from foreshore.errors import FeatureNotSupported, UndefinedFile
+from foreshore.exact_numeric import UNSCALED
 
 ROWS_AT_ONCE = 65_536
 PART_BYTES = 1 << 20
@@ -37,11 +47,8 @@ def frame_of(data: Any) -> Frame:
     """
     try:
         return _frame_of(data)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        said = ": ".join(str(each) for each in reversed(error.args))
-        raise DatatypeMismatch(
-            said, hint="Give the column one type, such as df[c] = df[c].astype(str)."
-        ) from None
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        raise wrong_frame(data) from None
 
 
 def _frame_of(data: Any) -> Frame:
@@ -59,7 +66,7 @@ def _frame_of(data: Any) -> Frame:
         data = pa.Table.from_batches([data])
     elif isinstance(data, pa.RecordBatchReader):
         return Frame(data.schema, _sliced(data))
-    elif isinstance(data, list) and data and isinstance(data[0], dict):
+    elif isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
         # Arrow takes the names of the first one only.
         names = list(dict.fromkeys(name for row in data for name in row))
         data = pa.table({name: [row.get(name) for row in data] for name in names})
@@ -102,12 +109,8 @@ def unrounded(frame: Frame, table: pa.Schema) -> Frame:
         for place, type in types.items():
             try:
                 batch.column(place).cast(type)
-            except pa.ArrowInvalid as error:
-                raise DatatypeMismatch(
-                    f'column "{batch.schema.names[place]}": {error}',
-                    hint="The table's column has fewer digits. Change its type by ALTER TABLE, or"
-                    " round the values.",
-                ) from None
+            except pa.ArrowInvalid:
+                raise rounded_value(batch, place, type) from None
         return batch
 
     return Frame(frame.schema, map(checked, frame.batches))
@@ -128,9 +131,16 @@ def frame_of_files(paths: str | Path | Sequence[str | Path], format: str) -> Fra
     found: list[str] = []
     for each in [paths] if isinstance(paths, str | Path) else paths:
         found += _matching(Path(each), format)
-    data = dataset.dataset(found, format=format)
+    if not found:
+        raise UndefinedFile("no file is given")
+    if format == "csv":
+        schema = schema_of_csv(found)
+        rows = csv_batches(found, schema, partial(wrong_file, format="csv"))
+        return Frame(schema, _sliced(rows))
+    data = dataset_of_parquet(found)
     batches = data.to_batches(batch_size=ROWS_AT_ONCE, batch_readahead=2, fragment_readahead=1)
-    return Frame(data.schema, (batch for batch in batches if batch.num_rows))
+    with_rows = (batch for batch in batches if batch.num_rows)
+    return Frame(data.schema, readable(with_rows, found))
 
 
 def _matching(path: Path, format: str) -> list[str]:
@@ -249,6 +259,8 @@ _CHECKS = (
     (pa.types.is_time, "time"),
     (pa.types.is_duration, "interval"),
     (lambda t: t == pa.month_day_nano_interval(), "interval"),
+    (lambda t: isinstance(t, pa.JsonType), "jsonb"),
+    (lambda t: t == pa.uuid(), "uuid"),
     (pa.types.is_string, "text"),
     (pa.types.is_large_string, "text"),
     (lambda t: t == pa.string_view(), "text"),

@@ -14,9 +14,14 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from foreshore.errors import DatabaseError, SyntaxError_, UserError
+
+_COMMENT = r"/\*(?:[^*/]|\*(?!/)|/(?!\*){inner})*+\*/"
+_NESTED = ""
+for _ in range(8):  # how deep comments may nest
+    _NESTED = f"|{_COMMENT.format(inner=_NESTED)}"
 
 _TOKENS = re.compile(
     r"""
@@ -26,7 +31,9 @@ _TOKENS = re.compile(
     | \$(?P<tag>[A-Za-z_]\w*+)?\$.*?\$(?P=tag)\$
     | \$\$.*?\$\$                        # texts between dollars
     | --[^\n]*+                          # a comment
-    | /\*.*?\*/
+    """
+    + _NESTED
+    + r"""
     | (?P<word>[A-Za-z_][\w$]*+)         # which may have a dollar
     | (?P<parenthesis>[()])
     | (?P<semicolon>;)
@@ -36,6 +43,9 @@ _TOKENS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+
+# Nothing but white space, comments and semicolons.
+_EMPTY = re.compile(rf"(?:\s|;|--[^\n]*+{_NESTED})*+\Z")
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
@@ -54,6 +64,7 @@ def with_parameters(text: str, values: Parameters) -> str:
 
     Values by name stand for `$name`. Raises TypeError if `values` is a single value.
     """
+    check_text(text)
     if isinstance(values, str | bytes) or not isinstance(values, Sequence | Mapping):
         raise TypeError(
             f"params is a list of values, or a dict by names, and not {type(values).__name__}"
@@ -85,10 +96,33 @@ def with_parameters(text: str, values: Parameters) -> str:
     return found
 
 
-def words_and_parentheses(text: str) -> Iterator[str]:
-    """Yield the words and parentheses of a statement, not those in texts, names and comments."""
+def is_empty(text: str) -> bool:
+    """Whether a text has no statement."""
+    return _EMPTY.match(text) is not None
+
+
+def check_text(text: str) -> None:
+    """Raise DatabaseError (22021) for a text that the wire cannot carry."""
+    if not isinstance(text, str):
+        raise TypeError(f"a statement is a str, and not {type(text).__name__}")
+    if "\0" in text:
+        raise DatabaseError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        wrong = text[error.start].encode(errors="surrogatepass")
+        shown = " ".join(f"0x{byte:02x}" for byte in wrong)
+        raise DatabaseError(
+            f'invalid byte sequence for encoding "UTF8": {shown}', sqlstate="22021"
+        ) from None
+
+
+def words_and_signs(text: str) -> Iterator[str]:
+    """Yield words, parentheses and semicolons, not those in texts, names and comments."""
     for match in _TOKENS.finditer(text):
-        if (found := match["word"] or match["parenthesis"]) is not None:
+        if (found := match["word"] or match["parenthesis"] or match["semicolon"]) is not None:
             yield found
 
 
@@ -132,7 +166,7 @@ def literal(value: Any) -> str:
         case float():
             return f"'{float(value)!r}'::double precision"  # NumPy's have a form of their own
         case Decimal():
-            return f"'{value}'::numeric"
+            return f"'{'NaN' if value.is_nan() else value}'::numeric"
         case str():
             return text_literal(value)
         case bytes() | bytearray() | memoryview():
@@ -150,7 +184,7 @@ def literal(value: Any) -> str:
         case uuid.UUID():
             return f"'{value}'::uuid"
         case Mapping():
-            return f"{text_literal(json.dumps(value, default=_of_json))}::jsonb"
+            return f"{text_literal(_json(value))}::jsonb"
         case list() | tuple():
             return f"ARRAY[{', '.join(map(literal, value))}]" if value else "'{}'"
     if getattr(getattr(value, "dtype", None), "kind", "") in ("M", "m"):
@@ -175,10 +209,50 @@ def _of_python(times: Any) -> Any:
     return times.astype(f"{unit.partition('[')[0]}[us]")
 
 
-def _of_json(value: Any) -> Any:
-    """Return a value of NumPy or pandas within one of JSON as Python's."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
+def _json(value: Any) -> str:
+    """Return a value as JSON: dates, times and UUIDs as text, a Decimal with all its digits."""
+    try:
+        return _json_of(value)
+    except (ValueError, RecursionError):
+        raise DatabaseError(
+            "a dict that contains itself, or is nested too deeply, is no JSON", sqlstate="22023"
+        ) from None
+
+
+def _json_of(value: Any) -> str:
+    match value:
+        case Mapping():
+            pairs = (f"{_json_key(key)}: {_json_of(each)}" for key, each in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        case list() | tuple():
+            return f"[{', '.join(map(_json_of, value))}]"
+        case Decimal() if value.is_finite():
+            return format(value, "f")
+        case Decimal():
+            return json.dumps(float(value))  # which the server refuses, as it does of a float
+        case datetime.date() | datetime.time() if type(value).__name__ not in _MISSING:
+            return json.dumps(value.isoformat())
+        case uuid.UUID():
+            return json.dumps(str(value))
+    if type(value).__name__ in _MISSING:
+        return "null"
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("M", "m"):
+        value = _of_python(value)
+    if not isinstance(value, float | int | str | None) and hasattr(value, "tolist"):
+        return _json_of(value.tolist())  # of NumPy and pandas
+    return json.dumps(value, default=_refuse_in_json)
+
+
+def _json_key(key: Any) -> str:
+    """Return the name of a member; numbers, truth values and None are named as JSON has them."""
+    if isinstance(key, bool | int | float | str | None):
+        return json.dumps(key if isinstance(key, str) else json.dumps(key))
+    if isinstance(key, datetime.date | datetime.time | uuid.UUID | Decimal):
+        return json.dumps(str(key))
+    _refuse_in_json(key)
+
+
+def _refuse_in_json(value: Any) -> NoReturn:
     raise DatabaseError(
         f"a parameter of type {type(value).__name__} within a dict is not supported",
         sqlstate="0A000",
@@ -188,8 +262,7 @@ def _of_json(value: Any) -> Any:
 
 def text_literal(value: str) -> str:
     """Return a text as a literal, whatever the session says of backslashes."""
-    if "\0" in value:
-        raise DatabaseError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    check_text(value)
     quoted = value.replace("'", "''")
     if "\\" not in quoted:
         return f"'{quoted}'"
@@ -199,9 +272,11 @@ def text_literal(value: str) -> str:
 
 def quoted_name(name: str) -> str:
     """Return a name, in quotes."""
+    check_text(name)
     return '"' + name.replace('"', '""') + '"'
 
 
 def qualified_name(name: str) -> str:
     """Return the name of a relation, each part in quotes: `schema.table` has two."""
+    check_text(name)
     return ".".join(quoted_name(part) for part in name.split("."))

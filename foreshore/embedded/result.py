@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.embedded.nested_arrays import TYPE, is_nested, nested_lists
+from foreshore.embedded.python_values import JSON, python_values
+from foreshore.exact_numeric import EXACT_NUMERIC, as_decimals, decimals, floats, has_exact_numeric
+
 if TYPE_CHECKING:
     import pandas
     import polars
 
-TYPE = b"foreshore.type"  # in a field's metadata
-UNSCALED = pa.decimal128(38, 20)  # of numerics without a declared scale
 SHOWN_ROWS = 20
 SHOWN_WIDTH = 40  # characters of one value
 
@@ -34,24 +35,24 @@ class Result:
     `arrow`.
     """
 
-    table: pa.Table
+    _rows: pa.Table  # numerics without a scale may be EXACT_NUMERIC
     status: str = ""
     _place: _Place = field(default_factory=_Place, repr=False, compare=False)
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns."""
-        return list(self.table.column_names)
+        return list(self._rows.column_names)
 
     @property
     def types(self) -> list[str]:
         """The SQL types of the columns; Arrow's if the server has told none."""
-        return [_sql_type(each) or str(each.type) for each in self.table.schema]
+        return [_sql_type(each) or str(each.type) for each in self._rows.schema]
 
     @property
     def shape(self) -> tuple[int, int]:
         """The numbers of rows and columns."""
-        return self.table.num_rows, self.table.num_columns
+        return self._rows.num_rows, self._rows.num_columns
 
     @property
     def description(self) -> list[tuple[Any, ...]]:
@@ -59,26 +60,52 @@ class Result:
         named = zip(self.columns, self.types, strict=True)
         return [(name, type, None, None, None, None, None) for name, type in named]
 
+    @property
+    def table(self) -> pa.Table:
+        """The rows as `arrow` returns them."""
+        return as_decimals(self._rows)
+
     def arrow(self) -> pa.Table:
-        """Return the rows as a table of Arrow."""
+        """Return the rows as a table of Arrow.
+
+        Raises NumericValueOutOfRange if a numeric is one that Arrow's decimals do not have, such as
+        NaN.
+        """
         return self.table
 
     def df(self, *, exact: bool = False) -> "pandas.DataFrame":
-        """Return the rows as a DataFrame of pandas.
+        """Return the rows as a DataFrame of pandas, which has JSON as Python objects.
 
         A numeric becomes a float64, as with `pandas.read_sql`; with `exact` a Decimal.
         """
-        found = self.table
+        import pandas
+
+        found, objects = self._rows, dict[int, list[Any]]()
         for place, column in enumerate(found.schema):
-            if not exact and pa.types.is_decimal(column.type):
+            if column.type == EXACT_NUMERIC:
+                if exact:
+                    objects[place] = decimals(found.column(place))
+                found = found.set_column(place, column.name, floats(found.column(place)))
+            elif has_exact_numeric(column.type):
+                objects[place] = python_values(found.column(place))
+            elif not exact and pa.types.is_decimal(column.type):
                 found = found.set_column(place, column.name, found.column(place).cast(pa.float64()))
-        return found.to_pandas()
+        try:
+            frame = found.to_pandas()
+        except (OverflowError, ValueError):  # a date or time that Python has not
+            frame = _frame_by_column(found)
+        for place, each in enumerate(found.schema):
+            if each.type == JSON or is_nested(each):
+                objects[place] = _values(each, found.column(place))
+        for place, values in objects.items():
+            frame.isetitem(place, pandas.Series(values, dtype=object, index=frame.index))
+        return frame
 
     def pl(self) -> "polars.DataFrame":
-        """Return the rows as a DataFrame of polars, which has intervals as text."""
+        """Return the rows as a DataFrame of polars, which has intervals and JSON as text."""
         import polars
 
-        found = polars.from_arrow(_without_intervals(self.table))
+        found = polars.from_arrow(_without_intervals(without_json(self.table)))
         assert isinstance(found, polars.DataFrame)
         return found
 
@@ -89,11 +116,11 @@ class Result:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return the rows that `fetchone` and `fetchmany` have left, as tuples."""
-        return _tuples(self.table.slice(self._place.row))
+        return _tuples(self._rows.slice(self._place.row))
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """Return the next rows, so many at most."""
-        found = _tuples(self.table.slice(self._place.row, size))
+        found = _tuples(self._rows.slice(self._place.row, size))
         self._place.row += len(found)
         return found
 
@@ -104,7 +131,7 @@ class Result:
 
     def scalar(self) -> Any:
         """Return the first column of the first row; None if there is no row."""
-        first = _tuples(self.table.slice(0, 1))
+        first = _tuples(self._rows.slice(0, 1))
         return first[0][0] if first and first[0] else None
 
     def show(self) -> None:
@@ -119,15 +146,15 @@ class Result:
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return int(self._rows.num_rows)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(_tuples(self.table))
+        return iter(_tuples(self._rows))
 
     def __repr__(self) -> str:
-        if not self.table.num_columns:
+        if not self._rows.num_columns:
             return self.status or f"{len(self)} rows"
-        rows = _tuples(self.table.slice(0, SHOWN_ROWS))
+        rows = _tuples(self._rows.slice(0, SHOWN_ROWS))
         lines = _aligned(self.columns, [[_shown(value) for value in row] for row in rows])
         return "\n".join([*lines, f"({_counted(len(self))})"])
 
@@ -137,7 +164,7 @@ class Result:
         def row(tag: str, values: Sequence[str]) -> str:
             return f"<tr>{''.join(f'<{tag}>{escape(v)}</{tag}>' for v in values)}</tr>"
 
-        rows = _tuples(self.table.slice(0, SHOWN_ROWS))
+        rows = _tuples(self._rows.slice(0, SHOWN_ROWS))
         body = "".join(row("td", [_shown(value) for value in each]) for each in rows)
         return f"<table>{row('th', self.columns)}{body}</table><p>{_counted(len(self))}</p>"
 
@@ -146,23 +173,12 @@ def _tuples(table: pa.Table) -> list[tuple[Any, ...]]:
     """Return rows as tuples of Python values."""
     if not table.num_columns:
         return [()] * table.num_rows
-    columns = [
-        _values(column, each) for column, each in zip(table.columns, table.schema, strict=True)
-    ]
-    return list(zip(*columns, strict=True))
+    return list(zip(*map(_values, table.schema, table.columns), strict=True))
 
 
-def _values(column: pa.ChunkedArray, of: pa.Field) -> list[Any]:
-    """Return the values of a column; numerics without a scale have as many digits as they need."""
-    values: list[Any] = column.to_pylist()
-    if of.type == UNSCALED:
-        return [None if each is None else _without_zeros(each) for each in values]
-    return values
-
-
-def _without_zeros(value: Decimal) -> Decimal:
-    text = format(value, "f")
-    return Decimal(text.rstrip("0").rstrip(".")) if "." in text else value
+def _values(of: pa.Field, column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as Python's."""
+    return nested_lists(of, column) if is_nested(of) else python_values(column)
 
 
 def _sql_type(of: pa.Field) -> str | None:
@@ -202,6 +218,35 @@ def _without_intervals(table: pa.Table) -> pa.Table:
             texts = pa.array(map(_interval_text, table.column(place).to_pylist()), pa.string())
             table = table.set_column(place, each.name, texts)
     return table
+
+
+def _frame_by_column(table: pa.Table) -> "pandas.DataFrame":
+    """Return a DataFrame whose columns are Python's values where pandas cannot convert them."""
+    import pandas
+
+    columns = []
+    for column in table.columns:
+        try:
+            columns.append(column.to_pandas())
+        except (OverflowError, ValueError):
+            columns.append(pandas.Series(python_values(column), dtype=object))
+    frame = pandas.concat(columns, axis="columns")
+    frame.columns = pandas.Index(table.column_names)
+    return frame
+
+
+def without_json(table: pa.Table) -> pa.Table:
+    """Return a table with text in place of Arrow's JSON type, also within lists."""
+    for place, each in enumerate(table.schema):
+        if (type := _text_type(each.type)) != each.type:
+            table = table.set_column(place, each.with_type(type), table.column(place).cast(type))
+    return table
+
+
+def _text_type(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(type):
+        return pa.list_(_text_type(type.value_type))
+    return pa.string() if type == JSON else type
 
 
 def _interval_text(value: Any) -> str | None:

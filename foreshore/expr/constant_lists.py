@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.datum import to_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import to_array
-from foreshore.expr.functions.comparison import PLAIN
+from foreshore.expr.equality import is_plain
 from foreshore.expr.ir import Call, Literal
 from foreshore.types import SqlType
 
@@ -25,7 +25,7 @@ def is_compared_by_bytes(a: SqlType, b: SqlType) -> bool:
     """Whether values of two types are equal if and only if they are the same in Arrow arrays."""
     if a.name == b.name == "numeric":
         return a.scale is not None and a.scale == b.scale
-    return a.name == b.name and a.name in PLAIN
+    return a.name == b.name and is_plain(a) and is_plain(b)
 
 
 def compared_with_list(call: Call, values: pa.Array) -> pa.Array:

@@ -16,6 +16,7 @@ from itertools import accumulate, chain, islice
 from math import comb, prod
 
 from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.functions.python import NAME as PYTHON
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.ir import (
     Arguments,
@@ -41,7 +42,6 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.series import series_of
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations, walk_scalars
-from foreshore.python_functions.kernel import NAME as PYTHON
 from foreshore.types import Datum
 
 LIGHT = 1 << 17  # units: about ten milliseconds

@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore import datum
 from foreshore.errors import StatementTooComplex
-from foreshore.expr import datum
 from foreshore.expr.columns import type_of
 from foreshore.expr.constant_lists import compared_with_list, is_constant_list
 from foreshore.expr.cost import LIGHT, OVERHEAD, cost_of, is_light
-from foreshore.expr.functions.function import ScalarFunction, Signature, apply
+from foreshore.expr.functions.apply import apply
+from foreshore.expr.functions.function import ScalarFunction, Signature
 from foreshore.expr.functions.registry import may_fail, scalar_function, signature
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.traversal import operands_of, with_operands

@@ -1,12 +1,16 @@
 """Relations as text: an indented tree, columns by position (`#0`), calls by their keys.
 
 The form is stable: golden tests and EXPLAIN use it. `name_of` names collections, by default by id.
-`title` may replace the title of an operator's line, which engines use to print their plans.
+With `columns` the lines have names of columns where there are any (`column_names.py`). `title` may
+replace the title of an operator's line, which engines use to print their plans.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import assert_never
 
+from foreshore.expr.column_names import NamedColumns, Names, with_names
 from foreshore.expr.ir import (
     Aggregate,
     And,
@@ -49,6 +53,7 @@ from foreshore.expr.ir import (
     Window,
     WindowFunction,
 )
+from foreshore.expr.plan_nodes import PlanNode
 from foreshore.expr.traversal import inputs_of
 from foreshore.ids import GlobalId
 from foreshore.python_functions.definition import is_python, name_in
@@ -69,9 +74,53 @@ def explain_relation(
     name_of: NameOf = str,
     title: Title = lambda _: None,
     depth: int = 0,
+    columns: NamedColumns | None = None,
 ) -> str:
     """Return `relation` as text, one operator per line, indented from `depth` on."""
-    return "\n".join(_relation(relation, depth, name_of, title))
+    return "\n".join(explain_nodes(relation, name_of, title, columns).lines(depth))
+
+
+def explain_nodes(
+    relation: Relation,
+    name_of: NameOf = str,
+    title: Title = lambda _: None,
+    columns: NamedColumns | None = None,
+    outer: tuple[Names, ...] = (),
+) -> PlanNode:
+    """Return `relation` as nodes, one for each operator.
+
+    With `columns`, subqueries of an operator are nodes before its inputs. They see the columns of
+    the rows that `outer` names, the nearest first.
+    """
+    subqueries: list[PlanNode] = []
+    if columns is None:
+        head = title(relation) or _head(relation, name_of)
+    else:
+        found = _Subqueries(columns, (columns.read_by(relation), *outer), [])
+        kept = _SUBQUERIES.set(found)
+        try:
+            head = columns.named(relation, _head(relation, name_of), outer)
+        finally:
+            _SUBQUERIES.reset(kept)
+        for number, each in enumerate(found.relations, 1):
+            inner = explain_nodes(each, name_of, title, columns, found.outer)
+            subqueries.append(PlanNode("Subquery", str(number), inputs=(inner,)))
+    kind, _, detail = head.partition(" ")
+    rows = tuple(_rows(relation)) if isinstance(relation, Constant) else ()
+    inputs = [explain_nodes(i, name_of, title, columns, outer) for i in inputs_of(relation)]
+    return PlanNode(kind, detail, rows, (*subqueries, *inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Subqueries:
+    """The subqueries found in an operator's line, and the names of the columns that they see."""
+
+    columns: NamedColumns
+    outer: tuple[Names, ...]
+    relations: list[Relation]
+
+
+_SUBQUERIES: ContextVar[_Subqueries | None] = ContextVar("subqueries", default=None)
 
 
 def explain_operator(relation: Relation, name_of: NameOf = str) -> str:
@@ -94,21 +143,14 @@ def explain_aggregate(aggregate: Aggregate) -> str:
     return _aggregate(aggregate)
 
 
-def _relation(relation: Relation, depth: int, name_of: NameOf, title: Title) -> Iterator[str]:
-    indent = "  " * depth
-    yield indent + (title(relation) or _head(relation, name_of))
-    match relation:
-        case Constant(rows=rows, columns=columns):
-            for row, count in rows[:MAX_ROWS]:
-                values = ", ".join(
-                    _datum(value, column.type) for value, column in zip(row, columns, strict=True)
-                )
-                yield f"{indent}  ({values})" + ("" if count == 1 else f" x {count}")
-            if len(rows) > MAX_ROWS:
-                yield f"{indent}  ... {len(rows) - MAX_ROWS} more"
-        case _:
-            for input in inputs_of(relation):
-                yield from _relation(input, depth + 1, name_of, title)
+def _rows(constant: Constant) -> Iterator[str]:
+    for row, count in constant.rows[:MAX_ROWS]:
+        values = ", ".join(
+            _datum(value, column.type) for value, column in zip(row, constant.columns, strict=True)
+        )
+        yield f"({values})" + ("" if count == 1 else f" x {count}")
+    if len(constant.rows) > MAX_ROWS:
+        yield f"... {len(constant.rows) - MAX_ROWS} more"
 
 
 def _head(relation: Relation, name_of: NameOf = str) -> str:
@@ -273,7 +315,10 @@ def _scalar(scalar: Scalar) -> str:
         case ScalarSubquery(relation=relation):
             return f"subquery{_inline(relation)}"
         case AnySubquery(predicate=predicate, relation=relation):
-            return f"any({_scalar(predicate)}){_inline(relation)}"
+            test, found = _scalar(predicate), _SUBQUERIES.get()
+            if found is not None:
+                test = with_names(test, found.columns.names(relation), found.outer)
+            return f"any({test}){_inline(relation)}"
         case _:
             assert_never(scalar)
 
@@ -285,7 +330,11 @@ def _call(function: str, args: tuple[Scalar, ...]) -> str:
 
 
 def _inline(relation: Relation) -> str:
-    """Return a subquery's relation in one line."""
+    """Return a subquery's relation in one line, or its number where it is a node of its own."""
+    found = _SUBQUERIES.get()
+    if found is not None:
+        found.relations.append(relation)
+        return f"[{len(found.relations)}]"
     inputs = inputs_of(relation)
     head = _head(relation)
     if isinstance(relation, Constant):

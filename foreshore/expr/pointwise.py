@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from foreshore.errors import DataError
+from foreshore.datum import from_array, to_array
+from foreshore.errors import DataError, UserError
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import scalar_function, signature
-from foreshore.expr.functions.rows import OF_A_ROW, Failure, unforeseen
+from foreshore.expr.functions.rows import OF_A_ROW, Failure, text_of
 from foreshore.expr.ir import (
     And,
     Call,
@@ -56,21 +56,20 @@ def compiled(scalar: Scalar) -> Cell:
             one = scalar_function(key).one
             compute = None if one is None else one(types)
             if compute is not None:
-                return _called(compute, [compiled(arg) for arg in args])
+                only = scalar_function(key).only_error(types)
+                return _called(compute, [compiled(arg) for arg in args], only)
     return _by_kernels(scalar)
 
 
-def _called(compute: Callable[..., Datum], args: Sequence[Cell]) -> Cell:
+def _called(compute: Callable[..., Datum], args: Sequence[Cell], only: str | None) -> Cell:
     def cell(row: Sequence[Datum]) -> Datum:
         data = [arg(row) for arg in args]
         if None in data:
             return None
         try:
             return compute(*data)
-        except Failure as failure:
-            raise DataError.parse(failure.text) from None
-        except OF_A_ROW as fault:
-            raise DataError.parse(unforeseen(fault)) from fault
+        except (*OF_A_ROW, Failure, UserError) as fault:
+            raise DataError.parse(only or text_of(fault)) from fault
 
     return cell
 

@@ -24,9 +24,9 @@ from foreshore.expr.ir import (
     Project,
     Relation,
 )
+from foreshore.expr.python_calls import asks_hosts
 from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
-from foreshore.python_functions.relations import asks_hosts
 
 
 def share(relation: Relation) -> Relation:

@@ -127,6 +127,16 @@ def shift(scalar: Scalar, by: int) -> Scalar:
     return with_operands(scalar, tuple(shift(operand, by) for operand in operands))
 
 
+def before_projection(scalar: Scalar, outputs: Sequence[int]) -> Scalar:
+    """Return `scalar` over the columns of which a projection takes `outputs`."""
+    if isinstance(scalar, Column):
+        return Column(outputs[scalar.index], scalar.type, scalar.nullable)
+    operands = operands_of(scalar)
+    if not operands:
+        return scalar
+    return with_operands(scalar, tuple(before_projection(each, outputs) for each in operands))
+
+
 Split = tuple[Relation, list[Relation]]
 
 

@@ -11,9 +11,9 @@ import atexit
 import os
 import site
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 
+from foreshore.once_per_process import once_per_process
 from foreshore.processes.scratch import Scratch
 
 # Names of variables; a star at the end stands for any rest.
@@ -78,19 +78,19 @@ def private_home() -> Path:
     """Return an empty home for children of this process that have no directory of their own."""
     if os.environ.get(_MARK) == "1":
         return Path(os.environ["HOME"])
-    return _scratch_of(os.getpid()).path / "home"
+    return _scratch_of().path / "home"
 
 
 def remove_private_home() -> None:
     """Remove the directory of `private_home`, when no child of this process is left."""
-    if _scratch_of.cache_info().currsize:
-        _scratch_of(os.getpid()).remove()
-        _scratch_of.cache_clear()
+    if not _scratch_of.is_empty():
+        _scratch_of().remove()
+        _scratch_of.forget()
 
 
-@lru_cache(maxsize=1)
-def _scratch_of(pid: int) -> Scratch:
-    """Return the directory of one process, of its own also after a fork."""
+@once_per_process()
+def _scratch_of() -> Scratch:
+    """Return the directory of this process, of its own also after a fork."""
     scratch = Scratch()
     atexit.register(remove_private_home)
     return scratch

@@ -20,7 +20,7 @@ import msgspec
 
 from foreshore.processes.messages import Message
 
-VERSION = 2  # of all that two processes say; 1 sent the secret itself
+VERSION = 3  # of all that two processes say; 1 sent the secret itself
 MAX_FRAME = 1024  # bytes of a frame
 SECONDS = 60.0  # for the whole of it
 LEAST_SECRET = 16  # characters of a secret that an operator gives

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from foreshore.datum import to_array
 from foreshore.errors import data_error
-from foreshore.expr.datum import to_array
 from foreshore.python_functions.definition import PythonFunction
 from foreshore.python_functions.values import Wrong, from_python, plain, to_python
 from foreshore.types import SqlType

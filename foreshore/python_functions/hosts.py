@@ -12,13 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from threading import Condition, Event
 
 import msgspec
 import pyarrow as pa
 
 from foreshore.errors import DatabaseError, OutOfMemory, QueryCanceled, Unavailable
+from foreshore.once_per_process import once_per_process
 from foreshore.processes.child_environment import child_environment, private_home
 from foreshore.python_functions.definition import PythonFunction, function_of
 from foreshore.python_functions.limits import Limits, limits
@@ -316,9 +316,9 @@ class Hosts:
 
 def hosts() -> Hosts:
     """Return the hosts of this process, also after a fork."""
-    return _hosts_of(os.getpid(), limits())
+    return _hosts_of(limits())
 
 
-@lru_cache(maxsize=4)
-def _hosts_of(pid: int, limit: Limits) -> Hosts:
+@once_per_process(4)
+def _hosts_of(limit: Limits) -> Hosts:
     return Hosts(os.cpu_count() or 1, limit)

@@ -7,7 +7,6 @@ so. All work is done on whole columns.
 
 import os
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,13 +19,14 @@ _SHIFT = np.uint64(33)
 _WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _FIXED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal, pa.types.is_decimal)
 _SALTS = 4  # words of randomness for each half: of NULL, places, lengths, and the start
+_RANDOM = np.frombuffer(os.urandom(2 * _SALTS * 8), np.uint64).reshape(2, _SALTS)
 
 
 def row_hashes(arrays: Sequence[pa.Array]) -> tuple[Words, Words] | None:
     """Return the two halves of the hash of each row; None if a type is not known."""
     halves = []
     for half in range(2):
-        salts = _salts()[half]
+        salts = _RANDOM[half]
         found = np.full(len(arrays[0]), salts[3], np.uint64)
         for array in arrays:
             of_array = _hashes(array, salts)
@@ -35,11 +35,6 @@ def row_hashes(arrays: Sequence[pa.Array]) -> tuple[Words, Words] | None:
             found = _mixed(found * _FIRST + of_array)
         halves.append(found)
     return halves[0], halves[1]
-
-
-@lru_cache(1)
-def _salts() -> Words:
-    return np.frombuffer(os.urandom(2 * _SALTS * 8), np.uint64).reshape(2, _SALTS)
 
 
 def _mixed(words: Words) -> Words:

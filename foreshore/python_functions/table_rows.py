@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import from_array
 from foreshore.errors import data_error
-from foreshore.expr.datum import from_array
 from foreshore.python_functions.definition import record_sent
 from foreshore.python_functions.values import Wrong, from_python
 from foreshore.structured import stored

@@ -1,5 +1,6 @@
 """Targets that are files: tables of a lake, and directories of files."""
 
+import re
 from typing import Literal as OneOf
 from typing import TypeAlias
 
@@ -50,10 +51,19 @@ class IcebergTarget(msgspec.Struct, frozen=True, tag="iceberg"):
     retention_ms: int | None = None  # for how long old snapshots can be read, if it is made
 
 
+# The name of a file that may get more rows while it is the newest of its sink.
+GROWING = re.compile(r"(foreshore_[0-9a-z]+_[a-z][0-9]+)-[0-9]+\.(?:parquet|csv|json)", re.ASCII)
+
+
 class FilesTarget(msgspec.Struct, frozen=True, tag="files"):
-    """A directory that gets a file for each interval."""
+    """A directory that gets files.
+
+    With `merge` the newest one gets the rows of later intervals while it is small; else each
+    interval has a file.
+    """
 
     url: str
     format: SinkFormat
     header: bool = False  # of CSV files
     delimiter: str = ","
+    merge: bool = False  # which sinks of older versions do not

@@ -79,6 +79,22 @@ def keeps_frontier(target: Target) -> bool:
     return not isinstance(target, WebhookTarget | PythonTarget)
 
 
+def left_by(target: Target, name: str) -> str | None:
+    """Return what a sink of this name leaves beside its rows, for users; None if that is nothing.
+
+    Its kind in `storage/export/` is the one to remove it (`Disposing`).
+    """
+    match target:
+        case PostgresTarget():
+            return f'row "{name}" of table {FRONTIERS}'
+        case KafkaTarget():
+            return f'record "{name}" of the progress topic'
+        case FilesTarget():
+            return f'claims of "{name}" in the directory _foreshore'
+        case DeltaTarget() | IcebergTarget() | WebhookTarget() | PythonTarget():
+            return None
+
+
 def kind_of(target: Target) -> str:
     """Return the kind of a target as mz_sinks names it."""
     match target:

@@ -98,6 +98,14 @@ def kind_of(spec: SourceSpec) -> str:
             return "python"
 
 
+def left_by(spec: SourceSpec) -> str | None:
+    """Return what a source leaves in its external system, for users; None if that is nothing.
+
+    Its kind in `storage/ingest/` is the one to remove it (`Disposing`).
+    """
+    return f'replication slot "{spec.slot}"' if isinstance(spec, PostgresSource) else None
+
+
 class Feed(msgspec.Struct, frozen=True):
     """The source that writes the rows of a relation, and the output that they are."""
 

@@ -10,12 +10,9 @@
 
 from typing import Any
 
-FILTERS = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: Any) -> None:
-    """Let a session read `format("foreshore")`, and tell it of the filters of queries."""
+    """Let a session read `format("foreshore")`."""
     from foreshore.spark.source import ForeshoreDataSource
 
     spark.dataSource.register(ForeshoreDataSource)
-    spark.conf.set(FILTERS, "true")

@@ -21,6 +21,7 @@ KNOWN = frozenset(
         "from",
         "to",
         "columns",
+        "where",
         "partitions",
         "lease",
         "snapshot",
@@ -40,6 +41,7 @@ class Options:
     start: Timestamp | None  # changes later than this; None: from the first readable time on
     end: Timestamp | None  # changes up to this, inclusively; None: up to the last readable time
     columns: tuple[str, ...] | None
+    where: str | None  # conditions that the rows fulfil
     partitions: int
     lease_ms: int
     snapshot: bool  # whether a stream begins with the rows that are there
@@ -71,6 +73,7 @@ def parse(given: Mapping[str, str]) -> Options:
         times["from"],
         times["to"],
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
+        found.get("where"),
         _number(found, "partitions", 200),
         min(seconds * 1000, MAX_LEASE_MS),
         _flag(found, "snapshot", True),

@@ -2,7 +2,8 @@
 
 What `load()` opens is part of the DataFrame: all its actions read the same files as of the same
 time, for as long as the lease on them lives. Tasks renew it; without any it ends after an hour. A
-file that is gone nevertheless makes the task fail, never leaves rows out.
+file that is gone nevertheless makes the task fail, never leaves rows out. A reader takes no filters
+of a plan, because plans share it (`where.py`).
 """
 
 import tempfile
@@ -17,35 +18,15 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
 )
 
 from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.spark.columns import for_spark, spark_schema
-from foreshore.spark.conditions import Condition, Operator, is_comparable
 from foreshore.spark.opened import Collection, open_collection
 from foreshore.spark.options import Options, parse
 from foreshore.spark.parts import Changes, Contents, Part, Wanted, parts, read
-
-_OPERATORS: dict[type, Operator] = {
-    EqualTo: "=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    In: "in",
-    IsNull: "null",
-    IsNotNull: "not null",
-}
+from foreshore.spark.where import parse_where
 
 
 class PartPartition(InputPartition):  # type: ignore[misc]
@@ -83,6 +64,9 @@ class ForeshoreDataSource(DataSource):  # type: ignore[misc]
         with told():
             self.opened = opened(self.parsed)
             places = columns_of(self.opened.collection, self.parsed)
+            parse_where(
+                self.parsed.where, self.opened.collection.schema
+            )  # raises before a plan does
             return spark_schema(schema_of(self.opened.collection, places, self.parsed))
 
     def reader(self, schema: Any) -> DataSourceReader:
@@ -116,20 +100,10 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         self.opened = opened
         self.options = options
         self.columns = columns
-        self.conditions: tuple[Condition, ...] = ()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Take up the filters that skip anything; Spark applies all of them, too."""
-        self.conditions = tuple(
-            condition
-            for each in filters
-            if (condition := condition_of(self.opened.collection, each)) is not None
-        )
-        yield from filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the parts."""
-        return planned(self.opened, self.options, self.columns, self.conditions)
+        return planned(self.opened, self.options, self.columns)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part."""
@@ -173,33 +147,10 @@ def schema_of(collection: Collection, places: tuple[int, ...], options: Options)
     return pa.schema([field.with_nullable(True) for field in fields])
 
 
-def condition_of(collection: Collection, filter: Filter) -> Condition | None:
-    """Return a filter as a condition, None if it would skip nothing."""
-    operator = _OPERATORS.get(type(filter))
-    attribute: tuple[str, ...] = getattr(filter, "attribute", ())
-    schema = collection.schema
-    if operator is None or len(attribute) != 1 or attribute[0] not in schema.names[:-2]:
-        return None
-    place = schema.names.index(attribute[0])
-    value: Any = getattr(filter, "value", None)
-    if operator == "in":
-        value = tuple(each for each in value if each is not None)
-    values = value if operator == "in" else () if operator in ("null", "not null") else (value,)
-    if not all(is_comparable(schema.types[place], each) for each in values):
-        return None
-    if not values and operator not in ("null", "not null"):
-        return None
-    return Condition(place, attribute[0], operator, value)
-
-
-def planned(
-    opened: Opened,
-    options: Options,
-    columns: tuple[int, ...],
-    conditions: tuple[Condition, ...] = (),
-) -> list[InputPartition]:
+def planned(opened: Opened, options: Options, columns: tuple[int, ...]) -> list[InputPartition]:
     """Return the partitions of what was opened."""
     with told(), cache_of(options) as cache:
+        conditions = parse_where(options.where, opened.collection.schema)
         found = parts(
             opened.collection, opened.wanted, columns, conditions, options.partitions, cache
         )

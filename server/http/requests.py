@@ -7,6 +7,7 @@ import msgspec
 
 from foreshore import blocking
 from foreshore.errors import ProtocolViolation
+from foreshore.json_errors import describe_json_error
 from foreshore.server.http.params import Params, check_text, check_values, decoder
 
 Options = Mapping[str, str | bool | int | float]  # session variables
@@ -122,7 +123,9 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolViolation(f"invalid request: {error}", hint=_HINT) from None
+        raise ProtocolViolation(
+            f"invalid request: {describe_json_error(error)}", hint=_HINT
+        ) from None
 
 
 def _checked(request: R) -> R:

@@ -6,11 +6,12 @@ from typing import Any
 
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut, Execution, Portal, Session, Statement
+from foreshore.array_text import ShapeNotSupported
 from foreshore.errors import FeatureNotSupported
 from foreshore.server.http.params import text_of
 from foreshore.server.http.requests import ExtendedQuery, SqlRequest
 from foreshore.server.message import Bind
-from foreshore.server.parameters import arguments
+from foreshore.server.parameters import arguments, with_shapes
 from foreshore.types import Datum, SqlType
 
 LONG_ARGUMENTS = 1 << 17  # bytes of parameters: some ten milliseconds of decoding
@@ -50,8 +51,13 @@ async def begin(session: Session, query: ExtendedQuery, *, last: bool) -> Execut
 
 async def bind(session: Session, statement: Statement, params: Sequence[Any]) -> Portal:
     """Bind the unnamed statement to the values of its parameters."""
-    args = await _arguments(session, params, statement.parameters)
-    return await session.bind("", "", args, ())
+    try:
+        args = await _arguments(session, params, statement.parameters)
+    except ShapeNotSupported:
+        texts = _as_bind(params, statement.parameters)
+        statement = session.statement("", with_shapes(texts, statement.parameters))
+        args = await _arguments(session, params, statement.parameters)
+    return await session.bind("", statement, args, ())
 
 
 async def _arguments(
@@ -66,11 +72,16 @@ async def _arguments(
 
 
 def _decoded(params: Sequence[Any], types: Sequence[SqlType], zone: str) -> list[Datum]:
+    return arguments(_as_bind(params, types), types, zone)
+
+
+def _as_bind(params: Sequence[Any], types: Sequence[SqlType]) -> Bind:
+    """Return the message that has the values of parameters as texts."""
     values: Sequence[bytes | None] = (None,) * len(params)
     if len(params) == len(types):
         texts = [text_of(value, type) for value, type in zip(params, types, strict=True)]
         values = [None if each is None else each.encode() for each in texts]
-    return arguments(Bind("", "", (), values, ()), types, zone)
+    return Bind("", "", (), values, ())
 
 
 def _size(value: Any) -> int:

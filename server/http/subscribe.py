@@ -163,7 +163,11 @@ class _Stream:
         columns = RelationDesc(rows.desc.names[HEAD + 1 :], rows.desc.columns[HEAD + 1 :])
         changes = RelationDesc(rows.desc.names[HEAD:], rows.desc.columns[HEAD:])
         encoder = RowsAsJson(changes, self._session.output_style, is_change=True)
-        shown = b',"desc":' + as_json(columns_of(columns))
+        order = [
+            {"column": column, "descending": descending, "nulls_first": nulls_first}
+            for column, descending, nulls_first in self._session.reading("").order
+        ]
+        shown = b',"desc":' + as_json({**columns_of(columns), "order": order})
         is_first = True
         async for batch in rows.batches:
             for time, is_progress, part in by_time(batch):

@@ -94,6 +94,15 @@ class ExplainStatement(Syntax):
     skew: bool = False
 
 
+class Place(Syntax):
+    """`[i]` or `[i:j]` after a column of SET."""
+
+    lower: Expression | None
+    upper: Expression | None
+    slice: bool
+    at: int
+
+
 class Assignment(Syntax):
     """`column = value`, `column[subscript] = value` or `(columns) = row` of SET."""
 
@@ -101,7 +110,7 @@ class Assignment(Syntax):
     value: Expression
     multiple: bool
     at: int
-    subscripts: tuple[Expression, ...] = ()
+    subscripts: tuple[Place, ...] = ()
 
 
 class OnConflict(Syntax):

@@ -52,10 +52,7 @@ class LikeTable(Syntax):
 
 
 class ConstraintDefinition(Syntax):
-    """A constraint of a table or of a single column.
-
-    `text` is the condition of a CHECK as written, at offset `text_at`.
-    """
+    """A constraint of a table or column; `text` at `text_at` is a CHECK's condition as written."""
 
     kind: OneOf["primary key", "unique", "check"]
     name: str | None
@@ -431,6 +428,7 @@ class CreateViewStatement(Syntax):
     security_invoker: bool = False
     hydrate: "Hydrate | None" = None
     emit_at: int | None = None  # where EMIT ON WINDOW CLOSE is
+    partition_by: tuple[tuple[str, int], ...] = ()  # columns with their offsets
 
 
 class CreateIndexStatement(Syntax):
@@ -449,6 +447,7 @@ class CreateIndexStatement(Syntax):
     memory_limit: "MemoryLimit | None" = None
     included: tuple[tuple[str, int], ...] = ()  # columns of INCLUDE, with offsets
     hydrate: "Hydrate | None" = None
+    as_of: "AsOf | None" = None  # the time from which it can be read
 
 
 class CreateNamespaceStatement(Syntax):

@@ -304,10 +304,11 @@ class ArrayOf(Syntax):
 
 
 class Row(Syntax):
-    """ROW(...), or `(a, b)`."""
+    """ROW(...), or `(a, b)`, which is several keys in GROUP BY."""
 
     items: tuple["Expression", ...]
     at: int
+    named: bool = False  # with the word ROW
 
 
 class Subscript(Syntax):

@@ -22,10 +22,11 @@ class ShowStatement(Syntax):
 
 
 class ShowCreateStatement(Syntax):
-    """SHOW CREATE kind name."""
+    """SHOW [REDACTED] CREATE kind name."""
 
     kind: str
     name: TableRef
+    redacted: bool = False  # without the constants of the statement
 
 
 class ShowCreateAllStatement(Syntax):
@@ -94,10 +95,12 @@ class PrepareStatement(Syntax):
 
 
 class ExecuteStatement(Syntax):
-    """EXECUTE."""
+    """EXECUTE; the arguments stand in parentheses from the offset `start`."""
 
     name: str
     args: tuple[Expression, ...]
+    start: int
+    end: int
 
 
 class DeallocateStatement(Syntax):

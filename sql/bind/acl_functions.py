@@ -5,9 +5,7 @@ acldefault('r', owner)    makeaclitem(grantee, grantor, 'SELECT', false)    acle
 
 from collections.abc import Iterator
 
-from foreshore.expr.ir import Scalar
 from foreshore.sql.bind.sql_definition import Definition
-from foreshore.sql.planning import Planning
 from foreshore.types import OID, TEXT, array_of
 
 _NAME = "(SELECT min(r.rolname::text) FROM pg_catalog.pg_roles r WHERE r.oid = {})"
@@ -23,13 +21,3 @@ def acl_functions() -> Iterator[Definition]:
     roles = "FROM pg_catalog.pg_roles r ORDER BY r.oid"
     yield "_role_names", "", array_of(TEXT), f"ARRAY(SELECT r.rolname::text {roles})"
     yield "_role_oids", "", array_of(OID), f"ARRAY(SELECT r.oid {roles})"
-
-
-def with_roles(planning: Planning, args: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-    """Return the arguments of aclexplode with the names and oids of all roles."""
-    from foreshore.sql.bind.sql_functions import function_named, inline
-
-    if len(args) != 1:
-        return args
-    names, oids = function_named("_role_names"), function_named("_role_oids")
-    return (*args, inline(planning, names, ()), inline(planning, oids, ()))

@@ -9,7 +9,6 @@ of *that* query decides whether an aggregate is allowed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import cast as cast_
 
 import msgspec
@@ -21,38 +20,28 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.columns import type_of
-from foreshore.expr.functions.comparison import check_equality, check_ordering
+from foreshore.expr.functions.comparison import check_equality
 from foreshore.expr.functions.registry import NO_LITERAL, resolve_aggregate
 from foreshore.expr.ir import Aggregate, And, Call, Column, Literal, OrderKey, OuterColumn, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, CoreRef
-from foreshore.sql.bind.coerce import to_known
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.binder import Binder, Clause
+from foreshore.sql.bind.composed_aggregates import Composed, never_null, order_key
+from foreshore.sql.bind.ordered_sets import compose_ordered_set
+from foreshore.sql.bind.planning import located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.records import as_scalar
 from foreshore.sql.bind.row_json import AGGREGATES as ROW_AGGREGATES
 from foreshore.sql.bind.row_json import row_as_json
 from foreshore.sql.bind.row_values import RowValue
 from foreshore.sql.bind.scope import Scope
-from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import lift, map_scalar
-from foreshore.types import BOOL, INT8, SqlType, array_of
+from foreshore.types import INT8
 
 _ORDERED = ("array_agg", "string_agg")
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """The composition of a call: core aggregates, and a scalar whose `Column(i)` is the i-th."""
-
-    cores: tuple[Aggregate, ...]
-    finish: Scalar
-    uses: tuple[Scalar, ...]  # scalars over the rows that its arguments use
-    # direct arguments of WITHIN GROUP, over the groups, by their places in the call `finish`
-    direct: dict[int, Scalar] = field(default_factory=dict)
-
-
-def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
+def bind_aggregate(binder: Binder, name: str, expr: ast.FunctionCall) -> Scalar:
     """Return the value of an aggregate over the groups of the query to which it belongs."""
     if expr.star and name != "count":
         raise UndefinedFunction(f"function {name}() does not exist", position=expr.at + 1)
@@ -61,16 +50,14 @@ def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) 
             f"{name}(*) must be used to call a parameterless aggregate function",
             position=expr.at + 1,
         )
-    inner = ExpressionBinder(binder.planning, binder.scope, Clause("aggregate", nested=True))
+    inner = binder.over(Clause("aggregate", nested=True))
     order_by = tuple(order_key(inner, key) for key in expr.order_by)
     condition = None
     if expr.filter is not None:
-        filtering = ExpressionBinder(binder.planning, binder.scope, Clause("FILTER"))
+        filtering = binder.over(Clause("FILTER"))
         condition = filtering.boolean(expr.filter, "FILTER")
     if expr.within_group is not None:
-        from foreshore.sql.bind.ordered_sets import compose_ordered_set
-
-        direct = ExpressionBinder(binder.planning, binder.scope, Clause("direct arguments"))
+        direct = binder.over(Clause("direct arguments"))
         composed = compose_ordered_set(direct, inner, name, expr)
     else:
         composed, order_by = _composed(binder, inner, name, expr, order_by)
@@ -123,8 +110,8 @@ def _lifted_order(keys: tuple[OrderKey, ...], level: int) -> tuple[OrderKey, ...
 
 
 def _composed(
-    binder: ExpressionBinder,
-    inner: ExpressionBinder,
+    binder: Binder,
+    inner: Binder,
     name: str,
     expr: ast.FunctionCall,
     order_by: tuple[OrderKey, ...],
@@ -198,15 +185,6 @@ def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
     return map_scalar(scalar, replace)
 
 
-def order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
-    """Return a key of an aggregate's ORDER BY."""
-    expr = to_known(binder.planning, binder.bind(key.expr), key.at)
-    with located(key.at):
-        check_ordering(type_of(expr))
-    nulls_first = key.descending if key.nulls_first is None else key.nulls_first
-    return OrderKey(expr, key.descending, nulls_first)
-
-
 # --- rows ----------------------------------------------------------------------------------
 
 
@@ -226,26 +204,10 @@ def _count_of_rows(row: RowValue, *, distinct: bool) -> Composed:
     return Composed((Aggregate("count", args, INT8),), Column(0, INT8, False), row.items)
 
 
-def never_null(scalar: Scalar) -> tuple[Scalar, ...]:
-    """Return scalars that are never NULL, and equal exactly if `scalar` is not distinct."""
-    type = type_of(scalar)
-    if isinstance(scalar, Column | OuterColumn) and not scalar.nullable:
-        return (scalar,)
-    if type.element is None:
-        return (Call("array", (scalar,), array_of(type)),)
-    is_null = Call("is_null", (scalar,), BOOL)
-    return (is_null, Call("coalesce", (scalar, Literal((), _bare_array(type))), type))
-
-
-def _bare_array(type: SqlType) -> SqlType:
-    assert type.element is not None
-    return array_of(type.element)
-
-
 # --- the query of an aggregate ----------------------------------------------------------
 
 
-def _level(binder: ExpressionBinder, used: list[Scalar], at: int) -> int:
+def _level(binder: Binder, used: list[Scalar], at: int) -> int:
     """Return the number of levels to the query to which an aggregate over `used` belongs."""
     columns: set[int] = set()
     aggregates: set[int] = set()
@@ -294,7 +256,7 @@ def _aggregates_around(scope: Scope) -> dict[int, int]:
     return found
 
 
-def _owner(binder: ExpressionBinder, level: int, at: int) -> tuple[Scope, Aggregates]:
+def _owner(binder: Binder, level: int, at: int) -> tuple[Scope, Aggregates]:
     """Return the scope `level` levels out, and the aggregates of its query."""
     scope, clause = binder.scope, binder.clause
     for _ in range(level):

@@ -33,19 +33,19 @@ from foreshore.expr.traversal import walk_scalars
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows, parameters
 from foreshore.sql.bind.constant_rows import column_values
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.planning import Planning
 from foreshore.types import INT8, UNKNOWN, ColumnType, SqlType, array_of
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    from foreshore.sql.bind.binder import Binder
 
 Convert = Callable[[Scalar, int], Scalar]
 ConvertOf = Callable[[int, Scalar, int], Convert]  # of a column, by its first scalar and its offset
 
 
 def bind_rows(
-    binder: "ExpressionBinder",
+    binder: "Binder",
     first: Sequence[ast.Expression],
     more: ConstantRows,
     convert_of: ConvertOf,
@@ -129,7 +129,7 @@ def _is_cast_to(expr: ast.Expression, type: ast.TypeName | None) -> bool:
 
 
 def in_arguments(
-    binder: "ExpressionBinder", expr: ast.InList, left: Scalar, more: ConstantRows
+    binder: "Binder", expr: ast.InList, left: Scalar, more: ConstantRows
 ) -> tuple[Call, Arguments] | None:
     """Return the comparison with the first item of IN, and all its items, which are parameters."""
     (first,) = expr.items
@@ -142,7 +142,7 @@ def in_arguments(
 
 
 def are_compared_as_they_are(
-    binder: "ExpressionBinder",
+    binder: "Binder",
     left: Sequence[Scalar],
     first: Sequence[ast.Expression],
     more: ConstantRows,

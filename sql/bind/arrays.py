@@ -1,17 +1,20 @@
 """Bind arrays: constructors and subscripts."""
 
+from collections.abc import Sequence
+
 from foreshore.errors import DatatypeMismatch, IndeterminateDatatype
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Literal, Scalar
-from foreshore.shaped import EMPTY, shaped_of, stacked, stored_shaped
+from foreshore.shaped import EMPTY, LEAST, MOST, shaped_of, stacked, stored_shaped
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Binder
 from foreshore.sql.bind.coerce import cast, coerce, common_type, is_unknown, to_common
 from foreshore.sql.bind.containers import subscript_list, subscript_map
-from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import located
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.planning import located
 from foreshore.types import (
     CHAR,
+    CONTAINERS,
     INT4,
     NUMERIC,
     TEXT,
@@ -25,7 +28,7 @@ from foreshore.types import (
 )
 
 
-def bind_array(binder: ExpressionBinder, expr: ast.ArrayOf, element: SqlType | None) -> Scalar:
+def bind_array(binder: Binder, expr: ast.ArrayOf, element: SqlType | None) -> Scalar:
     """Return ARRAY[...]; a cast gives the type `element` of the elements."""
     if not expr.items and element is None:
         raise IndeterminateDatatype(
@@ -72,12 +75,10 @@ def is_array(type: SqlType) -> bool:
     return type.element is not None or type.name == "shaped"
 
 
-def _of_arrays(
-    binder: ExpressionBinder, items: list[Scalar], type: SqlType, offsets: list[int]
-) -> Scalar:
+def _of_arrays(binder: Binder, items: list[Scalar], type: SqlType, offsets: list[int]) -> Scalar:
     """Return the array of arrays."""
     scalars = tuple(
-        cast(binder.planning, item, type, at) for item, at in zip(items, offsets, strict=True)
+        _shaped(binder, item, type, at) for item, at in zip(items, offsets, strict=True)
     )
     if all(isinstance(scalar, Literal) for scalar in scalars):
         data = [scalar.value for scalar in scalars if isinstance(scalar, Literal)]
@@ -87,32 +88,50 @@ def _of_arrays(
     return Call("shaped(any)", scalars, type)
 
 
-def _shaped_subscript(
-    binder: ExpressionBinder, value: Scalar, steps: list[ast.Subscript], at: int
-) -> Scalar:
+def _shaped(binder: Binder, item: Scalar, type: SqlType, at: int) -> Scalar:
+    """Return an array as one of any shape, its elements cast first: they may have another scale."""
+    element = type_of(item).element
+    if element is not None and element != item_of(type):
+        item = cast(binder.planning, item, array_of(item_of(type)), at)
+    return cast(binder.planning, item, type, at)
+
+
+def _shaped_subscript(binder: Binder, value: Scalar, steps: list[ast.Subscript], at: int) -> Scalar:
     """Return the element or slice at all subscripts together."""
     type = type_of(value)
     if not any(step.slice for step in steps):
-        places = [_index(binder, step.lower) for step in steps]
+        places = [index_of(binder, step.lower) for step in steps]
         args = (value, *(place for place in places if place is not None))
         return Call("shaped_subscript(any)", args, item_of(type))
-    bounds: list[Scalar] = []
-    for step in steps:
-        # In a slice, a subscript alone is the upper bound.
-        pair = (step.lower, step.upper) if step.slice else (None, step.lower)
-        found = [_index(binder, bound) for bound in pair]
-        first = Literal(1, INT4) if not step.slice else Literal(None, INT4)
-        bounds += [found[0] or first, found[1] or Literal(None, INT4)]
+    bounds = slice_bounds(binder, steps)
     return Call("shaped_slice(any)", (value, *bounds), type)
 
 
-def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
+def slice_bounds(binder: Binder, steps: Sequence[ast.Subscript | ast.Place]) -> list[Scalar]:
+    """Return the lower and upper bound of each subscript of a slice."""
+    bounds: list[Scalar] = []
+    for step in steps:
+        # In a slice, a subscript alone is the upper bound.
+        lower, upper = (step.lower, step.upper) if step.slice else (None, step.lower)
+        first = Literal(LEAST if step.slice else 1, INT4)
+        bounds.append(index_of(binder, lower) or first)
+        bounds.append(index_of(binder, upper) or Literal(MOST, INT4))
+    return bounds
+
+
+_WITH_SUBSCRIPTS = frozenset(("jsonb", "name", *CONTAINERS, *VECTORS))
+
+
+def bind_subscript(binder: Binder, expr: ast.Subscript) -> Scalar:
     """Return an element or slice of an array, or the value at a key of a jsonb document."""
     steps, base = [expr], expr.arg
     while isinstance(base, ast.Subscript):
         steps.append(base)
         base = base.arg
     value = binder.bind(base)
+    element = type_of(value).element
+    if element is not None and len(steps) > 1 and element.name not in _WITH_SUBSCRIPTS:
+        value = cast(binder.planning, value, shaped_array(element), expr.at)
     if type_of(value).name == "shaped":
         return _shaped_subscript(binder, value, steps[::-1], expr.at)
     value = binder.bind(expr.arg)
@@ -133,19 +152,19 @@ def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
             raise DatatypeMismatch("jsonb subscript does not support slices", position=expr.at + 1)
         return _jsonb_subscript(binder, value, expr.lower, expr.at)
     if expr.slice:
-        bounds = [_index(binder, bound) for bound in (expr.lower, expr.upper)]
+        bounds = [index_of(binder, bound) for bound in (expr.lower, expr.upper)]
         if bounds[0] is None:
             bounds[0] = Literal(0 if type.name in VECTORS else 1, INT4)
         args = [value, *(bound for bound in bounds if bound is not None)]
         return binder.call("array_slice", args, expr.at)
-    index = _index(binder, expr.lower)
+    index = index_of(binder, expr.lower)
     assert index is not None
     return binder.call("array_subscript", (value, index), expr.at)
 
 
-def _character(binder: ExpressionBinder, name: Scalar, expr: ast.Subscript) -> Scalar:
+def _character(binder: Binder, name: Scalar, expr: ast.Subscript) -> Scalar:
     """Return `name[i]`: a character of a name, the first of which is at 0."""
-    index = _index(binder, expr.lower)
+    index = index_of(binder, expr.lower)
     assert index is not None
     text = coerce(binder.planning, name, TEXT, "implicit", expr.at)
     assert text is not None
@@ -157,9 +176,7 @@ def _character(binder: ExpressionBinder, name: Scalar, expr: ast.Subscript) -> S
     return found
 
 
-def _jsonb_subscript(
-    binder: ExpressionBinder, value: Scalar, expr: ast.Expression, at: int
-) -> Scalar:
+def _jsonb_subscript(binder: Binder, value: Scalar, expr: ast.Expression, at: int) -> Scalar:
     """Return `value[expr]`: the value at a path of one step, given as text."""
     scalar = binder.bind(expr)
     for target in (TEXT,) if is_unknown(scalar) else (INT4, TEXT):
@@ -173,7 +190,8 @@ def _jsonb_subscript(
     )
 
 
-def _index(binder: ExpressionBinder, expr: ast.Expression | None) -> Scalar | None:
+def index_of(binder: Binder, expr: ast.Expression | None) -> Scalar | None:
+    """Return a subscript of an array, None if it is left out; raises DatatypeMismatch."""
     if expr is None:
         return None
     scalar = binder.bind(expr)

@@ -39,15 +39,17 @@ from foreshore.expr.ir import (
     WindowFunction,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.bound_item import BoundItem, scope_of
 from foreshore.sql.bind.bound_query import AddedColumns
 from foreshore.sql.bind.coerce import common_type, to_common
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.from_clause import BoundItem, scope_of, side_by_side
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.from_items import side_by_side
 from foreshore.sql.bind.order import UNORDERED
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import BOOL, INT4, INT8, SqlType
 

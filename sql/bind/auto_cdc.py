@@ -48,16 +48,17 @@ from foreshore.expr.ir import (
     WindowFunction,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.bound_item import BoundItem, scope_of
 from foreshore.sql.bind.bound_query import AddedColumns
 from foreshore.sql.bind.coerce import to_known
 from foreshore.sql.bind.derived_item import derived_item
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.from_clause import BoundItem, bind_item, scope_of
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import conjunction, disjunction
 from foreshore.sql.bind.scope import Scope, Slot
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery
-from foreshore.sql.planning import Planning, located
 from foreshore.types import BOOL, INT8
 
 HISTORY = ("valid_from", "valid_to", "is_current")
@@ -84,7 +85,7 @@ def bind_auto_cdc(planning: Planning, item: ast.AutoCdcRef, parent: Scope | None
 class _AutoCdc:
     def __init__(self, planning: Planning, item: ast.AutoCdcRef, parent: Scope | None) -> None:
         self.planning, self.item = planning, item
-        self.part = bind_item(planning, item.input, parent)
+        self.part = planning.binding.item(planning, item.input, parent)
         if len(self.part.tables) != 1:
             raise FeatureNotSupported(
                 "AUTO_CDC of a join is not supported",

@@ -32,9 +32,9 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations
 from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder
+from foreshore.sql.bind.planning import located
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import has_side_effects
-from foreshore.sql.planning import located
 from foreshore.types import ColumnType, ResultOrigin, SqlType
 
 Body = ast.Select | ast.Values | ast.SetOperation | ast.Query

@@ -23,6 +23,24 @@ def catalog_functions() -> Iterator[Definition]:
     yield from _sizes()
 
 
+# The definition of a function of PostgreSQL, from what pg_proc says of it.
+_INTERNAL_FUNCTION = """(SELECT CASE WHEN p.prokind = 'a'
+        THEN _aggregate_definition(p.proname::text)
+        ELSE 'CREATE OR REPLACE FUNCTION pg_catalog.' || quote_ident(p.proname) || '('
+        || pg_get_function_arguments(p.oid) || E')\\n RETURNS '
+        || pg_get_function_result(p.oid) || E'\\n LANGUAGE internal\\n'
+        || coalesce(' ' || nullif(concat_ws(' ',
+            CASE p.prokind WHEN 'w' THEN 'WINDOW' END,
+            CASE p.provolatile WHEN 'i' THEN 'IMMUTABLE' WHEN 's' THEN 'STABLE' END,
+            CASE p.proparallel WHEN 's' THEN 'PARALLEL SAFE'
+                WHEN 'r' THEN 'PARALLEL RESTRICTED' END,
+            CASE WHEN p.proisstrict THEN 'STRICT' END,
+            CASE WHEN p.proretset AND p.prorows <> 1000 THEN 'ROWS ' || p.prorows END), '')
+            || E'\\n', '')
+        || 'AS $function$' || p.prosrc || E'$function$\\n' END
+    FROM pg_catalog.pg_proc p WHERE p.oid = $1 AND p.prolang = 12)"""
+
+
 def _definitions() -> Iterator[Definition]:
     for more in ("", " bool"):  # before those of an oid, so that a constant is a name
         yield ("pg_get_viewdef", f"text{more}", TEXT, "pg_get_viewdef($1::regclass::oid)")
@@ -38,8 +56,8 @@ def _definitions() -> Iterator[Definition]:
         "pg_get_functiondef",
         "oid",
         TEXT,
-        """(SELECT d.definition FROM mz_internal.pg_object_definitions d
-        WHERE d.oid = $1 AND d.kind = 'function')""",
+        f"""coalesce((SELECT d.definition FROM mz_internal.pg_object_definitions d
+        WHERE d.oid = $1 AND d.kind = 'function'), {_INTERNAL_FUNCTION})""",
     )
     yield (
         "pg_get_indexdef",

@@ -9,10 +9,10 @@ from foreshore.errors import FeatureNotSupported, UndefinedFunction, WrongObject
 from foreshore.expr.ir import Get, Relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.row_security import policies_of
 from foreshore.sql.bind.time import bind_time
 from foreshore.sql.plan import Changes
-from foreshore.sql.planning import Planning, located
 from foreshore.types import INT8, MZ_TIMESTAMP, ColumnType
 
 NAME = "changes"

@@ -6,6 +6,7 @@ type, so that an invalid literal is an error with a position. An undeclared para
 type.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -28,11 +29,19 @@ from foreshore.expr.functions.registry import (
     select_common_type,
     without_modifiers,
 )
-from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar
+from foreshore.expr.ir import Call, Column, Environment, Literal, Parameter, Scalar
 from foreshore.expr.number_cost import digits_written
 from foreshore.number_text import INTEGERS
 from foreshore.shaped import has_shape
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.bind.planning import Planning, located
+from foreshore.sql.bind.record_columns import columns_of_record, make_record
+from foreshore.sql.bind.reg_values import (
+    reg_constant,
+    reg_name,
+    reg_names,
+    reg_of_text,
+    reg_of_texts,
+)
 from foreshore.text import parse_text
 from foreshore.types import (
     BIT_TYPES,
@@ -48,6 +57,7 @@ from foreshore.types import (
     SqlType,
     array_of,
     category_of,
+    item_of,
     shaped_array,
 )
 
@@ -55,6 +65,8 @@ _BIGINT_DIGITS = 19
 # Digits that `1e100000` and its kind write out in a literal; with more it is cast at execution.
 MOST_DIGITS_READ = 10_000
 _MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
+_CLOCKS = frozenset(("time", "timetz"))
+_WORDS = re.compile("|".join(_MOMENTS), re.IGNORECASE)
 _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
 
 
@@ -104,23 +116,31 @@ def coerce(
     if source.name == target.name == "record" and isinstance(scalar, Call | Literal):
         return _row_as(planning, scalar, target, context, at)
     if source.name in REG_NAMES and category_of(target) == "S":
-        from foreshore.sql.bind.reg_values import reg_name
-
-        return None if context == "implicit" else reg_name(planning, scalar, target, at)
+        if context == "implicit":
+            return None
+        with located(at):
+            return cast(planning, reg_name(planning, scalar), target, at)
     if target.name in REG_NAMES and category_of(source) == "S":
-        from foreshore.sql.bind.reg_values import reg_of_text
-
-        return None if context == "assignment" else reg_of_text(planning, scalar, target, at)
+        if context == "assignment":
+            return None
+        text = coerce(planning, scalar, TEXT, "implicit", at)
+        assert text is not None
+        with located(at):
+            return reg_of_text(planning, text, target)
     if _is_of_names(target) and "S" in (category_of(source), category_of(source.element or source)):
-        from foreshore.sql.bind.reg_values import reg_of_texts
-
-        return None if context == "implicit" else reg_of_texts(planning, scalar, target, at)
-    if source.element is not None and source.element.name in REG_NAMES:
-        from foreshore.sql.bind.reg_values import reg_names
-
-        if category_of(target) == "S" or (target.element and category_of(target.element) == "S"):
-            is_given = context != "implicit"
-            return reg_names(planning, scalar, target, at) if is_given else None
+        return None if context == "implicit" else _oids_of_names(planning, scalar, target, at)
+    if _is_of_names(source) and "S" in (category_of(target), category_of(target.element or target)):
+        if context == "implicit":
+            return None
+        with located(at):
+            return cast(planning, reg_names(planning, scalar), target, at)
+    between = _between_arrays(source, target)
+    if between is not None:
+        half = coerce(planning, scalar, between, context, at)
+        if half is None or target.element is not None:
+            return None if half is None else coerce(planning, half, target, context, at)
+        scalar, source = half, type_of(half)
+        target = shaped_array(source.element or item_of(target))
     resolved = resolve_cast(source, target, context)
     if resolved is None:
         return None
@@ -135,12 +155,28 @@ def coerce(
     return planning.zone.applied(Call(resolved.key, (scalar,), resolved.result))
 
 
+def _between_arrays(source: SqlType, target: SqlType) -> SqlType | None:
+    """Return the plain array that a cast between a plain array and one of any shape goes through.
+
+    It is None if they have the same elements, or are no such arrays.
+    """
+    if source.element is not None and target.name == "shaped":
+        return None if source.element == item_of(target) else array_of(item_of(target))
+    if source.name == "shaped" and target.element is not None:
+        return None if item_of(source) == target.element else array_of(item_of(source))
+    return None
+
+
+def _oids_of_names(planning: Planning, names: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the oids of the objects that an array of texts, or its text, names."""
+    with located(at):
+        return reg_of_texts(planning, cast(planning, names, array_of(TEXT), at), target)
+
+
 def _row_as(
     planning: Planning, row: Call | Literal, target: SqlType, context: Context, at: int
 ) -> Scalar | None:
     """Return a record with each of its columns coerced, if they are known one by one."""
-    from foreshore.sql.bind.records import columns_of_record, make_record
-
     source = type_of(row)
     if len(source.members) != len(target.members) or not target.members:
         return None
@@ -162,6 +198,33 @@ def _row_as(
             return None
         items.append(item)
     return make_record(tuple(items), target)
+
+
+_TIMES = frozenset(("date", "timestamp", "timestamptz"))
+# A date or local time becomes a moment to compare with without an error, however late it is.
+_COMPARED = {
+    "cast(date,timestamp)": "compared(date,timestamp)",
+    "cast(date,timestamptz)": "compared(date,timestamptz)",
+    "timezone(text,timestamp)": "compared(text,timestamp)",
+}
+
+
+def are_different_times(*args: Scalar) -> bool:
+    """Return whether the arguments are dates, timestamps and timestamptz, of more than one type."""
+    names = {type_of(arg).name for arg in args}
+    return len(names) > 1 and names <= _TIMES
+
+
+def to_compare(arg: Scalar, coerced: Scalar) -> Scalar:
+    """Return `coerced`, which a comparison makes of `arg`, so that no time is out of range.
+
+    PostgreSQL compares a date beyond what timestamps hold as later than all of them. Here it is the
+    last one: it is equal to that one microsecond, and in order with all other times.
+    """
+    if coerced is arg or not isinstance(coerced, Call) or coerced.function not in _COMPARED:
+        return coerced
+    *zone, inner = coerced.args
+    return Call(_COMPARED[coerced.function], (*zone, to_compare(arg, inner)), coerced.type)
 
 
 def _fold(literal: Literal, target: SqlType) -> Literal | None:
@@ -199,20 +262,22 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
     """Return `text` as a constant of type `target`, read by the type's input function."""
     if target == UNKNOWN:
         return Literal(text, UNKNOWN)
-    if target.name in ("date", "timestamp", "timestamptz") and text.strip().lower() in _MOMENTS:
+    if _is_moment(text, target):
         return _moment(planning, text.strip().lower(), target, at)
     if target.name in REG_NAMES and not is_digits(text.strip()):
-        from foreshore.sql.bind.reg_values import reg_constant
-
+        if text == "-":
+            return literal_of(planning, "0", target, "explicit", at)
         return reg_constant(planning, text, target, at)
     if _is_of_names(target):
         names = array_of_text(text, array_of(TEXT))
         if not all(name is None or is_digits(str(name)) for name in names):
-            from foreshore.sql.bind.reg_values import reg_of_texts
-
-            return reg_of_texts(planning, Literal(names, array_of(TEXT)), target, at)
+            return _oids_of_names(planning, Literal(names, array_of(TEXT)), target, at)
     if context != "assignment" and target.element is not None and has_shape(text):
         target = shaped_array(target.element)
+    if target.element is not None and target.element.name in (*_TIMES, *_CLOCKS):
+        array = _array_of_moments(planning, text, target.element, at)
+        if array is not None:
+            return array
     if _has_numbers(target) and digits_written((text,)) > MOST_DIGITS_READ:
         resolved = resolve_cast(TEXT, target, "explicit")
         if resolved is not None:
@@ -226,6 +291,9 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
         elif target.name in BIT_TYPES:
             with located(at):
                 text = fitted(parse_bits(text), target)
+        elif is_of_sized_strings(target) and target.name == "shaped":
+            texts = literal_of(planning, text, shaped_array(TEXT), "assignment", at)
+            return cast(planning, texts, target, at)
         elif is_of_sized_strings(target):
             with located(at):
                 return Literal(array_of_text(text, target), target)
@@ -242,6 +310,30 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
 def _has_numbers(type: SqlType) -> bool:
     """Whether values of a type are numbers of any length, or have such."""
     return type.name.startswith("num") or (type.element is not None and _has_numbers(type.element))
+
+
+def _is_moment(text: str, target: SqlType) -> bool:
+    """Return whether a text is that of a time which is known at execution."""
+    if target.name in _CLOCKS:
+        return text.strip().lower() == "now"
+    return target.name in _TIMES and text.strip().lower() in _MOMENTS
+
+
+def _array_of_moments(planning: Planning, text: str, element: SqlType, at: int) -> Scalar | None:
+    """Return an array one of whose elements is known at execution; None for any other."""
+    if not _WORDS.search(text) or has_shape(text):
+        return None
+    items = array_of_text(text, array_of(TEXT))
+    texts = [None if item is None else str(item) for item in items]
+    if not any(item is not None and _is_moment(item, element) for item in texts):
+        return None
+    scalars = [
+        Literal(None, element)
+        if item is None
+        else literal_of(planning, item, element, "assignment", at)
+        for item in texts
+    ]
+    return Call("array", tuple(scalars), array_of(element))
 
 
 def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
@@ -271,6 +363,8 @@ def common_type(
         common = select_common_type([_room_for(s, common) for s in scalars]) or common
         if keeps_digits and common.name == "numeric" and _differ_in_scale(scalars, common):
             return NUMBER
+        if common.element is not None and any(map(is_text_with_shape, scalars)):
+            return shaped_array(common.element)
         return common
     known = [(t, at) for t, at in zip(types, offsets, strict=True) if t != UNKNOWN]
     for i in range(2, len(known) + 1):
@@ -282,6 +376,13 @@ def common_type(
                 position=known[i - 1][1] + 1,
             )
     raise AssertionError(types)
+
+
+def is_text_with_shape(scalar: Scalar) -> bool:
+    """Return whether the scalar is a text that, as an array, has dimensions or bounds."""
+    if not isinstance(scalar, Literal) or scalar.type != UNKNOWN or scalar.value is None:
+        return False
+    return has_shape(scalar.value)
 
 
 def _differ_in_scale(scalars: Sequence[Scalar], common: SqlType) -> bool:
@@ -337,9 +438,23 @@ def cast(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar
     if result is None:
         raise CannotCoerce(
             f"cannot cast type {type_of(scalar)} to {target}",
+            detail=_why_rows_differ(planning, scalar, target, at),
             position=at + 1,
         )
     return result
+
+
+def _why_rows_differ(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> str | None:
+    """Return why a record cannot be cast to a type of records; None of other types."""
+    members, wanted = type_of(scalar).members, target.members
+    if type_of(scalar).name != "record" or target.name != "record" or not members or not wanted:
+        return None
+    if len(members) != len(wanted):
+        return f"Input has too {'few' if len(members) < len(wanted) else 'many'} columns."
+    for place, (given, member) in enumerate(zip(members, wanted, strict=True), 1):
+        if coerce(planning, Column(0, given.type), member.type, "explicit", at) is None:
+            return f"Cannot cast type {given.type} to {member.type} in column {place}."
+    return None
 
 
 def assign(planning: Planning, scalar: Scalar, target: SqlType, column: str, at: int) -> Scalar:
@@ -384,3 +499,8 @@ def literal_of_number(text: str) -> Literal:
         with suppress(DataError, FeatureNotSupported):
             return Literal(parse_text(text, type), type)
     return Literal(parse_text(text, NUMBER), NUMBER)
+
+
+def has_gained_shape(scalar: Scalar, target: SqlType) -> bool:
+    """Return whether a text, read as a plain array, has turned out to have a shape."""
+    return target.element is not None and type_of(scalar).name == "shaped"

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 from foreshore.errors import AmbiguousColumn, FeatureNotSupported, UndefinedColumn, UndefinedTable
 from foreshore.expr.ir import Call, Case, Literal, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.row_values import RowValue, row_of_table
 from foreshore.sql.bind.scope import Scope, Table, reference, resolve_column, resolve_table
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import tokenize
-from foreshore.sql.planning import Planning
 from foreshore.types import BOOL, CID, OID, XID, SqlType
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    from foreshore.sql.bind.binder import Binder
 
 
 FIRST_NORMAL_OID = 16_384  # as in PostgreSQL: the system's objects have lower ones
@@ -23,7 +23,7 @@ _SYSTEM: dict[str, SqlType | None] = {
 }  # fmt: skip
 
 
-def bind_column(binder: "ExpressionBinder", expr: ast.ColumnRef) -> "Scalar | RowValue":
+def bind_column(binder: "Binder", expr: ast.ColumnRef) -> "Scalar | RowValue":
     """Return a column, or the row of a table whose name is no column's."""
     parts = expr.parts
     if len(parts) > 3:
@@ -52,11 +52,43 @@ def bind_column(binder: "ExpressionBinder", expr: ast.ColumnRef) -> "Scalar | Ro
         raise
 
 
-def _system_column(binder: "ExpressionBinder", parts: tuple[str, ...], at: int) -> Scalar:
+def _system_column(binder: "Binder", parts: tuple[str, ...], at: int) -> Scalar:
     """Return the oid of the table that a row is of, or a number of the transaction that wrote it.
 
     Rows of system relations were written long ago, as PostgreSQL shows by 2. In tables such a
     number tells applications whether a row has changed, for which there is none here.
+    """
+    name = parts[-1]
+    table, level, scope = table_of_system_column(binder, parts, at)
+    type = _SYSTEM[name]
+    if name != "tableoid" and (type is None or (table.oid or 0) >= FIRST_NORMAL_OID):
+        raise FeatureNotSupported(
+            f"system column {name} of tables is not supported",
+            hint="Tell rows apart by a key, and versions of a row by a column of your own.",
+            position=at + 1,
+        )
+    assert type is not None, name
+    assert table.oid is not None, table  # it has system columns
+    found = {"tableoid": table.oid, "xmin": FROZEN}.get(name, 0)
+    oid = Literal(found, type)
+    if not table.outer:
+        return oid
+    if table.present is None:
+        raise FeatureNotSupported(
+            f"{name} of the nullable side of an outer join is not supported",
+            hint="Declare a column of the table NOT NULL.",
+            position=at + 1,
+        )
+    row = reference(scope, level, table.present, name, at)
+    return Case(((Call("is_null", (row,), BOOL), Literal(None, type)),), oid, type)
+
+
+def table_of_system_column(
+    binder: "Binder", parts: tuple[str, ...], at: int
+) -> tuple[Table, int, Scope]:
+    """Return the table of a system column, how many levels out it is, and its scope.
+
+    The right on the whole table is needed. Raises UndefinedColumn, AmbiguousColumn.
     """
     name, qualifier = parts[-1], parts[:-1]
     level, scope = 0, binder.scope
@@ -75,26 +107,7 @@ def _system_column(binder: "ExpressionBinder", parts: tuple[str, ...], at: int) 
     for slot in table.slots[:1]:
         if (origin := scope.origins.get(slot.index)) is not None:
             origin.entry.whole = True
-    type = _SYSTEM[name]
-    if name != "tableoid" and (type is None or table.oid >= FIRST_NORMAL_OID):
-        raise FeatureNotSupported(
-            f"system column {name} of tables is not supported",
-            hint="Tell rows apart by a key, and versions of a row by a column of your own.",
-            position=at + 1,
-        )
-    assert type is not None, name
-    found = {"tableoid": table.oid, "xmin": FROZEN}.get(name, 0)
-    oid = Literal(found, type)
-    if not table.outer:
-        return oid
-    if table.present is None:
-        raise FeatureNotSupported(
-            f"{name} of the nullable side of an outer join is not supported",
-            hint="Declare a column of the table NOT NULL.",
-            position=at + 1,
-        )
-    row = reference(scope, level, table.present, name, at)
-    return Case(((Call("is_null", (row,), BOOL), Literal(None, type)),), oid, type)
+    return table, level, scope
 
 
 def resolve_qualifier(

@@ -11,7 +11,7 @@ from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.functions.registry import Resolved, resolve
 from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.sql.bind.coerce import coerce, literal_of_number
-from foreshore.sql.planning import Planning
+from foreshore.sql.bind.planning import Planning
 from foreshore.types import NUMBER, SqlType
 
 _OPERATORS = frozenset(("+", "-", "*", "/", "%", "^"))

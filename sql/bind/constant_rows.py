@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from foreshore.datum import from_array, to_array
 from foreshore.errors import DatabaseError
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Column, Literal, Scalar
 from foreshore.sql import ast

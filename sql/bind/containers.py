@@ -9,14 +9,14 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import Context
 from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Binder
 from foreshore.sql.bind.coerce import cast, coerce, common_type, to_common
-from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.positions import at_of
 from foreshore.structured import stored, stored_map
 from foreshore.types import INT8, TEXT, SqlType, item_of, list_of, map_of
 
 
-def bind_container(binder: ExpressionBinder, expr: ast.ArrayOf, target: SqlType | None) -> Scalar:
+def bind_container(binder: Binder, expr: ast.ArrayOf, target: SqlType | None) -> Scalar:
     """Return LIST[...] or MAP[...]; a cast gives the type `target`."""
     if target is not None and target.name != expr.kind:
         target = None
@@ -46,7 +46,7 @@ def bind_container(binder: ExpressionBinder, expr: ast.ArrayOf, target: SqlType 
     return Call(f"{expr.kind}(any)", tuple(parts), type)
 
 
-def _key(binder: ExpressionBinder, expr: ast.Expression) -> Scalar:
+def _key(binder: Binder, expr: ast.Expression) -> Scalar:
     key = coerce(binder.planning, binder.bind(expr), TEXT, "implicit", at_of(expr))
     if key is None:
         raise DatatypeMismatch(
@@ -57,7 +57,7 @@ def _key(binder: ExpressionBinder, expr: ast.Expression) -> Scalar:
 
 
 def _items(
-    binder: ExpressionBinder,
+    binder: Binder,
     kind: str,
     exprs: tuple[ast.Expression, ...],
     target: SqlType | None,
@@ -90,7 +90,7 @@ def _items(
     return found
 
 
-def subscript_list(binder: ExpressionBinder, value: Scalar, expr: ast.Subscript) -> Scalar:
+def subscript_list(binder: Binder, value: Scalar, expr: ast.Subscript) -> Scalar:
     """Return an item or a slice of a list."""
     bounds = [
         None if bound is None else _place(binder, bound) for bound in (expr.lower, expr.upper)
@@ -105,14 +105,14 @@ def subscript_list(binder: ExpressionBinder, value: Scalar, expr: ast.Subscript)
     return Call(key, tuple(args), type_of(value))
 
 
-def subscript_map(binder: ExpressionBinder, value: Scalar, expr: ast.Subscript) -> Scalar:
+def subscript_map(binder: Binder, value: Scalar, expr: ast.Subscript) -> Scalar:
     """Return the value of a map at a key."""
     if expr.slice or expr.lower is None:
         raise DatatypeMismatch("map subscript does not support slices", position=expr.at + 1)
     return binder.call("->", (value, binder.bind(expr.lower)), expr.at)
 
 
-def _place(binder: ExpressionBinder, expr: ast.Expression) -> Scalar:
+def _place(binder: Binder, expr: ast.Expression) -> Scalar:
     scalar = binder.bind(expr)
     contexts: tuple[Context, ...] = ("assignment", "explicit")
     for context in contexts:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from foreshore.errors import InvalidColumnReference
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Relation
-from foreshore.sql.bind.from_clause import BoundItem
+from foreshore.sql.bind.bound_item import BoundItem
 from foreshore.sql.bind.scope import Slot, Table
 
 

@@ -10,7 +10,7 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Case, Column, Literal, Scalar
 from foreshore.expr.traversal import walk_scalars
 from foreshore.sql.bind.coerce import cast
-from foreshore.sql.planning import Planning
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import BOOL, TEXT
 

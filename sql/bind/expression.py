@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 from typing import cast as cast_
 
+from foreshore.array_text import ShapeNotSupported
 from foreshore.errors import (
     DatatypeMismatch,
     FeatureNotSupported,
@@ -17,28 +18,37 @@ from foreshore.errors import (
     SyntaxError_,
     TooManyArguments,
     UndefinedColumn,
-    UndefinedFunction,
     UndefinedParameter,
 )
 from foreshore.expr.columns import type_of
+from foreshore.expr.functions.comparison import OPERATORS
 from foreshore.expr.functions.registry import NO_LITERAL, resolve
-from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Parameter, Scalar
+from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Literal, Parameter, Scalar
 from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql import ast
-from foreshore.sql.bind.aggregates import Aggregates
+from foreshore.sql.bind.arrays import bind_array, bind_subscript
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.block_ranges import bind_block_between, bind_block_comparison
+from foreshore.sql.bind.call import bind_call, bind_sql_value
 from foreshore.sql.bind.coerce import (
+    are_different_times,
     cast,
     coerce,
     common_type,
+    has_gained_shape,
     is_unknown,
     number,
     to_common,
+    to_compare,
     to_known,
 )
 from foreshore.sql.bind.columns import bind_column, resolve_qualifier
 from foreshore.sql.bind.constant_numbers import computed_number
+from foreshore.sql.bind.containers import bind_container
+from foreshore.sql.bind.domain_values import checked
 from foreshore.sql.bind.grouping_sets import GroupingRef
 from foreshore.sql.bind.long_lists import any_of
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.predicates import (
     bind_between,
@@ -47,40 +57,20 @@ from foreshore.sql.bind.predicates import (
     bind_is_distinct,
     bind_like,
 )
-from foreshore.sql.bind.records import as_scalar, column_named, columns_of_record, expanded, matched
+from foreshore.sql.bind.record_columns import columns_of_record
+from foreshore.sql.bind.records import as_scalar, column_named, expanded, matched
 from foreshore.sql.bind.row_values import RowValue, are_built, compare_rows, row_of_table
 from foreshore.sql.bind.scope import Scope
-from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, as_records, refused_in
+from foreshore.sql.bind.sets import AS_ITEM, SetCall, as_records, refused_in
+from foreshore.sql.bind.subquery import bind_subquery
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
 from foreshore.sql.bind.widths import check_row
 from foreshore.sql.parse.collations import BYTEWISE, check_collatable, check_collation
-from foreshore.sql.planning import Planning, located
 from foreshore.text import parse_text
-from foreshore.types import BIT, BOOL, NUMBER, NUMERIC, TEXT, UNKNOWN, SqlType
+from foreshore.types import BIT, BOOL, NUMBER, NUMERIC, TEXT, UNKNOWN, SqlType, element_of
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
-    from foreshore.sql.bind.windows import Windows
-
-
-@dataclass
-class Clause:
-    """The clause that contains an expression, and what is allowed there."""
-
-    name: str  # as named in errors: "aggregate functions are not allowed in WHERE"
-    aggregates: Aggregates | None = None  # None: not allowed
-    nested: bool = False  # within the arguments of an aggregate
-    sets: SetCalls | None = None
-    windows: "Windows | None" = None  # None: window functions are not allowed
-    nested_window: bool = False  # within the arguments of a window function
-    default: bool = False  # whether DEFAULT is allowed
-    merge_action: Column | None = None  # the column that merge_action() returns
-
-    def refuse_aggregate(self, at: int) -> GroupingError:
-        """Return the error for an aggregate where none is allowed."""
-        if self.nested:
-            return GroupingError("aggregate function calls cannot be nested", position=at + 1)
-        return GroupingError(f"aggregate functions are not allowed in {self.name}", position=at + 1)
 
 
 @dataclass
@@ -92,6 +82,10 @@ class ExpressionBinder:
     clause: Clause
 
     # --- entry points
+
+    def over(self, clause: Clause) -> "ExpressionBinder":
+        """Return a binder of another clause over the same scope."""
+        return ExpressionBinder(self.planning, self.scope, clause)
 
     def bind(self, expr: ast.Expression) -> Scalar:
         """Return the scalar of `expr`."""
@@ -128,13 +122,13 @@ class ExpressionBinder:
             case ast.Boolean(value=truth):
                 return TRUE if truth else FALSE
             case ast.Operation(operator=operator, left=left, right=right, at=at):
+                if (is_known := bind_block_comparison(self, expr)) is not None:
+                    return is_known
                 return self._operation(operator, left, right, at)
             case ast.Connective(kind=kind, args=args):
                 scalars = tuple(self.boolean(arg, kind.upper()) for arg in args)
                 return And(scalars) if kind == "and" else any_of(scalars)
             case ast.FunctionCall():
-                from foreshore.sql.bind.call import bind_call
-
                 return bind_call(self, expr)
             case ast.CastTo():
                 return self._cast(expr)
@@ -149,35 +143,27 @@ class ExpressionBinder:
             case ast.Like():
                 return bind_like(self, expr)
             case ast.Between():
-                return bind_between(self, expr)
+                is_known = bind_block_between(self, expr)
+                return bind_between(self, expr) if is_known is None else is_known
             case ast.InList():
                 return bind_in_list(self, expr)
             case ast.InQuery() | ast.Quantified() | ast.Subquery():
-                from foreshore.sql.bind.subquery import bind_subquery
-
                 return bind_subquery(self, expr)
             case ast.CaseWhen():
                 return self._case(expr)
             case ast.Special():
                 return self._special(expr)
             case ast.SqlValue():
-                from foreshore.sql.bind.call import bind_sql_value
-
                 return bind_sql_value(self, expr)
             case ast.Row(items=items, at=at):
                 pairs = [pair for item in items for pair in self._items_of_row(item)]
                 check_row(len(pairs), at, defined=self.planning.defined)
                 return RowValue(tuple(s for s, _ in pairs), tuple(at for _, at in pairs), at)
             case ast.ArrayOf():
-                from foreshore.sql.bind.arrays import bind_array
-                from foreshore.sql.bind.containers import bind_container
-
                 if expr.kind != "array":
                     return bind_container(self, expr, None)
                 return bind_array(self, expr, None)
             case ast.Subscript():
-                from foreshore.sql.bind.arrays import bind_subscript
-
                 return bind_subscript(self, expr)
             case ast.Collate():
                 return self._collate(expr)
@@ -263,7 +249,12 @@ class ExpressionBinder:
         known = computed_number(self.planning, name, args, found, at)
         if known is not None:
             return known
-        call = Call(found.key, self.coerced(args, found.arg_types, places), found.result)
+        coerced = self.coerced(args, found.arg_types, places, may_gain_shape=True)
+        if any(map(has_gained_shape, coerced, found.arg_types)):
+            return self.call(name, coerced, at, offsets)
+        if found.key in OPERATORS or found.key in ("is_distinct", "is_not_distinct"):
+            coerced = tuple(map(to_compare, args, coerced))
+        call = Call(found.key, coerced, found.result)
         return self.planning.zone.applied(call)
 
     def _beside_planned(self, args: Sequence[Scalar]) -> Sequence[Scalar]:
@@ -281,20 +272,29 @@ class ExpressionBinder:
         ]
 
     def coerced(
-        self, args: Sequence[Scalar], targets: Sequence[SqlType], offsets: Sequence[int]
+        self,
+        args: Sequence[Scalar],
+        targets: Sequence[SqlType],
+        offsets: Sequence[int],
+        *,
+        may_gain_shape: bool = False,
     ) -> tuple[Scalar, ...]:
-        """Return `args` coerced to the types of a resolved function."""
+        """Return `args` coerced to the types of a resolved function.
+
+        A text for a plain array that has a shape is refused, or if it `may_gain_shape` becomes an
+        array of any shape.
+        """
         result = []
         for arg, target, at in zip(args, targets, offsets, strict=True):
             scalar = coerce(self.planning, arg, target, "implicit", at)
+            if scalar is None and type_of(arg).name == "shaped":  # of one dimension
+                scalar = coerce(self.planning, arg, target, "assignment", at)
             if scalar is None:
                 scalar = coerce(self.planning, arg, target, "explicit", at)
             assert scalar is not None, (arg, target)
-            if target.element is not None and type_of(scalar).name == "shaped":
-                raise FeatureNotSupported(
-                    "an array of several dimensions, or with bounds, is not supported here",
-                    position=at + 1,
-                )
+            if has_gained_shape(scalar, target) and not may_gain_shape:
+                with located(at):
+                    raise ShapeNotSupported
             result.append(scalar)
         return tuple(result)
 
@@ -365,6 +365,10 @@ class ExpressionBinder:
         offsets = [at_of(arg) for arg in expr.args]
         if expr.kind == "coalesce":
             self._refuse_sets_since(sets, "COALESCE")
+        if expr.kind == "nullif" and are_different_times(*args):  # it compares, and converts none
+            null = Literal(None, type_of(args[0]))
+            same = self.call("=", args, expr.at, offsets)
+            return Case(((same, null),), args[0], null.type)
         if expr.kind == "nullif":
             return self.call("nullif", args, expr.at, offsets)
         common = common_type(args, expr.kind.upper(), offsets)
@@ -379,22 +383,17 @@ class ExpressionBinder:
     def _cast(self, expr: ast.CastTo) -> Scalar:
         target = type_of_name(expr.type, self.planning)
         if isinstance(expr.arg, ast.ArrayOf) and expr.arg.kind != "array":
-            from foreshore.sql.bind.containers import bind_container
-
             value = bind_container(self, expr.arg, target)
             return cast(self.planning, value, target, expr.at)
-        if isinstance(expr.arg, ast.ArrayOf) and target.element is not None:
-            from foreshore.sql.bind.arrays import bind_array
-
-            return cast(self.planning, bind_array(self, expr.arg, target.element), target, expr.at)
+        element = element_of(target)
+        if isinstance(expr.arg, ast.ArrayOf) and element is not None:
+            return cast(self.planning, bind_array(self, expr.arg, element), target, expr.at)
         scalar = self.bind(expr.arg)
         literal = isinstance(expr.arg, ast.String)
         value = cast(self.planning, scalar, target, expr.arg.at if literal else expr.at)
         domain = domain_of_name(expr.type, self.planning)
         if domain is None:
             return value
-        from foreshore.sql.bind.domain_values import checked
-
         return checked(self.planning, value, domain, expr.at)
 
     def _collate(self, expr: ast.Collate) -> Scalar:
@@ -409,6 +408,10 @@ class ExpressionBinder:
         if name not in BYTEWISE:
             raise FeatureNotSupported(f'collation "{name}" is not supported', position=expr.at + 1)
         return scalar
+
+    def cast(self, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+        """Return a value cast to `target`; raises an error if there is no such cast."""
+        return cast(self.planning, scalar, target, at)
 
     # --- sets
 
@@ -442,13 +445,3 @@ class ExpressionBinder:
     @property
     def _set_count(self) -> int:
         return 0 if self.clause.sets is None else len(self.clause.sets.places)
-
-
-def undefined_function(name: str, types: Sequence[SqlType], at: int) -> UndefinedFunction:
-    """Return PostgreSQL's error for a missing function."""
-    return UndefinedFunction(
-        f"function {name}({', '.join(map(str, types))}) does not exist",
-        hint="No function matches the given name and argument types. "
-        "You might need to add explicit type casts.",
-        position=at + 1,
-    )

@@ -22,10 +22,12 @@ from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.item_relations import relation_of_item, renumbered
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.row_security import policies_of
 from foreshore.sql.bind.scope import Scope
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import INT4, JSONB, TEXT, ColumnType
 
@@ -55,8 +57,6 @@ def bind_failing_rows(
             raise WrongObjectType(f'"{view.name.item}" is not a view')
     planning.depends_on.add(view.id)
     planning.needs.entry(view).read_all()
-    from foreshore.sql.bind.from_clause import relation_of_item, renumbered
-
     if view.kind == "view":
         definition = relation_of_item(planning, view)
     else:
@@ -104,8 +104,6 @@ class _Finder:
 
     def _rows_of(self, id: GlobalId) -> Relation | None:
         """Find the rows for which a view below fails; return its rows without errors."""
-        from foreshore.sql.bind.from_clause import renumbered
-
         catalog = self._planning.catalog
         if self.inputs[id].kind != "materialized view" or not self._is_open(id):
             return None
@@ -131,8 +129,6 @@ class _Finder:
 
     def _put_in(self, relation: Relation, below: dict[GlobalId, Relation]) -> Relation:
         """Return a relation over other relations in place of collections."""
-        from foreshore.sql.bind.from_clause import renumbered
-
         fresh = {id: renumbered(self._planning, rows) for id, rows in below.items()}
         return renumbered(self._planning, put_in(relation, fresh))
 

@@ -6,81 +6,62 @@ an ordinary one and the level is removed again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal as OneOf
+from dataclasses import replace
 from typing import assert_never
-
-import msgspec
 
 from foreshore.constraint import Unique
 from foreshore.errors import (
     FeatureNotSupported,
     InvalidColumnReference,
     SyntaxError_,
-    WrongObjectType,
 )
 from foreshore.expr.columns import columns_of, type_of
-from foreshore.expr.functions.acls import ACLEXPLODE
-from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve_table
-from foreshore.expr.functions.system import LISTENING
+from foreshore.expr.functions.registry import ResolvedTable
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
     TRUE,
     Column,
-    Get,
-    Join,
-    JoinOn,
-    Let,
-    LetRec,
     Literal,
     LocalGet,
     Map,
-    OuterColumn,
     Project,
     Relation,
     Scalar,
 )
-from foreshore.expr.scalars import scalars_of
-from foreshore.expr.traversal import inputs_of, walk_relations, with_inputs
 from foreshore.item_view import ItemView
 from foreshore.policy import PolicyCommand
 from foreshore.sql import ast
-from foreshore.sql.bind.acl_functions import with_roles
+from foreshore.sql.bind.auto_cdc import bind_auto_cdc
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.bound_item import BoundItem, scope_of
+from foreshore.sql.bind.bound_query import ordered_relation
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import to_known
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.failing_rows import NAME as FAILING_ROWS
 from foreshore.sql.bind.failing_rows import bind_failing_rows
+from foreshore.sql.bind.from_items import resolved_set, right_side, side_by_side
+from foreshore.sql.bind.item_relations import relation_of_item
+from foreshore.sql.bind.join import bind_join
 from foreshore.sql.bind.json_records import records_of, returns_records
-from foreshore.sql.bind.needs import Origin, Origins
-from foreshore.sql.bind.needs import moved as moved_origins
-from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
+from foreshore.sql.bind.near_relations import relation_called
+from foreshore.sql.bind.needs import Origin
+from foreshore.sql.bind.order import ascending
 from foreshore.sql.bind.output_names import function_name
-from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.records import of_composites
+from foreshore.sql.bind.planning import Planning, located
+from foreshore.sql.bind.python_calls import rows_of_array
 from foreshore.sql.bind.row_security import visible
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT, Rows, each_array, flat_map, in_step, one_row
-from foreshore.sql.bind.side_effects import distinct_calls, has_side_effects
+from foreshore.sql.bind.show import bind_show
+from foreshore.sql.bind.side_effects import has_side_effects
+from foreshore.sql.bind.time_windows import bind_time_window
+from foreshore.sql.bind.user_functions import python_rows, rows_in_from
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.planning import Planning, located
-from foreshore.sql.rewrite.scalars import map_relation
 from foreshore.types import INT8, NO_ORIGIN, ColumnType, ResultOrigin
 
 UNNAMED = "unnamed_subquery"
-
-
-@dataclass
-class BoundItem:
-    """A bound item of FROM: a relation and the names of its columns."""
-
-    relation: Relation
-    columns: list[ColumnType]
-    tables: list[Table]
-    visible: list[Slot]
-    order: RowOrder = UNORDERED
-    origins: Origins = field(default_factory=dict)
 
 
 def bind_from(
@@ -96,18 +77,6 @@ def bind_from(
     return part.relation, scope_of(part, parent)
 
 
-def scope_of(part: BoundItem, parent: Scope | None) -> Scope:
-    """Return the scope of the item's columns."""
-    return Scope(
-        list(part.columns),
-        list(part.tables),
-        list(part.visible),
-        parent,
-        order=part.order,
-        origins=part.origins,
-    )
-
-
 def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> BoundItem:
     """Return an item of FROM bound within `parent`."""
     match item:
@@ -118,16 +87,10 @@ def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> B
         case ast.FunctionRef():
             return _function(planning, item, parent)
         case ast.JoinRef():
-            from foreshore.sql.bind.join import bind_join
-
             return bind_join(planning, item, parent)
         case ast.TimeWindowRef():
-            from foreshore.sql.bind.time_windows import bind_time_window
-
             return bind_time_window(planning, item, parent)
         case ast.AutoCdcRef():
-            from foreshore.sql.bind.auto_cdc import bind_auto_cdc
-
             return bind_auto_cdc(planning, item, parent)
         case _:
             assert_never(item)
@@ -159,7 +122,7 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
             part.order = common.order
             return part
     with located(item.at):
-        view = planning.catalog.resolve_item(item.name)
+        view = relation_called(planning, item.name)
     qualify(planning, item, view)
     relation = relation_of_item(planning, view, item.at)
     if view.policies is not None:
@@ -211,70 +174,6 @@ def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
     planning.qualified.append((item.at, item.end, text))
 
 
-def relation_of_item(planning: Planning, view: ItemView, at: int = -1) -> Relation:
-    """Return the relation that reads the item, which is named at an offset."""
-    if view.kind in ("index", "subscription"):
-        article = "an" if view.kind == "index" else "a"
-        raise WrongObjectType(f'"{view.name.item}" is {article} {view.kind}')
-    planning.depends_on.add(view.id)
-    if view.kind == "sequence":
-        from foreshore.sql.bind.definitions.sequence import sequence_relation
-
-        return sequence_relation(planning, view)
-    if view.reference is not None and planning.names_views:
-        if view.in_zone is not None:
-            planning.zone.was_used = True
-        return view.reference
-    if view.for_reader is not None:
-        if view.in_zone is not None:
-            planning.zone.was_used = True
-        zone = planning.zone.name if view.in_zone is not None else "UTC"
-        before, planning.securing.locking = (
-            planning.securing.locking,
-            (view.id, at) in planning.locking,
-        )
-        try:
-            return renumbered(planning, view.for_reader(zone, planning.securing))
-        finally:
-            planning.securing.locking = before
-    if view.in_zone is not None:
-        planning.zone.was_used = True
-        if not planning.zone.is_utc:
-            return renumbered(planning, view.in_zone(planning.zone.name))
-    definition = view.definition if view.expanded is None else view.expanded()
-    if definition is None:
-        desc = view.desc
-        return Get(view.id, desc.columns, desc.keys, desc.append_only, desc.watermark)
-    return renumbered(planning, definition)
-
-
-def renumbered(planning: Planning, relation: Relation) -> Relation:
-    """Return a view's relation with Lets and calls renumbered to be unique in this plan."""
-    if any(
-        has_side_effects(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
-    ):
-        relation = map_relation(relation, distinct_calls(planning), 0)
-    if not any(isinstance(node, Let | LetRec) for node in walk_relations(relation)):
-        return relation
-    numbers: dict[int, int] = {}
-
-    def rebuild(node: Relation) -> Relation:
-        if isinstance(node, Let):
-            numbers[node.number] = planning.new_let()
-        elif isinstance(node, LetRec):
-            numbers.update((number, planning.new_let()) for number in node.numbers)
-        elif isinstance(node, LocalGet):
-            return LocalGet(numbers[node.number], node.columns)
-        new = with_inputs(node, tuple(rebuild(each) for each in inputs_of(node)))
-        if isinstance(new, LetRec):
-            return msgspec.structs.replace(
-                new, numbers=tuple(numbers[number] for number in new.numbers)
-            )
-        return Let(numbers[new.number], new.value, new.body) if isinstance(new, Let) else new
-
-    return rebuild(relation)
-
-
 def _named(
     relation: Relation,
     columns: list[ColumnType],
@@ -305,15 +204,11 @@ def _named(
 
 
 def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -> BoundItem:
-    from foreshore.sql.bind.bound_query import ordered_relation
-    from foreshore.sql.bind.definitions.show import bind_show
-    from foreshore.sql.bind.query import bind_query
-
     around = parent if item.lateral else _hide_non_lateral(parent)
     if isinstance(item.query, ast.ShowStatement):
         bound = bind_show(planning, item.query)
     else:
-        bound = bind_query(planning, item.query, around, locking=True)
+        bound = planning.binding.query(planning, item.query, around, locking=True)
     relation, order = ordered_relation(bound)
     columns = list(columns_of(relation))
     part = _named(relation, columns, bound.names, item, UNNAMED, None, bound.origins)
@@ -378,8 +273,6 @@ def _user_rows(
     binder: ExpressionBinder, item: ast.FunctionRef, call: ast.FunctionCall
 ) -> BoundItem | None:
     """Return the rows of a user's function that returns rows, None for any other."""
-    from foreshore.sql.bind.user_functions import rows_in_from
-
     rows = rows_in_from(binder, call, item.alias)
     if rows is None:
         return None
@@ -410,9 +303,6 @@ def _python_set(
 
     None for any other.
     """
-    from foreshore.sql.bind.python_calls import rows_of_array
-    from foreshore.sql.bind.user_functions import python_rows
-
     called = python_rows(binder, call)
     if called is None:
         return None
@@ -447,28 +337,6 @@ def _of_rows(rows: Rows, names: tuple[str, ...], item: ast.FunctionRef, name: st
     return part
 
 
-def resolved_set(
-    binder: ExpressionBinder, call: ast.FunctionCall
-) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
-    """Return a set-returning function that is called, and its arguments."""
-    args = tuple(binder.bind(arg) for arg in call.args)
-    offsets = tuple(at_of(arg) for arg in call.args)
-    if call.name[-1] == LISTENING:
-        from foreshore.sql.bind.call import listening
-
-        args, offsets = listening(binder, args, call.at), (call.at,)
-    if call.name[-1] == ACLEXPLODE:
-        args = with_roles(binder.planning, args)
-        offsets = (call.at,) * len(args)
-    literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
-    with located(call.at):
-        found = resolve_table(call.name[-1], tuple(map(type_of, args)), literals)
-    args = binder.coerced(args, found.arg_types, offsets)
-    if call.name[-1] == "unnest" and found.element.type.defined and found.element.type.members:
-        found = of_composites(found)
-    return binder.planning.zone.applied_to_set(found, args)
-
-
 def _rows_from(
     planning: Planning,
     item: ast.FunctionRef,
@@ -501,99 +369,3 @@ def _rows_from(
     first = items[0]
     alias = first.name[-1] if isinstance(first, ast.FunctionCall) else function_name(first)
     return _of_rows(in_step(UNIT, calls), names, item, alias)
-
-
-# --- joins ---------------------------------------------------------------------------------
-
-
-def _may_be_lateral(item: ast.FromItem) -> bool:
-    match item:
-        case ast.TableRef() | ast.TimeWindowRef() | ast.AutoCdcRef():
-            return False
-        case ast.SubqueryRef(lateral=lateral):
-            return lateral
-        case ast.FunctionRef():
-            return True
-        case ast.JoinRef(left=left, right=right):
-            return _may_be_lateral(left) or _may_be_lateral(right)
-        case _:
-            assert_never(item)
-
-
-def right_side(
-    planning: Planning, item: ast.FromItem, left: BoundItem, parent: Scope | None
-) -> tuple[BoundItem, bool]:
-    """Return the right side of a join with `left`, and whether it uses the left row."""
-    if not _may_be_lateral(item):
-        return bind_item(planning, item, parent), False
-    row = scope_of(left, parent)
-    row.lateral = True
-    right = bind_item(planning, item, row)
-    if row.used:
-        return right, True
-
-    def moved_out(node: Scalar, depth: int) -> Scalar | None:
-        if isinstance(node, OuterColumn) and node.level > depth + 1:
-            return OuterColumn(node.level - 1, node.index, node.type, node.nullable)
-        return None
-
-    right.relation = map_relation(right.relation, moved_out, 0)
-    return right, False
-
-
-def side_by_side(
-    left: BoundItem,
-    right: BoundItem,
-    kind: OneOf["inner", "left", "right", "full"],
-    on: Scalar,
-    lateral: bool,
-    at: int,
-) -> BoundItem:
-    """Return the join of two items, with the names of both."""
-    width = len(left.columns)
-    lefts, rights = list(left.columns), list(right.columns)
-    if kind in ("right", "full"):
-        lefts = [ColumnType(c.type) for c in lefts]
-    if kind in ("left", "full"):
-        rights = [ColumnType(c.type) for c in rights]
-    relation: Relation
-    if kind == "inner" and on == TRUE and not lateral:
-        relation = Join((*_factors(left.relation), right.relation))
-    else:
-        relation = JoinOn(left.relation, right.relation, kind, on, lateral)
-    origins = {**left.origins, **moved_origins(right.origins, width)}
-    part = BoundItem(relation, lefts + rights, [], [], origins=origins)
-    if kind in ("inner", "left"):
-        part.order = right.order.moved(width).within_rows(left.order, left.columns)
-    scope = Scope()
-    scope.tables = list(left.tables)  # which have different names
-    if kind in ("right", "full"):
-        scope.tables = [_outer(table, left.columns) for table in left.tables]
-    for table in right.tables:
-        shown = _outer(table, right.columns) if kind in ("left", "full") else table
-        scope.add_table(_moved(shown, width))
-    part.tables = scope.tables
-    part.visible = left.visible + [Slot(s.name, s.index + width, s.origin) for s in right.visible]
-    return part
-
-
-def _factors(relation: Relation) -> tuple[Relation, ...]:
-    """Return the factors of a product, or the relation itself."""
-    if isinstance(relation, Join) and relation.inputs and not relation.equivalences:
-        return relation.inputs
-    return (relation,)
-
-
-def _moved(table: Table, by: int) -> Table:
-    slots = tuple(Slot(slot.name, slot.index + by, slot.origin) for slot in table.slots)
-    present = None if table.present is None else table.present + by
-    key = tuple(index + by for index in table.key)
-    return replace(table, slots=slots, present=present, key=key)
-
-
-def _outer(table: Table, columns: Sequence[ColumnType]) -> Table:
-    """Return a table with `columns` on the nullable side of a join."""
-    if table.outer:
-        return table
-    never_null = (slot.index for slot in table.slots if not columns[slot.index].nullable)
-    return replace(table, outer=True, present=next(never_null, None))

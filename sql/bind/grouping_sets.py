@@ -73,7 +73,7 @@ def _sets_of(element: Element, key: Key) -> list[tuple[Scalar, ...]]:
 def _part(element: Element, key: Key) -> tuple[Scalar, ...]:
     """Return the keys of an expression: several of `(a, b)`."""
     assert not isinstance(element, ast.GroupingSets)
-    if isinstance(element, ast.Row):
+    if isinstance(element, ast.Row) and not element.named:
         return tuple(map(key, element.items))
     return (key(element),)
 

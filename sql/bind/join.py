@@ -11,18 +11,20 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import TRUE, Call, Column, Map, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.asof import bind_asof
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.bound_item import BoundItem, scope_of
 from foreshore.sql.bind.coerce import common_type, to_common
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.from_clause import BoundItem, bind_item, right_side, scope_of, side_by_side
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.from_items import right_side, side_by_side
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope, Slot, Table
-from foreshore.sql.planning import Planning
 from foreshore.types import ColumnType
 
 
 def bind_join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> BoundItem:
     """Return a join bound within `parent`."""
-    left = bind_item(planning, item.left, parent)
+    left = planning.binding.item(planning, item.left, parent)
     right, lateral = right_side(planning, item.right, left, parent)
     if lateral and item.kind in ("right", "full"):
         raise InvalidColumnReference(

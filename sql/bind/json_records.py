@@ -13,14 +13,15 @@ from foreshore.expr.functions.registry import ResolvedTable
 from foreshore.expr.ir import Call, Column, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce
+from foreshore.sql.bind.near_functions import undefined_function
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.records import column_at
+from foreshore.sql.bind.record_columns import column_at
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.bind.widths import check_column_definitions
 from foreshore.types import JSON, JSONB, ColumnType, SqlType, array_of, record_of
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    from foreshore.sql.bind.binder import Binder
 
 _TO = {
     f"{kind}_to_record{several}": SEVERAL if several else ONE
@@ -42,7 +43,7 @@ def returns_records(call: ast.Expression) -> bool:
 
 
 def records_of(
-    binder: "ExpressionBinder",
+    binder: "Binder",
     call: ast.FunctionCall,
     definitions: tuple[tuple[str, ast.TypeName], ...],
 ) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
@@ -77,7 +78,7 @@ def records_of(
     return found, args
 
 
-def bind_records(binder: "ExpressionBinder", call: ast.FunctionCall) -> Scalar:
+def bind_records(binder: "Binder", call: ast.FunctionCall) -> Scalar:
     """Return a call outside of FROM: a record, or a set of them."""
     name = call.name[-1]
     if name in _TO:
@@ -102,18 +103,14 @@ def bind_records(binder: "ExpressionBinder", call: ast.FunctionCall) -> Scalar:
     return binder.add_set(found, args, call.at)
 
 
-def _arguments(binder: "ExpressionBinder", call: ast.FunctionCall) -> tuple[Scalar, ...]:
+def _arguments(binder: "Binder", call: ast.FunctionCall) -> tuple[Scalar, ...]:
     name = call.name[-1]
     args = [binder.bind(arg) for arg in call.args]
     if len(args) != (1 if name in _TO else 2):
-        from foreshore.sql.bind.expression import undefined_function
-
         raise undefined_function(name, [type_of(arg) for arg in args], call.at)
     kind: SqlType = JSONB if name.startswith("jsonb") else JSON
     document = coerce(binder.planning, args[-1], kind, "implicit", at_of(call.args[-1]))
     if document is None:
-        from foreshore.sql.bind.expression import undefined_function
-
         raise undefined_function(name, [type_of(arg) for arg in args], call.at)
     if name in _POPULATE and not type_of(args[0]).members:
         raise DatatypeMismatch(

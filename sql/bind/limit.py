@@ -12,14 +12,15 @@ from foreshore.errors import FeatureNotSupported, InvalidColumnReference, Syntax
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import Call, Case, Column, Filter, Literal, Scalar, Window, WindowFunction
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_query import BoundQuery
 from foreshore.sql.bind.coerce import coerce
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import uses_row
 from foreshore.types import BOOL, INT8, TEXT
 

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from foreshore.expr.columns import type_of
 from foreshore.expr.constant_lists import is_compared_by_bytes
-from foreshore.expr.functions.comparison import PLAIN
+from foreshore.expr.equality import is_plain
 from foreshore.expr.ir import Call, Literal, Or, Scalar
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.bind.argument_rows import are_compared_as_they_are, in_arguments
 from foreshore.sql.bind.coerce import to_common
 from foreshore.sql.bind.constant_rows import column_values, fits
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import RowValue
 from foreshore.types import BOOL, array_of
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    from foreshore.sql.bind.binder import Binder
 
 LONG_LIST = 100  # constants beyond which they are an array
 
@@ -80,11 +81,9 @@ def any_of(scalars: Sequence[Scalar]) -> Scalar:
 
 
 def in_long_list(
-    binder: "ExpressionBinder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
+    binder: "Binder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
 ) -> Scalar | None:
     """Return IN of a long list bound by column; None if it has to be bound item by item."""
-    from foreshore.sql.bind.positions import at_of
-
     (first,) = expr.items
     if more.has_parameters:
         return _in_arguments(binder, expr, left, more)
@@ -111,16 +110,14 @@ def in_long_list(
     return over_array(test, [test.args[-1], *(Literal(value, type) for value in rest)])
 
 
-def _in_rows(
-    binder: "ExpressionBinder", expr: ast.InList, first: ast.Row, more: ConstantRows
-) -> Scalar:
+def _in_rows(binder: "Binder", expr: ast.InList, first: ast.Row, more: ConstantRows) -> Scalar:
     """Return IN of rows as a comparison with a query."""
     values = ast.Query(ast.Values((first.items,), first.at, more), first.at)
     return binder.bind(ast.InQuery(expr.arg, values, expr.negated, expr.at))
 
 
 def _in_arguments(
-    binder: "ExpressionBinder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
+    binder: "Binder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
 ) -> Scalar | None:
     """Return what `in_long_list` does, of a list that has parameters."""
     (first,) = expr.items
@@ -138,6 +135,6 @@ def _in_arguments(
     test, arguments = found
     left, right = test.args
     type = type_of(right)
-    if test.function not in _WHOLE or type != type_of(left) or type.name not in PLAIN:
+    if test.function not in _WHOLE or type != type_of(left) or not is_plain(type):
         return None
     return Call(_WHOLE[test.function], (left, arguments), BOOL)

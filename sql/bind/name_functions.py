@@ -65,7 +65,7 @@ def _oids_of_names() -> Iterator[Definition]:
         "_type_in",
         "text[] bool",
         OID,
-        """(SELECT CASE WHEN $2 THEN t.typarray ELSE t.oid END FROM pg_catalog.pg_type t
+        """(SELECT CASE WHEN $2 THEN nullif(t.typarray, 0) ELSE t.oid END FROM pg_catalog.pg_type t
         JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
         WHERE (t.typtype IN ('d', 'e', 'c') OR t.typcategory IN ('l', 'm')
                OR n.nspname = 'pg_catalog')
@@ -143,7 +143,7 @@ def _names_of_oids() -> Iterator[Definition]:
                        || quote_ident(t.typname) || CASE WHEN t.oid <> $1 THEN '[]' ELSE '' END
         FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
         JOIN mz_internal.pg_relation_visibility v ON v.oid = t.oid
-        WHERE $1 IN (t.oid, t.typarray)
+        WHERE $1 <> 0 AND $1 IN (t.oid, t.typarray)
           AND (t.typtype IN ('d', 'e', 'c') OR t.typcategory IN ('l', 'm'))), '???') END""",
     )
     yield ("_regtype_name", "oid", TEXT, "CASE WHEN $1 = 0 THEN '-' ELSE format_type($1, NULL) END")

@@ -30,11 +30,12 @@ from foreshore.expr.ir import (
     Scalar,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.aggregate_call import Composed, never_null, order_key
+from foreshore.sql.bind.binder import Binder
 from foreshore.sql.bind.coerce import common_type, to_common, to_known
-from foreshore.sql.bind.expression import ExpressionBinder, undefined_function
+from foreshore.sql.bind.composed_aggregates import Composed, never_null, order_key
+from foreshore.sql.bind.near_functions import undefined_function
+from foreshore.sql.bind.planning import located
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import uses_row
 from foreshore.types import BOOL, FLOAT8, INT8, INTERVAL, SqlType, array_of
 
@@ -42,7 +43,7 @@ _RANKS = frozenset(("rank", "dense_rank", "percent_rank", "cume_dist"))
 
 
 def compose_ordered_set(
-    binder: ExpressionBinder, inner: ExpressionBinder, name: str, expr: ast.FunctionCall
+    binder: Binder, inner: Binder, name: str, expr: ast.FunctionCall
 ) -> Composed:
     """Return the composition of a call with WITHIN GROUP over the row at which it stands.
 
@@ -112,9 +113,7 @@ def _continuous_type(type: SqlType) -> SqlType | None:
 # --- hypothetical ranks ----------------------------------------------------------------------
 
 
-def _rank(
-    binder: ExpressionBinder, inner: ExpressionBinder, name: str, expr: ast.FunctionCall
-) -> Composed:
+def _rank(binder: Binder, inner: Binder, name: str, expr: ast.FunctionCall) -> Composed:
     assert expr.within_group is not None
     keys = tuple(order_key(inner, key) for key in expr.within_group)
     direct = tuple(binder.bind(arg) for arg in expr.args)
@@ -163,7 +162,7 @@ def _as_float(scalar: Scalar) -> Scalar:
 
 
 def _alike(
-    binder: ExpressionBinder, key: OrderKey, scalar: Scalar, at: int, key_at: int
+    binder: Binder, key: OrderKey, scalar: Scalar, at: int, key_at: int
 ) -> tuple[OrderKey, Scalar]:
     """Return a key and its hypothetical value, of one type."""
     common = common_type((key.expr, scalar), "WITHIN GROUP", (key_at, at))
@@ -173,7 +172,7 @@ def _alike(
     return OrderKey(column, key.descending, key.nulls_first), value
 
 
-def _before(binder: ExpressionBinder, pairs: Sequence[tuple[OrderKey, Scalar]], at: int) -> Scalar:
+def _before(binder: Binder, pairs: Sequence[tuple[OrderKey, Scalar]], at: int) -> Scalar:
     """Return whether the row sorts before the hypothetical values."""
     terms: list[Scalar] = []
     for i, (key, value) in enumerate(pairs):

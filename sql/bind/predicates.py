@@ -1,10 +1,12 @@
 """Bind predicates: IS, IS DISTINCT FROM, LIKE, SIMILAR TO, BETWEEN and IN with a list."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import select_common_type
 from foreshore.expr.ir import And, Call, Or, Scalar
+from foreshore.expr.split import columns_used
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import (
     is_unknown,
@@ -13,7 +15,7 @@ from foreshore.sql.bind.coerce import (
 )
 from foreshore.sql.bind.long_lists import LONG_LIST, in_long_list, over_array
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.records import matched, null_test
+from foreshore.sql.bind.records import built_row, matched, null_test
 from foreshore.sql.bind.row_values import (
     RowValue,
     are_built,
@@ -24,10 +26,12 @@ from foreshore.sql.bind.row_values import (
 from foreshore.types import BOOL, UNKNOWN
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    from foreshore.sql.bind.binder import Binder
+
+Value = Scalar | RowValue
 
 
-def bind_is_distinct(binder: "ExpressionBinder", expr: ast.IsDistinct) -> Scalar:
+def bind_is_distinct(binder: "Binder", expr: ast.IsDistinct) -> Scalar:
     """Return `a IS [NOT] DISTINCT FROM b`, of scalars or rows."""
     left, right = binder.bind_value(expr.left), binder.bind_value(expr.right)
     name = "is not distinct from" if expr.negated else "is distinct from"
@@ -37,7 +41,7 @@ def bind_is_distinct(binder: "ExpressionBinder", expr: ast.IsDistinct) -> Scalar
     return binder.call(name, (left, right), expr.at, (at_of(expr.left), at_of(expr.right)))
 
 
-def bind_is(binder: "ExpressionBinder", expr: ast.Is) -> Scalar:
+def bind_is(binder: "Binder", expr: ast.Is) -> Scalar:
     """Return IS [NOT] NULL of a scalar or row, or a test of a boolean."""
     if expr.what != "null":
         shown = ("IS NOT " if expr.negated else "IS ") + expr.what.upper()
@@ -55,7 +59,7 @@ def bind_is(binder: "ExpressionBinder", expr: ast.Is) -> Scalar:
     return Call(key, (scalar,), BOOL)
 
 
-def bind_like(binder: "ExpressionBinder", expr: ast.Like) -> Scalar:
+def bind_like(binder: "Binder", expr: ast.Like) -> Scalar:
     """Return LIKE, ILIKE or SIMILAR TO, with or without ESCAPE."""
     left, pattern = binder.bind(expr.left), binder.bind(expr.right)
     left_at, right_at = at_of(expr.left), at_of(expr.right)
@@ -72,7 +76,7 @@ def bind_like(binder: "ExpressionBinder", expr: ast.Like) -> Scalar:
     return binder.call(operator, (left, pattern), expr.at, (left_at, right_at))
 
 
-def bind_between(binder: "ExpressionBinder", expr: ast.Between) -> Scalar:
+def bind_between(binder: "Binder", expr: ast.Between) -> Scalar:
     """Return BETWEEN [SYMMETRIC] as comparisons."""
     arg, low, high = (binder.bind(e) for e in (expr.arg, expr.low, expr.high))
     at, offsets = expr.at, (at_of(expr.arg), at_of(expr.low))
@@ -99,11 +103,35 @@ def bind_between(binder: "ExpressionBinder", expr: ast.Between) -> Scalar:
     return And(both) if expr.negated else Or(both)
 
 
-def bind_in_list(binder: "ExpressionBinder", expr: ast.InList) -> Scalar:
+def _rows_compared(
+    expr: ast.InList, left: Value, row: RowValue, values: Sequence[Value]
+) -> list[tuple[Value, Value]]:
+    """Return what is compared of `row IN (...)`, with rows that ROW has built as such.
+
+    Several values of the type of the left side, `ROW(...)::type`, and without columns are an array
+    in PostgreSQL, whose elements compare as values of the type: NULL is equal to NULL in them.
+    """
+    arrayed = [not isinstance(each, RowValue) and not columns_used(each) for each in values]
+    of_array = [
+        type_of(each)
+        for each, is_one in zip(values, arrayed, strict=True)
+        if is_one and not isinstance(each, RowValue)
+    ]
+    is_array = not isinstance(left, RowValue) and {*of_array} - {UNKNOWN} == {type_of(left)}
+    if len(of_array) < 2 or not is_array:
+        arrayed = [False] * len(values)
+    pairs: list[tuple[Value, Value]] = []
+    for item, value, is_one in zip(expr.whole, values, arrayed, strict=True):
+        built = value if is_one else built_row(item, value)
+        pairs.append((row, built) if isinstance(built, RowValue) else (left, value))
+    return pairs
+
+
+def bind_in_list(binder: "Binder", expr: ast.InList) -> Scalar:
     """Return `a IN (b, ...)` as comparisons, or as one with an array if there are many."""
     left = binder.bind_value(expr.arg)
     left_at = at_of(expr.arg)
-    operator = "<>" if expr.negated else "="
+    operator, row = "<>" if expr.negated else "=", built_row(expr.arg, left)
     if expr.more and (long := in_long_list(binder, expr, left, expr.more)) is not None:
         return long
     values = [(binder.bind_value(item), at_of(item)) for item in expr.whole]
@@ -117,12 +145,18 @@ def bind_in_list(binder: "ExpressionBinder", expr: ast.InList) -> Scalar:
                     (to_common(binder.planning, v, common, "IN", at), at)
                     for v, (_, at) in zip(scalars, values, strict=True)
                 ]
-    if len(values) > LONG_LIST and not isinstance(left, RowValue):
+    pairs = [(left, value) for value, _ in values]
+    if isinstance(row, RowValue):
+        pairs = _rows_compared(expr, left, row, [value for value, _ in values])
+    if len(values) > LONG_LIST and not isinstance(row, RowValue):
         first = binder.operate(operator, left, values[0][0], expr.at, left_at, values[0][1])
         whole = over_array(first, [value for value, _ in values])
         if whole is not None:
             return whole
-    tests = [binder.operate(operator, left, value, expr.at, left_at, at) for value, at in values]
+    tests = [
+        binder.operate(operator, *pair, expr.at, left_at, at)
+        for pair, (_, at) in zip(pairs, values, strict=True)
+    ]
     if len(tests) > LONG_LIST:
         compared = [test.args[1] for test in tests if isinstance(test, Call) and test.args[1:]]
         whole = over_array(tests[0], compared, tests)

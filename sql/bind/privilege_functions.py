@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from foreshore.sql.bind.sql_definition import Definition
-from foreshore.types import BOOL, INT4, OID
+from foreshore.types import BOOL, INT4, OID, TEXT
 
 _ROLE = "role"
 
@@ -27,12 +27,31 @@ class _Kind:
     by_oid: str
 
 
-def _named(relation: str, name: str, sqlstate: str, noun: str) -> _Kind:
+def _named(
+    relation: str, name: str, sqlstate: str, noun: str, *, schema: str = "pg_catalog"
+) -> _Kind:
     """Return a kind whose objects have one catalog relation and unqualified names."""
     return _Kind(
-        f"""coalesce((SELECT min(o.oid) FROM pg_catalog.{relation} o WHERE o.{name} = $1),
+        f"""coalesce((SELECT min(o.oid) FROM {schema}.{relation} o WHERE o.{name} = $1),
             _raised('{sqlstate}', '{noun} "' || $1 || '" does not exist')::oid)""",
-        f"(SELECT min(o.oid) FROM pg_catalog.{relation} o WHERE o.oid = $1)",
+        f"(SELECT min(o.oid) FROM {schema}.{relation} o WHERE o.oid = $1)",
+    )
+
+
+def _in_schemas(relation: str, noun: str) -> _Kind:
+    """Return a kind of Materialize, whose objects are in schemas and are no relations."""
+    parts = "_name_parts($1)"
+    return _Kind(
+        f"""coalesce((SELECT o.oid FROM mz_catalog.{relation} o
+                JOIN mz_catalog.mz_schemas s ON s.id = o.schema_id
+                JOIN pg_catalog.pg_namespace n ON n.oid = s.oid
+                WHERE o.name = ({parts})[cardinality({parts})]
+                  AND CASE WHEN _schema_part({parts}) IS NULL
+                      THEN n.nspname = ANY (current_schemas(true))
+                      ELSE n.nspname = _schema_part({parts}) END
+                ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1),
+            _raised('42704', '{noun} "' || $1 || '" does not exist')::oid)""",
+        f"(SELECT min(o.oid) FROM mz_catalog.{relation} o WHERE o.oid = $1)",
     )
 
 
@@ -77,6 +96,9 @@ _KINDS = {
     "foreign_data_wrapper": _named(
         "pg_foreign_data_wrapper", "fdwname", "42704", "foreign-data wrapper"
     ),
+    "cluster": _named("mz_clusters", "name", "42704", "cluster", schema="mz_catalog"),
+    "connection": _in_schemas("mz_connections", "connection"),
+    "secret": _in_schemas("mz_secrets", "secret"),
 }
 # The forms of a role: the parameter's type, and SQL for its oid. PUBLIC means every role.
 _ROLES = (
@@ -106,6 +128,15 @@ def privilege_functions() -> Iterator[Definition]:
         """coalesce((SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r WHERE r.oid = $1),
             false)""",
     )
+    yield (
+        "_attributes_of",
+        "oid",
+        TEXT,
+        """coalesce((SELECT min(split_part(split_part(p.privileges, '=', 2), '/', 1))
+            FROM mz_catalog.mz_roles r
+            JOIN mz_catalog.mz_system_privileges p ON split_part(p.privileges, '=', 1) = r.id
+            WHERE r.oid = $1), '')""",
+    )
     for name, parameters, columns in (
         ("_permits", "oid oid text", "o.position = 0"),
         ("_permits_column", "oid oid text int4", "o.position IN (0, $4)"),
@@ -129,6 +160,17 @@ def privilege_functions() -> Iterator[Definition]:
             BOOL,
             _checked(
                 "parameter", len(given) + 2, f"_is_superuser({role_oid}) AND _asked_here <> ''"
+            ),
+        )
+        yield (
+            "has_system_privilege",
+            " ".join((*given, "text")),
+            BOOL,
+            _checked(
+                "system",
+                len(given) + 1,
+                f"""_asked_here <> '' AND (_is_superuser({role_oid})
+                    OR _gives(_attributes_of({role_oid}), '', _asked_here))""",
             ),
         )
     yield from _memberships()

@@ -25,13 +25,13 @@ from foreshore.python_functions.definition import (
 )
 from foreshore.python_functions.handler import handler_of
 from foreshore.sql.bind.coerce import cast
-from foreshore.sql.bind.records import columns_of_record
-from foreshore.sql.planning import Planning
+from foreshore.sql.bind.planning import Planning
+from foreshore.sql.bind.record_columns import columns_of_record
 from foreshore.sql_function import SqlFunction
 from foreshore.types import BOOL, VOID, SqlType, array_of
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    from foreshore.sql.bind.binder import Binder
 
 HINT = (
     "Declare it IMMUTABLE if it returns the same for the same arguments at any time. For one that"
@@ -105,7 +105,7 @@ def _returned(function: SqlFunction) -> SqlType:
 
 
 def bind_python(
-    binder: "ExpressionBinder", function: SqlFunction, values: Sequence[Scalar], at: int
+    binder: "Binder", function: SqlFunction, values: Sequence[Scalar], at: int
 ) -> Scalar:
     """Return a call of a function over values of its parameters' types.
 

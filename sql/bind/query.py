@@ -8,6 +8,7 @@ from foreshore.errors import (
     SyntaxError_,
 )
 from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.equality import has_one_form
 from foreshore.expr.functions.registry import select_common_type
 from foreshore.expr.ir import (
     Column,
@@ -28,6 +29,7 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.bind.argument_rows import Convert, bind_rows, with_columns
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_query import (
     Body,
     BoundQuery,
@@ -41,9 +43,11 @@ from foreshore.sql.bind.bound_query import (
 )
 from foreshore.sql.bind.coerce import common_type, is_unknown, to_common, to_known
 from foreshore.sql.bind.constant_rows import column_values, kinds_of
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.limit import bind_limit
+from foreshore.sql.bind.locking import bind_init_plan, locking_not_allowed
 from foreshore.sql.bind.order import ascending
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import SelectBinder
@@ -51,8 +55,7 @@ from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.stars import order_of_all
 from foreshore.sql.bind.widths import check_targets
 from foreshore.sql.bind.with_clause import common_tables, with_lets
-from foreshore.sql.planning import Planning
-from foreshore.types import INT8, NUMBER, ColumnType, Datum, SqlType, has_one_form
+from foreshore.types import INT8, NUMBER, ColumnType, Datum, SqlType
 
 
 def bind_query(
@@ -65,8 +68,6 @@ def bind_query(
 ) -> BoundQuery:
     """Return `query` bound within `parent`; with `locking` it may have FOR UPDATE."""
     if query.locks and query is not planning.locked:
-        from foreshore.sql.bind.writes.locking import bind_init_plan, locking_not_allowed
-
         if not locking:
             raise locking_not_allowed(query)
         return bind_init_plan(planning, query, parent, wanted)

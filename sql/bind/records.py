@@ -19,17 +19,16 @@ from foreshore.expr.functions.registry import ResolvedTable
 from foreshore.expr.ir import Call, Case, Column, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce, to_known
+from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.record_columns import column_at, columns_of_record, make_record
 from foreshore.sql.bind.row_values import RowValue
-from foreshore.structured import stored, values_of
-from foreshore.types import BOOL, INT4, SqlType, record_of
+from foreshore.types import BOOL, SqlType, record_of
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
-
-_ROW = "row(any)"
+    from foreshore.sql.bind.binder import Binder
 
 
-def as_scalar(binder: "ExpressionBinder", value: Scalar | RowValue) -> Scalar:
+def as_scalar(binder: "Binder", value: Scalar | RowValue) -> Scalar:
     """Return a row as a record; a scalar as it is."""
     if not isinstance(value, RowValue):
         return value
@@ -52,29 +51,17 @@ def as_scalar(binder: "ExpressionBinder", value: Scalar | RowValue) -> Scalar:
     return Case(((is_null, Literal(None, type)),), found, type)
 
 
-def make_record(items: tuple[Scalar, ...], type: SqlType) -> Scalar:
-    """Return the record of scalars that have the types of its columns."""
-    literals = [item for item in items if isinstance(item, Literal)]
-    if len(literals) == len(items):
-        return Literal(stored([literal.value for literal in literals], type), type)
-    return Call(_ROW, items, type)
-
-
-def columns_of_record(record: Scalar) -> tuple[Scalar, ...]:
-    """Return the columns of a record."""
-    return tuple(column_at(record, place) for place in range(len(type_of(record).members)))
-
-
-def column_at(record: Scalar, place: int) -> Scalar:
-    """Return the column of a record at a place from 0."""
-    type = type_of(record)
-    column = type.members[place].type
-    if isinstance(record, Call) and record.function == _ROW:
-        return record.args[place]
-    if isinstance(record, Literal):
-        value = None if record.value is None else values_of(record.value, type)[place]
-        return Literal(value, column)
-    return Call("column(anyrecord,int4)", (record, Literal(place, INT4)), column)
+def built_row(expr: ast.Expression, value: Scalar | RowValue) -> Scalar | RowValue:
+    """Return the row of `ROW(...)::type` for IN, where it compares as one built by ROW does."""
+    node = expr
+    while isinstance(node, ast.CastTo):
+        node = node.arg
+    if isinstance(value, RowValue) or not isinstance(node, ast.Row):
+        return value
+    if type_of(value).name != "record":
+        return value
+    at, items = at_of(expr), columns_of_record(value)
+    return RowValue(items, (at,) * len(items), at)
 
 
 def column_named(value: Scalar | RowValue, name: str, at: int) -> Scalar:
@@ -97,7 +84,7 @@ def column_named(value: Scalar | RowValue, name: str, at: int) -> Scalar:
     return column_at(value, found[0])
 
 
-def expanded(binder: "ExpressionBinder", expr: ast.Field) -> tuple[tuple[Scalar, str], ...]:
+def expanded(binder: "Binder", expr: ast.Field) -> tuple[tuple[Scalar, str], ...]:
     """Return the columns of `(record).*`, with their names."""
     value = binder.bind_value(expr.arg)
     if isinstance(value, RowValue):
@@ -129,7 +116,7 @@ def check_composite(type: SqlType, name: str | None, at: int) -> None:
 
 
 def matched(
-    binder: "ExpressionBinder", left: Scalar | RowValue, right: Scalar | RowValue, at: int
+    binder: "Binder", left: Scalar | RowValue, right: Scalar | RowValue, at: int
 ) -> tuple[Scalar, Scalar]:
     """Return two values to compare; rows as records of the same types."""
     first, second = as_scalar(binder, left), as_scalar(binder, right)

@@ -8,9 +8,9 @@ from foreshore.errors import UndefinedTable
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.item_view import Name
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.sql_functions import function_named, inline
 from foreshore.sql.parse.keywords import quote_string
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import OID, REGCLASS, TEXT, SqlType, array_of
 
@@ -21,13 +21,9 @@ def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Sca
     A missing relation is an error of the statement, as in PostgreSQL. A view refers to the relation
     that had the name when the view was created, and depends on it.
     """
-    from foreshore.sql.bind.coerce import literal_of
-
-    if text == "-":
-        return literal_of(planning, "0", target, "explicit", at)
     with located(at):
         if target.name != "regclass":
-            return _looked_up(planning, Literal(text, TEXT), target)
+            return reg_of_text(planning, Literal(text, TEXT), target)
         parts = name_parts(text)
         kept = planning.keeps_text and not planning.inlining
         try:
@@ -36,7 +32,7 @@ def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Sca
             if kept or (len(parts) == 1 and planning.catalog.find_key(parts) is None):
                 raise
             if planning.catalog.find_key(parts) is None:
-                return _looked_up(planning, Literal(text, TEXT), target)
+                return reg_of_text(planning, Literal(text, TEXT), target)
             return _relation_named(planning, parts)
         if kept and item.kind != "builtin":
             planning.depends_on.add(item.id)
@@ -60,51 +56,30 @@ def _qualify_text(planning: Planning, at: int, name: Name) -> None:
             planning.qualified.append((at, token.end, quote_string(dotted(name.parts))))
 
 
-def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+def reg_of_text(planning: Planning, text: Scalar, target: SqlType) -> Scalar:
     """Return the oid of the object that a text names, NULL if there is none."""
-    from foreshore.sql.bind.coerce import coerce
-
-    text = coerce(planning, scalar, TEXT, "implicit", at)
-    assert text is not None
-    with located(at):
-        return _looked_up(planning, text, target)
-
-
-def _looked_up(planning: Planning, text: Scalar, target: SqlType) -> Scalar:
     function = function_named(f"_{target.name}_of_text")
     return inline(planning, function, (text,))
 
 
-def reg_name(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+def reg_name(planning: Planning, scalar: Scalar) -> Scalar:
     """Return the name of the object of a `reg*` value."""
-    from foreshore.sql.bind.coerce import cast
-
     function = function_named(f"_{type_of(scalar).name}_name")
-    with located(at):
-        oid = Call("relabel", (scalar,), OID)
-        return cast(planning, inline(planning, function, (oid,)), target, at)
+    return inline(planning, function, (Call("relabel", (scalar,), OID),))
 
 
-def reg_names(planning: Planning, array: Scalar, target: SqlType, at: int) -> Scalar:
-    """Return the names of the objects of an array of `reg*` values, as `target`."""
-    from foreshore.sql.bind.coerce import cast
-
+def reg_names(planning: Planning, array: Scalar) -> Scalar:
+    """Return the names of the objects of an array of `reg*` values."""
     element = type_of(array).element
     assert element is not None
     function = function_named(f"_{element.name}_names")
-    with located(at):
-        oids = Call("relabel", (array,), array_of(OID))
-        return cast(planning, inline(planning, function, (oids,)), target, at)
+    return inline(planning, function, (Call("relabel", (array,), array_of(OID)),))
 
 
-def reg_of_texts(planning: Planning, array: Scalar, target: SqlType, at: int) -> Scalar:
-    """Return the oids of the objects that an array of texts, or its text, names."""
-    from foreshore.sql.bind.coerce import cast
-
+def reg_of_texts(planning: Planning, texts: Scalar, target: SqlType) -> Scalar:
+    """Return the oids of the objects that an array of texts names."""
     assert target.element is not None
-    function = function_named(f"_{target.element.name}_of_texts")
-    with located(at):
-        return inline(planning, function, (cast(planning, array, array_of(TEXT), at),))
+    return inline(planning, function_named(f"_{target.element.name}_of_texts"), (texts,))
 
 
 def name_parts(text: str) -> tuple[str, ...]:

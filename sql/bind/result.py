@@ -1,5 +1,6 @@
 """Convert bound queries to the queries of plans: lower, optimise, and separate the finishing."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from foreshore.expr.block import Block
@@ -8,8 +9,9 @@ from foreshore.expr.ir import Finishing, Literal, OrderKey, Project, Relation, S
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.split import columns_used
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
+from foreshore.sql.bind.random_rows import is_random, with_random_rows
 from foreshore.sql.bind.side_effects import (
-    RemainingCalls,
+    calls_in_scalars,
     check_order_is_known,
     has_side_effects,
     split_calls,
@@ -26,7 +28,7 @@ def lower_and_optimize(relation: Relation) -> Relation:
 
     Raises an error if it contains calls with side effects over several rows.
     """
-    calls = RemainingCalls.within(relation)
+    relation, calls = with_random_rows(relation)
     found = optimize(lower(relation))
     calls.check_all_used((found,))
     return found
@@ -34,7 +36,7 @@ def lower_and_optimize(relation: Relation) -> Relation:
 
 def lower_and_optimize_block(relation: Relation) -> Block:
     """Return a bound relation and its recursions in the form that engines run."""
-    calls = RemainingCalls.within(relation)
+    relation, calls = with_random_rows(relation)
     block = lower_block(relation).with_relations(optimize)
     calls.check_all_used(block.relations())
     return block.without_unread()
@@ -43,7 +45,7 @@ def lower_and_optimize_block(relation: Relation) -> Block:
 def finished_query(bound: BoundQuery) -> Query:
     """Return the query with ORDER BY and LIMIT left to the finishing of its result."""
     split = split_calls(bound.relation, bound.project)
-    if split is None:
+    if split is None or _is_ordered_at_random(bound, split[1]):
         return _finished(bound)
     relation, over = split
     check_order_is_known([key.expr for key in bound.order_by], over)
@@ -61,6 +63,14 @@ def finished_query(bound: BoundQuery) -> Query:
     desc = RelationDesc(bound.names, types, origins=bound.origins)
     hidden = (i for i in range(len(over)) if i not in bound.project and has_side_effects(over[i]))
     return replace(query, desc=desc, row_outputs=tuple(over[i] for i in (*bound.project, *hidden)))
+
+
+def _is_ordered_at_random(bound: BoundQuery, over: Sequence[Scalar]) -> bool:
+    """Return whether rows are ordered by random values, and no other calls are made for them."""
+    ordering = {i for key in bound.order_by for i in columns_used(key.expr)}
+    return any(has_side_effects(over[i]) for i in ordering) and all(
+        map(is_random, calls_in_scalars(over))
+    )
 
 
 def _finished(bound: BoundQuery) -> Query:

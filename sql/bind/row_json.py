@@ -15,7 +15,7 @@ from foreshore.sql.bind.row_values import RowValue
 from foreshore.types import BOOL, JSON, JSONB, TEXT
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    from foreshore.sql.bind.binder import Binder
 
 # Functions of one row, and functions in whose arguments rows become documents.
 _OF_ROW = {"row_to_json": "json", "to_json": "json", "to_jsonb": "jsonb"}
@@ -33,7 +33,7 @@ def takes_rows(name: str) -> bool:
 
 
 def bind_arguments(
-    binder: "ExpressionBinder", name: str, args: tuple[ast.Expression, ...]
+    binder: "Binder", name: str, args: tuple[ast.Expression, ...]
 ) -> tuple[tuple[Scalar, ...], bool]:
     """Return the arguments of such a function, and whether the first is the result already."""
     values = tuple(_whole(binder.bind_value(arg), arg) for arg in args)
@@ -54,9 +54,7 @@ def bind_arguments(
     return tuple(scalars), False
 
 
-def _in_lines(
-    binder: "ExpressionBinder", document: Scalar, pretty: Scalar | RowValue, at: int
-) -> Scalar:
+def _in_lines(binder: "Binder", document: Scalar, pretty: Scalar | RowValue, at: int) -> Scalar:
     """Return a document with a line for each column where `pretty` holds."""
     assert not isinstance(pretty, RowValue)
     wanted = coerce(binder.planning, pretty, BOOL, "implicit", at)
@@ -74,7 +72,7 @@ def _whole(value: Scalar | RowValue, arg: ast.Expression) -> Scalar | RowValue:
     return as_row(value, arg.at)
 
 
-def row_as_json(binder: "ExpressionBinder", row: RowValue, kind: str) -> Scalar:
+def row_as_json(binder: "Binder", row: RowValue, kind: str) -> Scalar:
     """Return a row as an object with its columns, or f1, f2, ... of a row without names."""
     type = JSON if kind == "json" else JSONB
     names = row.names or tuple(f"f{i}" for i in range(1, len(row.items) + 1))

@@ -32,12 +32,13 @@ from foreshore.expr.traversal import walk_relations
 from foreshore.item_view import ItemView
 from foreshore.policy import PolicyCommand, PolicyTexts, PolicyView
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_query import filtered
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.optimize.pipeline import BARRIER
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import BOOL, Datum
 

@@ -13,7 +13,7 @@ from foreshore.expr.ir import FALSE, TRUE, And, Or, Scalar
 from foreshore.sql.bind.scope import Scope, Table, reference
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    from foreshore.sql.bind.binder import Binder
 
 _ORDERING = ("<", "<=", ">", ">=")
 
@@ -33,6 +33,7 @@ class RowValue:
     # if `outer`: a column that is NULL exactly if the row is, if there is one
     present: Scalar | None = None
     names: tuple[str, ...] = ()  # of the columns; none of a row built by ROW
+    relation: str | None = None  # of the catalog, whose row it is
 
     def refused(self) -> FeatureNotSupported:
         """Return the error for a row where a scalar is required."""
@@ -53,11 +54,12 @@ def row_of_table(table: Table, level: int, owner: Scope, at: int) -> Scalar | Ro
         return items[0]
     present = None if table.present is None else reference(owner, level, table.present, shown, at)
     names = tuple(slot.name for slot in table.slots)
-    return RowValue(items, (at,) * len(items), at, True, table.outer, present, names)
+    relation = None if table.oid is None else table.hidden_name or table.alias
+    return RowValue(items, (at,) * len(items), at, True, table.outer, present, names, relation)
 
 
 def compare_rows(
-    binder: "ExpressionBinder",
+    binder: "Binder",
     operator: str,
     left: Scalar | RowValue,
     right: Scalar | RowValue,
@@ -91,7 +93,7 @@ def compare_rows(
 
 
 def distinct_rows(
-    binder: "ExpressionBinder",
+    binder: "Binder",
     name: str,
     left: Scalar | RowValue,
     right: Scalar | RowValue,

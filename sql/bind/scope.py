@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from foreshore.errors import AmbiguousColumn, DuplicateAlias, UndefinedColumn, UndefinedTable
 from foreshore.expr.ir import Column, OuterColumn, Scalar
+from foreshore.item_view import Name
+from foreshore.sql.bind.near_columns import hint_for
 from foreshore.sql.bind.needs import Origins
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.types import NO_ORIGIN, ColumnType, ResultOrigin
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import Clause
+    from foreshore.sql.bind.binder import Clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,11 @@ def resolve_column(scope: Scope | None, parts: tuple[str, ...], at: int) -> Colu
     table, level, owner = resolve_table(scope, tuple(qualifier), at)
     matching = [slot for slot in table.slots if slot.name == name]
     if not matching:
-        raise UndefinedColumn(f"column {'.'.join(parts[-2:])} does not exist", position=at + 1)
+        raise UndefinedColumn(
+            f"column {'.'.join(parts[-2:])} does not exist",
+            position=at + 1,
+            hint=hint_for(scope, name, qualifier[-1]),
+        )
     if len(matching) > 1:
         raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=at + 1)
     return reference(owner, level, matching[0].index, f"{table.alias}.{name}", at)
@@ -156,6 +162,7 @@ def _unqualified(scope: Scope | None, name: str, at: int) -> Column | OuterColum
 
 def _hint(scope: Scope | None, name: str) -> str | None:
     """Return PostgreSQL's hint with the column that was probably meant."""
+    whole = scope
     while scope is not None:
         for table in scope.hidden:
             if any(slot.name == name for slot in table.slots):
@@ -164,7 +171,7 @@ def _hint(scope: Scope | None, name: str) -> str | None:
                     "but it cannot be referenced from this part of the query."
                 )
         scope = scope.parent
-    return None
+    return hint_for(whole, name)
 
 
 def resolve_table(
@@ -209,3 +216,10 @@ def reference(scope: Scope, level: int, index: int, shown: str, at: int) -> Colu
     if level == 0:
         return Column(index, type.type, type.nullable)
     return OuterColumn(level, index, type.type, type.nullable)
+
+
+def row_scope(table: Name, names: Sequence[str], columns: Sequence[ColumnType]) -> Scope:
+    """Return the scope of a row of a table, in which any column may be NULL."""
+    slots = [Slot(name, i) for i, name in enumerate(names)]
+    nullable = [ColumnType(column.type) for column in columns]
+    return Scope(nullable, [Table(table.item, table.schema, tuple(slots))], slots)

@@ -17,10 +17,11 @@ from foreshore.errors import DuplicateColumn, FeatureNotSupported, SyntaxError_
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import Case, Filter, Map, Project, Relation, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.coerce import common_type, to_common, to_known
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.scope import Scope, Slot
-from foreshore.sql.planning import Planning
 
 _Columns = tuple[tuple[str, int], ...]
 

@@ -16,6 +16,7 @@ from foreshore.expr.functions.comparison import check_equality
 from foreshore.expr.ir import Column, Literal, OrderKey, Project, Relation, Scalar, TopK
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, Grouping
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_query import (
     AddedColumns,
     BoundQuery,
@@ -29,11 +30,12 @@ from foreshore.sql.bind.bound_query import (
 )
 from foreshore.sql.bind.coerce import coerce, is_unknown, to_known
 from foreshore.sql.bind.columns import resolve_qualifier
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.from_clause import bind_from
 from foreshore.sql.bind.grouping_sets import expand
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.output_names import column_name
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.records import expanded
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
@@ -42,7 +44,6 @@ from foreshore.sql.bind.stars import check_star, order_of_all
 from foreshore.sql.bind.widths import TARGETS, check_targets
 from foreshore.sql.bind.window_call import bind_named_windows
 from foreshore.sql.bind.windows import Windows, uses_windows
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import INT8, ColumnType, ResultOrigin
 

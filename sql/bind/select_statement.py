@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
+from foreshore.sql.bind.locking import bind_locking_query
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.time import bind_as_of
-from foreshore.sql.bind.writes.locking import bind_locking_query
 from foreshore.sql.plan import Select
-from foreshore.sql.planning import Planning
 
 
 def bind_select(planning: Planning, tree: ast.SelectStatement) -> Select:

@@ -12,10 +12,12 @@ from foreshore.types import (
     INT8,
     INTERVAL,
     NAME,
+    NUMERIC,
     OID,
     TEXT,
     TIMESTAMPTZ,
     SqlType,
+    array_of,
     format_type,
 )
 
@@ -88,6 +90,17 @@ def server_functions() -> Iterator[Definition]:
         "(SELECT r.oid FROM pg_catalog.pg_roles r WHERE quote_ident(r.rolname) = $1)",
     )
     yield "pg_encoding_max_length", "int4", INT4, "CASE $1 WHEN 6 THEN 4 WHEN 0 THEN 1 END"
+    yield from _log_positions()
+    yield (
+        "pg_blocking_pids",
+        "int4",
+        array_of(INT4),
+        """ARRAY(SELECT DISTINCT h.pid FROM pg_catalog.pg_locks w JOIN pg_catalog.pg_locks h
+            ON (h.database, h.classid, h.objid, h.objsubid)
+             = (w.database, w.classid, w.objid, w.objsubid)
+            WHERE w.pid = $1 AND NOT w.granted AND h.granted AND h.pid <> w.pid
+              AND 'ExclusiveLock' IN (w.mode, h.mode))""",
+    )
     yield from _relations()
     yield from _properties()
     yield (
@@ -105,6 +118,21 @@ def server_functions() -> Iterator[Definition]:
         """(SELECT pg_tablespace_size(t.oid) FROM pg_catalog.pg_tablespace t
             WHERE t.spcname = $1)""",
     )
+
+
+def _log_positions() -> Iterator[Definition]:
+    """Yield positions in the log: the present time, whose two halves PostgreSQL's form shows.
+
+    They are texts, because there is no type pg_lsn.
+    """
+    names = "pg_current_wal_lsn pg_current_wal_insert_lsn pg_current_wal_flush_lsn"
+    halves = "to_hex({0} >> 32) || '/' || to_hex({0} & 4294967295)"
+    yield names, "", TEXT, f"upper({halves.format('mz_now()::text::int8')})"
+    number = "('x' || lpad(split_part({0}, '/', {1}), 16, '0'))::bit(64)::int8::numeric"
+    first, second = (
+        f"({number.format(lsn, 1)} * 4294967296 + {number.format(lsn, 2)})" for lsn in ("$1", "$2")
+    )
+    yield "pg_wal_lsn_diff", "text text", NUMERIC, f"{first} - {second}"
 
 
 def _relations() -> Iterator[Definition]:

@@ -6,12 +6,14 @@ from foreshore.digits import is_digits
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.setting_kinds import fixed_zone
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions import maintenance
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.plan import (
     Begin,
     CloseCursor,
@@ -32,7 +34,6 @@ from foreshore.sql.plan import (
     SetVariable,
     ShowVariable,
 )
-from foreshore.sql.planning import Planning, located
 from foreshore.text import format_text, parse_text
 from foreshore.types import INTERVAL, TEXT, ColumnType, RelationDesc, SqlType
 
@@ -69,9 +70,12 @@ def bind_session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.ExecuteStatement(name=name, args=args):
             binder = ExpressionBinder(planning, Scope(), Clause("EXECUTE parameters"))
             bound = tuple(map(binder.bind, args))
+            if not any(map(has_subquery, bound)):
+                return Execute(name, bound, offsets=tuple(map(at_of, args)))
             for scalar, arg in zip(bound, args, strict=True):
-                check_no_subquery(scalar, "EXECUTE parameter", at_of(arg))
-            return Execute(name, bound)
+                if any(isinstance(node, ast.Query) for node in ast.nodes_of(arg)):
+                    check_no_subquery(scalar, "EXECUTE parameter", at_of(arg))
+            return Execute(name, bound, planning.text[tree.start + 1 : tree.end - 1])
         case ast.DeallocateStatement(name=name):
             return Deallocate(name)
         case ast.FetchStatement(name=name, count=count, timeout=timeout, move=move):
@@ -88,8 +92,6 @@ def bind_session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
                 case "all" | "plans" | "sequences" | "temp":
                     return Discard(what)
             raise AssertionError(what)
-        case ast.MaintenanceStatement():
-            return maintenance.bind_maintenance(planning, tree)
         case ast.Unsupported(what=what, at=at):
             raise FeatureNotSupported(f"{what} is not supported", position=at + 1)
         case _:

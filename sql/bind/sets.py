@@ -30,7 +30,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
-from foreshore.sql.bind.records import make_record
+from foreshore.sql.bind.record_columns import make_record
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
 from foreshore.types import BOOL, INT8, ColumnType, SqlType, array_of, record_of
 
@@ -210,7 +210,7 @@ def as_records(found: ResolvedTable) -> ResolvedTable:
     ended = Call("is_null", (element,), BOOL)
     type = type_of(row)
     value = Case(((ended, Literal(None, type)),), row, type)
-    return replace(found, names=(found.names[0],), outputs=(value,))
+    return replace(found, names=found.names[:1] or ("row",), outputs=(value,))
 
 
 def one_row(scalar: Scalar, name: str) -> tuple[ResolvedTable, tuple[Scalar, ...]]:

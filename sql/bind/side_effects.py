@@ -19,7 +19,7 @@ from foreshore.deep_trees import allow_depth
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.evaluate import constant, is_constant
-from foreshore.expr.functions.system import SET_CONFIG
+from foreshore.expr.functions.system import DRAWN, SET_CONFIG
 from foreshore.expr.ir import (
     AnySubquery,
     Call,
@@ -53,12 +53,13 @@ from foreshore.expr.traversal import (
     with_inputs,
     with_operands,
 )
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import Replace, map_scalar
 from foreshore.types import BOOL, INT4
 
 # Functions that only read session state, which may stay anywhere.
+_OF_SEEDS = frozenset(DRAWN.values())  # their first argument is made once (`random_rows.py`)
 _READING = frozenset(("currval", "lastval"))
 
 
@@ -67,7 +68,7 @@ def has_side_effects(scalar: Scalar) -> bool:
     return any(map(_is_side_effecting, walk_scalars(scalar)))
 
 
-def _calls(scalars: Iterable[Scalar]) -> set[Scalar]:
+def calls_in_scalars(scalars: Iterable[Scalar]) -> set[Scalar]:
     """Return the calls with side effects in `scalars`."""
     return {each for scalar in scalars for each in walk_scalars(scalar) if _is_side_effecting(each)}
 
@@ -103,7 +104,8 @@ def _runs_before_query(input: Relation, outputs: Sequence[Scalar]) -> bool:
     return (
         input == Join(())
         and not any(map(has_subquery, outputs))
-        and _calls(outputs) == always_reached(evaluation_steps(outputs, _is_side_effecting))
+        and calls_in_scalars(outputs)
+        == always_reached(evaluation_steps(outputs, _is_side_effecting))
     )
 
 
@@ -196,12 +198,16 @@ class RemainingCalls:
     scopes: Scopes = field(default_factory=Scopes)
 
     @classmethod
-    def within(cls, relation: Relation) -> "RemainingCalls":
-        """Return the calls in `relation` and its subqueries; raises if one is for several rows."""
+    def of(cls, relation: Relation) -> "RemainingCalls":
+        """Return the calls in `relation` and its subqueries."""
         allow_depth()
         remaining = cls()
         remaining._find(relation, True)
-        for call, once in remaining.calls:
+        return remaining
+
+    def check(self) -> None:
+        """Raise an error if a call is for several rows."""
+        for call, once in self.calls:
             if not once:
                 raise FeatureNotSupported(
                     f"{_name(call)}() cannot be called for each row here",
@@ -209,7 +215,6 @@ class RemainingCalls:
                     "DISTINCT, set operations or aggregates around it, in what is written, and in "
                     "defaults.",
                 )
-        return remaining
 
     def check_all_used(self, optimized: Iterable[Relation]) -> None:
         """Raise an error if a call is in none of the relations that are computed."""
@@ -224,7 +229,7 @@ class RemainingCalls:
             if isinstance(each, Call)
         }
         for call, _ in self.calls:
-            if call.number not in made:
+            if call.number not in made and call.function not in DRAWN:
                 raise FeatureNotSupported(
                     f"a call of {_name(call)}() whose value is not used is not supported here",
                     hint="Call it in the select list.",
@@ -235,12 +240,19 @@ class RemainingCalls:
         inputs = inputs_of(relation)
         scalars = tuple(scalars_of(relation))
         here = bool(scalars) and once and all(map(_is_one_row, inputs))
+        bounds = (relation.limit, relation.offset) if isinstance(relation, TopK) else ()
         for scalar in scalars:
+            is_bound = once and any(scalar is bound for bound in bounds)
+            seeds = {
+                id(each.args[0])
+                for each in walk_scalars(scalar)
+                if isinstance(each, Call) and each.function in _OF_SEEDS
+            }
             for each in walk_scalars(scalar):
                 match each:
                     case Call(function=function) if each.number and function not in _READING:
                         if function == SET_CONFIG or not any(map(_is_null, each.args)):
-                            self.calls.append((each, here))
+                            self.calls.append((each, here or is_bound or id(each) in seeds))
                     case (
                         Exists(relation=inner)
                         | ScalarSubquery(relation=inner)
@@ -302,7 +314,7 @@ def _split_relation(relation: Relation) -> Flat:
         case Project(input=input, outputs=places):
             input, outputs = _split_relation(input)
             kept = tuple(outputs[i] for i in places)
-            if _calls(outputs) == _calls(kept):
+            if calls_in_scalars(outputs) == calls_in_scalars(kept):
                 return input, kept
         case Let(number=number, value=value, body=body):
             input, outputs = _split_relation(body)

@@ -28,12 +28,14 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.acl_functions import acl_functions
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.catalog_functions import catalog_functions
 from foreshore.sql.bind.name_functions import name_functions
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.privilege_functions import privilege_functions
 from foreshore.sql.bind.reg_functions import reg_functions
+from foreshore.sql.bind.scope import Scope, Slot
 from foreshore.sql.bind.server_functions import server_functions
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
 from foreshore.types import (
     BOOL,
@@ -59,7 +61,7 @@ from foreshore.types import (
 )
 
 if TYPE_CHECKING:
-    from foreshore.sql.bind.expression import ExpressionBinder
+    pass
 
 MAX_INLINING = 8
 SMALL = 4  # in nodes
@@ -149,31 +151,8 @@ def _body(text: str) -> ast.Expression:
     return parse_expression(text)
 
 
-def bind_sql_function(
-    binder: "ExpressionBinder",
-    function: SqlFunction,
-    args: tuple[Scalar, ...],
-    offsets: tuple[int, ...],
-    at: int,
-) -> Scalar:
-    """Return the function's body over `args`."""
-    from foreshore.sql.bind.coerce import coerce
-
-    values: list[Scalar] = []
-    for arg, place, type in zip(args, offsets, function.parameters, strict=True):
-        value = coerce(binder.planning, arg, type, "implicit", place)
-        assert value is not None
-        values.append(value)
-    with located(at):
-        return inline(binder.planning, function, tuple(values))
-
-
 def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]) -> Scalar:
     """Return the body of the function with `values`, of its parameters' types, substituted."""
-    from foreshore.sql.bind.coerce import cast
-    from foreshore.sql.bind.expression import Clause, ExpressionBinder
-    from foreshore.sql.bind.scope import Scope, Slot
-
     if planning.inlining >= MAX_INLINING:
         raise FeatureNotSupported(f"{function.name} is nested too deeply")
     scope = Scope(
@@ -184,8 +163,8 @@ def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]
     named = len(planning.qualified)
     planning.inlining += 1
     try:
-        binder = ExpressionBinder(planning, scope, Clause(function.name))
-        result = cast(planning, binder.bind(_body(function.body)), function.result, 0)
+        binder = planning.binding.expressions(planning, scope, Clause(function.name))
+        result = binder.cast(binder.bind(_body(function.body)), function.result, 0)
     finally:
         planning.inlining -= 1
         planning.common_tables = hidden

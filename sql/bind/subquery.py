@@ -16,7 +16,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.columns import columns_of, type_of
-from foreshore.expr.functions.comparison import PLAIN
+from foreshore.expr.equality import is_plain
 from foreshore.expr.functions.registry import resolve, resolve_table
 from foreshore.expr.ir import (
     Aggregate,
@@ -33,24 +33,35 @@ from foreshore.expr.ir import (
     Scalar,
     ScalarSubquery,
 )
+from foreshore.shaped import EMPTY, stored_shaped
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Binder
 from foreshore.sql.bind.bound_query import plain_relation, relation_and_order
-from foreshore.sql.bind.coerce import coerce, is_unknown
+from foreshore.sql.bind.coerce import cast, coerce, is_unknown, to_compare
 from foreshore.sql.bind.containers import of_array
-from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.long_lists import LONG_LIST
+from foreshore.sql.bind.planning import located
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.records import as_scalar
+from foreshore.sql.bind.records import as_scalar, built_row
 from foreshore.sql.bind.row_values import RowValue, conjunction, disjunction
 from foreshore.sql.lower.outer_columns import has_subquery
-from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import push_down
-from foreshore.types import BOOL, TEXT, VECTORS, array_of, item_of, map_of, record_of
+from foreshore.types import (
+    BOOL,
+    TEXT,
+    VECTORS,
+    array_of,
+    element_of,
+    item_of,
+    map_of,
+    record_of,
+    shaped_array,
+)
 
 SubqueryExpression = ast.InQuery | ast.Quantified | ast.Subquery
 
 
-def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
+def bind_subquery(binder: Binder, expr: SubqueryExpression) -> Scalar:
     """Return the scalar of a subquery."""
     match expr:
         case ast.Subquery(kind=kind, query=query, at=at):
@@ -68,7 +79,8 @@ def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
                 case _:
                     assert_never(kind)
         case ast.InQuery(arg=arg, query=query, negated=negated, at=at):
-            test = _any(binder, "=", binder.bind_value(arg), at_of(arg), query, at)
+            left = built_row(arg, binder.bind_value(arg))
+            test = _any(binder, "=", left, at_of(arg), query, at)
             return Call("not", (test,), BOOL) if negated else test
         case ast.Quantified():
             return _quantified(binder, expr)
@@ -85,15 +97,13 @@ def check_no_subquery(scalar: Scalar, where: str, at: int) -> None:
         raise FeatureNotSupported(f"cannot use subquery in {where}", position=at + 1)
 
 
-def _relation(binder: ExpressionBinder, query: ast.Query, *, locking: bool = True) -> Relation:
-    from foreshore.sql.bind.query import bind_query
-
+def _relation(binder: Binder, query: ast.Query, *, locking: bool = True) -> Relation:
     with binder.scope.seen_from(binder.clause), binder.planning.apart_from_locks():
-        bound = bind_query(binder.planning, query, binder.scope, locking=locking)
+        bound = binder.planning.binding.query(binder.planning, query, binder.scope, locking=locking)
     return plain_relation(bound)
 
 
-def _scalar(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
+def _scalar(binder: Binder, query: ast.Query, at: int) -> Scalar:
     relation = _relation(binder, query)
     columns = columns_of(relation)
     if len(columns) != 1:
@@ -101,30 +111,35 @@ def _scalar(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
     return ScalarSubquery(relation, columns[0].type)
 
 
-def _array(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
-    from foreshore.sql.bind.query import bind_query
-
+def _array(binder: Binder, query: ast.Query, at: int) -> Scalar:
     with binder.scope.seen_from(binder.clause):
-        bound = bind_query(binder.planning, query, binder.scope)
+        bound = binder.planning.binding.query(binder.planning, query, binder.scope)
     if len(bound.project) != 1:
         raise SyntaxError_("subquery must return only one column", position=at + 1)
     relation, order_by = relation_and_order(bound)
     column = columns_of(relation)[bound.project[0]]
-    if column.type.element is not None:
-        raise FeatureNotSupported("multidimensional arrays are not supported", position=at + 1)
-    type = array_of(column.type)
-    value = Column(bound.project[0], column.type, column.nullable)
+    value: Scalar = Column(bound.project[0], column.type, column.nullable)
+    element = element_of(column.type)
+    if element is not None:
+        value = cast(binder.planning, value, shaped_array(element), at)
+    type = array_of(type_of(value))
     order = order_by or bound.partial.keys
     gathered = Reduce(relation, (), (Aggregate("array_agg", (value,), type, order_by=order),))
-    return Call("coalesce", (ScalarSubquery(gathered, type), Literal((), type)), type)
+    found: Scalar = ScalarSubquery(gathered, type)
+    empty = Literal((), type)
+    if element is not None:
+        type = type_of(value)
+        found, empty = (
+            Call("shaped_agg(anyarray)", (found,), type),
+            Literal(stored_shaped(EMPTY, type), type),
+        )
+    return Call("coalesce", (found, empty), type)
 
 
-def _map(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
+def _map(binder: Binder, query: ast.Query, at: int) -> Scalar:
     """Return MAP(query), whose rows are keys and values."""
-    from foreshore.sql.bind.query import bind_query
-
     with binder.scope.seen_from(binder.clause):
-        bound = bind_query(binder.planning, query, binder.scope)
+        bound = binder.planning.binding.query(binder.planning, query, binder.scope)
     count = len(bound.project)
     if count != 2:
         raise SyntaxError_(
@@ -151,7 +166,7 @@ def _map(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
 
 
 def _any(
-    binder: ExpressionBinder,
+    binder: Binder,
     operator: str,
     left: "Scalar | RowValue",
     left_at: int,
@@ -196,10 +211,11 @@ def _require_boolean(predicate: Scalar, at: int) -> None:
         )
 
 
-def _quantified(binder: ExpressionBinder, expr: ast.Quantified) -> Scalar:
+def _quantified(binder: Binder, expr: ast.Quantified) -> Scalar:
     left, left_at = binder.bind_value(expr.left), at_of(expr.left)
     all_ = expr.kind == "all"
     if isinstance(expr.right, ast.Query):
+        left = built_row(expr.left, left)
         test = _any(binder, expr.operator, left, left_at, expr.right, expr.at, negated=all_)
         return _not(test) if all_ else test
     left = as_scalar(binder, left)
@@ -215,7 +231,7 @@ def _quantified(binder: ExpressionBinder, expr: ast.Quantified) -> Scalar:
         assert element is not None
         if len(array.value) > LONG_LIST:
             simple = _comparison(binder, expr, left, array)
-            if simple is not None and element.name in PLAIN:
+            if simple is not None and is_plain(element):
                 return simple
         tests = [
             binder.operate(expr.operator, left, Literal(v, element), expr.at, left_at, expr.at)
@@ -231,9 +247,7 @@ def _is_flat(array: ast.ArrayOf) -> bool:
     return array.kind == "array" and bool(array.items) and not inner
 
 
-def _written_out(
-    binder: ExpressionBinder, expr: ast.Quantified, left: Scalar, array: ast.ArrayOf
-) -> Scalar:
+def _written_out(binder: Binder, expr: ast.Quantified, left: Scalar, array: ast.ArrayOf) -> Scalar:
     value = binder.bind(array)
     element = type_of(value).element
     if element is None:  # its items are arrays
@@ -254,14 +268,17 @@ def _written_out(
     return conjunction(tests) if expr.kind == "all" else disjunction(tests)
 
 
-def _array_operand(binder: ExpressionBinder, expr: ast.Expression, left: Scalar) -> Scalar | None:
+def _array_operand(binder: Binder, expr: ast.Expression, left: Scalar) -> Scalar | None:
     """Return the array on the right; an array of unknown type takes the left side's type."""
     array = binder.bind(expr)
     if is_unknown(array):
         element = TEXT if is_unknown(left) else type_of(left)
         if element.element is not None:
             return None
-        return coerce(binder.planning, array, array_of(element), "implicit", at_of(expr))
+        found = coerce(binder.planning, array, array_of(element), "implicit", at_of(expr))
+        if found is None:
+            return None
+        array = found
     if type_of(array).name == "shaped":
         items = array_of(item_of(type_of(array)))
         return Call("shaped_items(anyshaped)", (array,), items)
@@ -273,9 +290,7 @@ def _array_operand(binder: ExpressionBinder, expr: ast.Expression, left: Scalar)
     return array if type_of(array).element is not None else None
 
 
-def _over_elements(
-    binder: ExpressionBinder, expr: ast.Quantified, left: Scalar, array: Scalar
-) -> Scalar:
+def _over_elements(binder: Binder, expr: ast.Quantified, left: Scalar, array: Scalar) -> Scalar:
     """Return ANY or ALL over the elements of an array that is known only at run time."""
     all_ = expr.kind == "all"
     simple = _comparison(binder, expr, left, array)
@@ -298,9 +313,7 @@ def _over_elements(
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
-def _comparison(
-    binder: ExpressionBinder, expr: ast.Quantified, left: Scalar, array: Scalar
-) -> Scalar | None:
+def _comparison(binder: Binder, expr: ast.Quantified, left: Scalar, array: Scalar) -> Scalar | None:
     """Return the function that compares with a whole array, or None for other operators."""
     element = type_of(array).element
     assert element is not None
@@ -309,9 +322,12 @@ def _comparison(
     target = found.arg_types[0]
     if found.key not in _COMPARISONS or found.arg_types[1].name != target.name:
         return None
+    if element.name != found.arg_types[1].name and element.name in ("date", "timestamp"):
+        return None  # each is compared so that no time is out of range
     key = f"{found.key}_{expr.kind}"
     whole = coerce(binder.planning, array, array_of(found.arg_types[1]), "implicit", expr.at)
     if whole is None:
         return None
     (value,) = binder.coerced((left,), (target,), (at_of(expr.left),))
+    value = to_compare(left, value)
     return Call(key, (value, whole), BOOL)

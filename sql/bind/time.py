@@ -6,13 +6,14 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.expr.traversal import sources_of
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.coerce import coerce, is_unknown
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.plan import AsOf
-from foreshore.sql.planning import Planning
 from foreshore.types import MZ_TIMESTAMP, TIMESTAMPTZ
 
 

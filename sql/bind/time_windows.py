@@ -33,15 +33,17 @@ from foreshore.expr.ir import (
     WindowFunction,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.bound_item import BoundItem, scope_of
 from foreshore.sql.bind.bound_query import AddedColumns
 from foreshore.sql.bind.coerce import coerce, to_known
 from foreshore.sql.bind.derived_item import derived_item
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.from_clause import BoundItem, bind_item, resolved_set, scope_of
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.from_items import resolved_set
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot
 from foreshore.sql.bind.sets import flat_map
-from foreshore.sql.planning import Planning, located
 from foreshore.types import INT8, INTERVAL, format_type
 
 OUTPUTS = ("window_start", "window_end")
@@ -61,7 +63,7 @@ class _TimeWindow:
     def __init__(self, planning: Planning, item: ast.TimeWindowRef, parent: Scope | None) -> None:
         self.item = item
         self.name = item.kind.upper()
-        self.part = bind_item(planning, item.input, parent)
+        self.part = planning.binding.item(planning, item.input, parent)
         scope = scope_of(self.part, parent)
         self.binder = ExpressionBinder(planning, scope, Clause(f"the arguments of {self.name}"))
         self.width = len(self.part.columns)

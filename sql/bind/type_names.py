@@ -9,18 +9,18 @@ from foreshore.errors import (
     InvalidParameterValue,
     SyntaxError_,
     UndefinedObject,
+    UndefinedTable,
 )
 from foreshore.ids import GlobalId
 from foreshore.sql.ast import TypeName
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.text_edits import Edit
 from foreshore.types import (
     BIT_TYPES,
     CONTAINERS,
     NUMBER,
     NUMERIC,
-    NUMERIC_DIGITS,
     TEXT,
     TYPES,
     SqlType,
@@ -28,6 +28,7 @@ from foreshore.types import (
     list_of,
     map_of,
     numeric,
+    record_of,
     shaped_array,
     written_type,
 )
@@ -132,6 +133,10 @@ def _type_of_catalog(name: TypeName, planning: Planning | None) -> SqlType:
             found = planning.catalog.type_named(name.name)
             if found is None and word.startswith("_"):
                 found, is_array = planning.catalog.type_named((*schema, word[1:])), True
+            if found is None:
+                row, is_array = _row_of_relation(name, planning)
+                if row is not None:
+                    return array_of(row) if name.dimensions or is_array else row
     if planning is None or found is None:
         raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)
     id, type = found
@@ -141,6 +146,29 @@ def _type_of_catalog(name: TypeName, planning: Planning | None) -> SqlType:
     if not is_array:
         _qualify(planning, name, written_type(type))
     return array_of(type) if name.dimensions or is_array else type
+
+
+def _row_of_relation(name: TypeName, planning: Planning) -> tuple[SqlType | None, bool]:
+    """Return the type of a relation's rows, and whether the name is that of their arrays.
+
+    It is an anonymous record with the columns of now, so no definition keeps it.
+    """
+    *schema, word = name.name
+    for written, is_array in ((word, False), *(((word[1:], True),) if word[:1] == "_" else ())):
+        try:
+            view = planning.catalog.resolve_item((*schema, written))
+        except UndefinedTable:
+            continue
+        if view.kind in ("index", "subscription"):
+            continue
+        if planning.in_view or planning.maintained:
+            raise FeatureNotSupported(
+                f"the row type of {view.kind} {view.name.item} is not supported in definitions",
+                hint="Use CREATE TYPE to create a composite type with these columns.",
+                position=name.at + 1,
+            )
+        return record_of(view.desc.names, [column.type for column in view.desc.columns]), is_array
+    return None, False
 
 
 def _base_of(name: TypeName, planning: Planning, id: GlobalId, domain: Domain) -> SqlType:
@@ -207,12 +235,6 @@ def _modified(word: str, modifiers: tuple[int, ...], at: int) -> SqlType:
         if not -1000 <= scale <= 1000:
             raise InvalidParameterValue(
                 f"NUMERIC scale {scale} must be between -1000 and 1000", position=position
-            )
-        if precision > NUMERIC_DIGITS or not 0 <= scale <= precision:
-            raise FeatureNotSupported(
-                f"numeric({precision},{scale}) is not supported",
-                detail=f"Precision is at most {NUMERIC_DIGITS}, scale between 0 and the precision.",
-                position=position,
             )
         return numeric(precision, scale)
     if word in ("varchar", "bpchar"):

@@ -11,19 +11,19 @@ import msgspec
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Binder, Clause
 from foreshore.sql.bind.coerce import cast
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.user_functions import UserCall, bind_value, find_call
 from foreshore.sql_function import FunctionParameter
 from foreshore.types import array_of
 
 
-def bind_user_aggregate(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar | None:
+def bind_user_aggregate(binder: Binder, expr: ast.FunctionCall) -> Scalar | None:
     """Return the value of a call of a user's aggregate, None for a call of anything else."""
     functions = binder.planning.catalog.functions_named(expr.name)
     if expr.star or expr.names or not any(each.is_aggregate for _, each in functions):
         return None
-    inner = ExpressionBinder(binder.planning, binder.scope, Clause("aggregate", nested=True))
+    inner = binder.over(Clause("aggregate", nested=True))
     args = tuple(inner.bind(arg) for arg in expr.args)
     plain = ast.FunctionCall(expr.name, expr.args, expr.at)
     found = find_call(inner, plain, args, aggregate=True)

@@ -42,10 +42,12 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
-from foreshore.sql.bind.arrays import make_array
-from foreshore.sql.bind.coerce import coerce
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.arrays import is_array, make_array
+from foreshore.sql.bind.binder import Binder, Clause
+from foreshore.sql.bind.bound_query import ordered_relation
+from foreshore.sql.bind.coerce import coerce, has_gained_shape, is_text_with_shape
 from foreshore.sql.bind.order import RowOrder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.python_calls import bind_python, rows_of_array
 from foreshore.sql.bind.scope import Scope, Slot, Table
@@ -53,11 +55,10 @@ from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.sql_functions import parameter_of
 from foreshore.sql.bind.type_names import qualify_at
 from foreshore.sql.bind.user_arguments import with_arguments
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.scalars import map_relation
 from foreshore.sql_function import SqlFunction
-from foreshore.types import BOOL, VOID, ColumnType, SqlType, array_of, parts_of
+from foreshore.types import BOOL, VOID, ColumnType, SqlType, array_of, parts_of, shaped_array
 
 MAX_DEPTH = 32  # of functions within functions
 MAX_CALLS = 1_000  # that one statement may have replaced
@@ -93,7 +94,7 @@ def syntax_of(body: str, is_expression: bool) -> ast.Expression | ast.Query:
 
 
 def find_call(
-    binder: ExpressionBinder,
+    binder: Binder,
     expr: ast.FunctionCall,
     args: tuple[Scalar, ...],
     *,
@@ -173,7 +174,7 @@ def _places(
 
 
 def _values(
-    binder: ExpressionBinder,
+    binder: Binder,
     function: SqlFunction,
     args: Sequence[Scalar],
     places: Sequence[int],
@@ -185,7 +186,7 @@ def _values(
     if spread and function.variadic:
         return _spread_values(binder, function, args, expr)
     given = {place: (args[i], at_of(expr.args[i])) for i, place in enumerate(places)}
-    values = []
+    values: list[Scalar] = []
     for place, parameter in enumerate(function.parameters):
         if place in given:
             scalar, at = given[place]
@@ -194,26 +195,29 @@ def _values(
             syntax = syntax_of(parameter.default, True)
             assert not isinstance(syntax, ast.Query)
             scalar, at = binder.bind(syntax), expr.at
-        value = coerce(binder.planning, scalar, parameter.type, "implicit", at)
-        assert value is not None, (scalar, parameter)
-        values.append(value)
+        type = parameter.type
+        if (
+            function.language == "sql"
+            and type.element is not None
+            and (type_of(scalar).name == "shaped" or is_text_with_shape(scalar))
+        ):
+            type = shaped_array(type.element)
+        values += binder.coerced((scalar,), (type,), (at,))
     return tuple(values)
 
 
 def _spread_values(
-    binder: ExpressionBinder,
+    binder: Binder,
     function: SqlFunction,
     args: Sequence[Scalar],
     expr: ast.FunctionCall,
 ) -> tuple[Scalar, ...]:
     """Return the value of each parameter: of the last one the array of all further arguments."""
     last = len(function.parameters) - 1
-    values = []
+    values: list[Scalar] = []
     for i, scalar in enumerate(args):
         type = _taken(function, min(i, last), True)
-        value = coerce(binder.planning, scalar, type, "implicit", at_of(expr.args[i]))
-        assert value is not None, (scalar, type)
-        values.append(value)
+        values += binder.coerced((scalar,), (type,), (at_of(expr.args[i]),))
     (element,) = parts_of(function.types[last])
     return *values[:last], make_array(tuple(values[last:]), element)
 
@@ -236,7 +240,11 @@ def within(planning: Planning, call: UserCall) -> Iterator[Scope]:
     planning.function_depth += 1
     planning.needs.depth += 1
     try:
-        yield scope_of_parameters(function)
+        scope = scope_of_parameters(function)
+        for place, value in enumerate(call.values):
+            if has_gained_shape(value, function.types[place]):
+                scope.columns[place] = ColumnType(type_of(value))
+        yield scope
     except DatabaseError as error:
         error.position = call.at + 1
         raise
@@ -260,7 +268,7 @@ def scope_of_parameters(function: SqlFunction) -> Scope:
     )
 
 
-def bind_value(binder: ExpressionBinder, call: UserCall) -> Scalar:
+def bind_value(binder: Binder, call: UserCall) -> Scalar:
     """Return the value of a call of a function that returns one."""
     function = call.function
     if function.columns and not function.returns_set:
@@ -285,7 +293,7 @@ def bind_value(binder: ExpressionBinder, call: UserCall) -> Scalar:
 
 def value_of_body(planning: Planning, function: SqlFunction, scope: Scope) -> Scalar:
     """Return the value of a body over the columns of its parameters."""
-    binder = ExpressionBinder(planning, scope, Clause(f"function {function.name}"))
+    binder = planning.binding.expressions(planning, scope, Clause(f"function {function.name}"))
     syntax = syntax_of(function.body, function.is_expression)
     if not isinstance(syntax, ast.Query):
         return _as_result(planning, binder.bind(syntax), function.result)
@@ -370,9 +378,7 @@ class Rows(NamedTuple):
     alias: tuple[str, None]
 
 
-def rows_in_from(
-    binder: ExpressionBinder, expr: ast.FunctionCall, alias: str | None
-) -> Rows | None:
+def rows_in_from(binder: Binder, expr: ast.FunctionCall, alias: str | None) -> Rows | None:
     """Return the rows of a call in FROM of a function that returns rows, None for any other."""
     functions = binder.planning.catalog.functions_named(expr.name)
     if not any(_has_rows(function) for _, function in functions):
@@ -386,9 +392,7 @@ def rows_in_from(
     return Rows(relation, names, order, (expr.name[-1], None))
 
 
-def python_rows(
-    binder: ExpressionBinder, expr: ast.FunctionCall
-) -> tuple[SqlFunction, Scalar] | None:
+def python_rows(binder: Binder, expr: ast.FunctionCall) -> tuple[SqlFunction, Scalar] | None:
     """Return a function in Python that is called, and the array of its rows.
 
     None for any other call.
@@ -445,16 +449,13 @@ def rows_of_body(
 
     Further columns follow those of the rows if the order has such.
     """
-    from foreshore.sql.bind.bound_query import ordered_relation
-    from foreshore.sql.bind.query import bind_query
-
     query = syntax_of(function.body, function.is_expression)
     if not isinstance(query, ast.Query):
         target = ast.Target(query, None, at_of(query))
         query = ast.Query(ast.Select(None, (target,), (), None, (), None, 0), 0)
     if not function.returns_set:
         query = _first_row(query)
-    bound = bind_query(planning, query, scope)
+    bound = planning.binding.query(planning, query, scope)
     relation, order = ordered_relation(bound)
     wanted = [type for _, type in function.columns] or [function.result]
     columns, count = columns_of(relation), len(bound.project)
@@ -475,7 +476,7 @@ def rows_of_body(
     return Project(Map(relation, values), outputs), order
 
 
-def _bind_set(binder: ExpressionBinder, call: UserCall) -> Scalar:
+def _bind_set(binder: Binder, call: UserCall) -> Scalar:
     """Return the rows of a call in a select list: the items of an array of them."""
     function, planning = call.function, binder.planning
     if function.columns:
@@ -483,10 +484,14 @@ def _bind_set(binder: ExpressionBinder, call: UserCall) -> Scalar:
             f"function {function.name} of several columns is supported only in FROM",
             position=call.at + 1,
         )
+    if is_array(function.result):
+        raise FeatureNotSupported(
+            f"function {function.name} of arrays is supported only in FROM", position=call.at + 1
+        )
     with within(planning, call) as scope:
         query = syntax_of(function.body, function.is_expression)
         assert isinstance(query, ast.Query), function
-        inner = ExpressionBinder(planning, scope, Clause(f"function {function.name}"))
+        inner = planning.binding.expressions(planning, scope, Clause(f"function {function.name}"))
         items = inner.bind(ast.Subquery("array", query, 0))
         items = _as_result(planning, items, array_of(function.result))
     array = with_arguments(

@@ -7,14 +7,17 @@
 An array that is not written out is passed to a function that takes arrays, if there is one.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.ir import Scalar
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Call, Scalar
 from foreshore.sql import ast
-from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.binder import Binder
 from foreshore.sql.bind.positions import at_of
-from foreshore.types import JSON, JSONB, TEXT, array_of
+from foreshore.types import JSON, JSONB, TEXT, array_of, item_of
 
 # The function over an array, by name and number of arguments; `first` is the place of the array.
 _OVER_ARRAYS = {
@@ -34,10 +37,19 @@ def spread(expr: ast.FunctionCall) -> ast.FunctionCall:
     last = expr.args[-1] if expr.args else None
     if not isinstance(last, ast.ArrayOf) or last.kind != "array" or not last.items:
         return expr
-    return msgspec.structs.replace(expr, args=(*expr.args[:-1], *last.items), variadic=False)
+    return msgspec.structs.replace(expr, args=(*expr.args[:-1], *_items(last)), variadic=False)
 
 
-def over_array(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
+def _items(array: ast.ArrayOf) -> Iterator[ast.Expression]:
+    """Yield the elements of an array that is written out, row by row."""
+    for item in array.items:
+        if isinstance(item, ast.ArrayOf) and item.kind == "array":
+            yield from _items(item)
+        else:
+            yield item
+
+
+def over_array(binder: Binder, expr: ast.FunctionCall) -> Scalar:
     """Return a call with a VARIADIC array by the function over arrays."""
     name, args = expr.name[-1], expr.args
     if name == "concat" and len(args) == 1:
@@ -52,4 +64,13 @@ def over_array(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     if name.endswith(("_path", "_path_text")):
         wanted = (JSONB if name.startswith("jsonb") else JSON, array_of(TEXT))
         scalars = binder.coerced(scalars, wanted, offsets)
+    scalars = tuple(map(_plain, scalars))
     return binder.call(function, scalars, expr.at, offsets)
+
+
+def _plain(scalar: Scalar) -> Scalar:
+    """Return the elements of an array of any shape as a plain array; any other value as it is."""
+    type = type_of(scalar)
+    if type.name != "shaped":
+        return scalar
+    return Call("shaped_items(anyshaped)", (scalar,), array_of(item_of(type)))

@@ -32,13 +32,14 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregate_call import both
+from foreshore.sql.bind.binder import Binder, Clause
 from foreshore.sql.bind.bound_query import order_key
 from foreshore.sql.bind.coerce import coerce, is_unknown, to_known
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, undefined_function
+from foreshore.sql.bind.near_functions import undefined_function
+from foreshore.sql.bind.planning import located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.windows import BoundWindow, Windows, derived
 from foreshore.sql.lower.outer_columns import has_subquery
-from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import map_scalar, uses_row
 from foreshore.types import FLOAT8, INT8, INTERVAL, NUMERIC, SqlType
 
@@ -46,7 +47,7 @@ _INTEGERS = frozenset(("int2", "int4", "int8"))
 _MOMENTS = frozenset(("date", "timestamp", "timestamptz", "time", "interval"))
 
 
-def bind_window_call(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
+def bind_window_call(binder: Binder, name: str, expr: ast.FunctionCall) -> Scalar:
     """Return the value of a call with OVER."""
     assert expr.over is not None
     if not (is_aggregate(name) or is_window_function(name)):
@@ -57,7 +58,7 @@ def bind_window_call(binder: ExpressionBinder, name: str, expr: ast.FunctionCall
     _check_call(name, expr)
     condition = None
     if expr.filter is not None:
-        filtering = ExpressionBinder(binder.planning, binder.scope, Clause("FILTER"))
+        filtering = binder.over(Clause("FILTER"))
         condition = filtering.boolean(expr.filter, "FILTER")
     window = bind_over(binder, windows, expr.over)
     zone = binder.planning.zone
@@ -75,7 +76,7 @@ def bind_window_call(binder: ExpressionBinder, name: str, expr: ast.FunctionCall
     return _with_columns(found.finish, tuple(references))
 
 
-def require_over(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> WrongObjectType:
+def require_over(binder: Binder, name: str, expr: ast.FunctionCall) -> WrongObjectType:
     """Return the error of a call of a window function without OVER."""
     resolve_window(name, [type_of(binder.bind(arg)) for arg in expr.args])
     return WrongObjectType(f"window function {name} requires an OVER clause", position=expr.at + 1)
@@ -93,10 +94,10 @@ def _windows_of(clause: Clause, at: int) -> Windows:
     raise WindowingError(f"window functions are not allowed in {clause.name}", position=at + 1)
 
 
-def _within(binder: ExpressionBinder, clause: Clause) -> ExpressionBinder:
+def _within(binder: Binder, clause: Clause) -> Binder:
     """Return a binder of what a window function is over, where aggregates are allowed."""
     clause.aggregates = binder.clause.aggregates
-    return ExpressionBinder(binder.planning, binder.scope, clause)
+    return binder.over(clause)
 
 
 def _check_call(name: str, expr: ast.FunctionCall) -> None:
@@ -114,7 +115,7 @@ def _check_call(name: str, expr: ast.FunctionCall) -> None:
         )
 
 
-def _not_a_window_function(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
+def _not_a_window_function(binder: Binder, name: str, expr: ast.FunctionCall) -> Scalar:
     types = [type_of(binder.bind(arg)) for arg in expr.args]
     if not function_exists(name):
         raise undefined_function(name, types, expr.at)
@@ -125,7 +126,7 @@ def _not_a_window_function(binder: ExpressionBinder, name: str, expr: ast.Functi
 
 
 def _resolved(
-    binder: ExpressionBinder, name: str, expr: ast.FunctionCall
+    binder: Binder, name: str, expr: ast.FunctionCall
 ) -> tuple[ResolvedWindow, tuple[Scalar, ...]]:
     """Return the composition of a call, and its arguments."""
     if expr.star and name != "count" and is_aggregate(name):
@@ -159,7 +160,7 @@ def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
 
 
 def bind_named_windows(
-    binder: ExpressionBinder, windows: Windows, named: tuple[ast.NamedWindow, ...]
+    binder: Binder, windows: Windows, named: tuple[ast.NamedWindow, ...]
 ) -> None:
     """Bind the WINDOW clause; a definition may be based on an earlier one."""
     for each in named:
@@ -172,9 +173,7 @@ def bind_named_windows(
         )
 
 
-def bind_over(
-    binder: ExpressionBinder, windows: Windows, definition: ast.WindowDefinition
-) -> BoundWindow:
+def bind_over(binder: Binder, windows: Windows, definition: ast.WindowDefinition) -> BoundWindow:
     """Return the window of an OVER clause."""
     if definition.bare:
         assert definition.base is not None
@@ -183,7 +182,7 @@ def bind_over(
 
 
 def _bind_definition(
-    binder: ExpressionBinder,
+    binder: Binder,
     windows: Windows,
     definition: ast.WindowDefinition,
     *,
@@ -206,12 +205,12 @@ def _bind_definition(
     return BoundWindow(partition, order, frame, definition.frame is not None)
 
 
-def _order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
+def _order_key(binder: Binder, key: ast.SortKey) -> OrderKey:
     return order_key(key, to_known(binder.planning, binder.bind(key.expr), key.at))
 
 
 def _bind_frame(
-    binder: ExpressionBinder,
+    binder: Binder,
     definition: ast.WindowDefinition,
     clause: ast.FrameClause,
     order: tuple[OrderKey, ...],
@@ -230,7 +229,7 @@ def _bind_frame(
 
 
 def _bind_bound(
-    binder: ExpressionBinder,
+    binder: Binder,
     clause: ast.FrameClause,
     bound: ast.FrameBound,
     which: str,
@@ -239,7 +238,7 @@ def _bind_bound(
     if bound.offset is None:
         return FrameBound("current") if bound.side == "current" else None
     at, unit = at_of(bound.offset), clause.unit.upper()
-    inner = ExpressionBinder(binder.planning, binder.scope, Clause(f"window {unit}"))
+    inner = binder.over(Clause(f"window {unit}"))
     scalar = inner.bind(bound.offset)
     if uses_row(scalar, 0):
         raise InvalidColumnReference(

@@ -34,10 +34,10 @@ from foreshore.expr.traversal import walk_relations
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import Body, BoundQuery, ordered_relation, plain_relation
 from foreshore.sql.bind.coerce import coerce
+from foreshore.sql.bind.planning import CommonTable, Planning
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.search_cycle import added_by_search, refuse_search
 from foreshore.sql.bind.type_names import type_of_name
-from foreshore.sql.planning import CommonTable, Planning
 from foreshore.types import ColumnType, SqlType, format_type
 
 Lets = tuple[Let | LetRec, ...]  # without bodies; each may use those before it
@@ -91,19 +91,21 @@ def _bound(
     recursive: bool,
 ) -> tuple[int, Relation]:
     """Add a query of WITH to the innermost `common_tables`; return its number and value."""
-    from foreshore.sql.bind.query import bind_query
-    from foreshore.sql.bind.writes.with_changes import bind_changing_table
-
     tables = planning.common_tables[-1]
     _check_new(planning, common)
     if isinstance(common, ast.ChangingTable):
-        return bind_changing_table(planning, common, before, tables)
+        if planning.bind_change is None or id(common) not in planning.changing:
+            raise FeatureNotSupported(
+                "WITH clause containing a data-modifying statement must be at the top level",
+                position=common.at + 1,
+            )
+        return planning.bind_change(planning, common, before, tables)
     if recursive and _mentions(common.query, common.name):
         return _recursive(planning, common, parent)
     if isinstance(common, ast.CommonTable):
         refuse_search(common)
     with planning.apart_from_locks():
-        bound = bind_query(planning, common.query, parent, locking=True)
+        bound = planning.binding.query(planning, common.query, parent, locking=True)
     names = _common_names(common, bound)
     relation, order = ordered_relation(bound)
     number = planning.new_let()
@@ -151,9 +153,7 @@ def _typed(
     planning: Planning, common: ast.CommonTable, parent: Scope | None, types: list[SqlType]
 ) -> Relation:
     """Return a query of WITH MUTUALLY RECURSIVE with columns of the types declared."""
-    from foreshore.sql.bind.query import bind_query
-
-    value = plain_relation(bind_query(planning, common.query, parent, types))
+    value = plain_relation(planning.binding.query(planning, common.query, parent, types))
     found = columns_of(value)
     if len(found) != len(types):
         raise InvalidColumnReference(
@@ -192,11 +192,9 @@ def _recursive(
     planning: Planning, common: ast.CommonTable, parent: Scope | None
 ) -> tuple[int, Relation]:
     """Return a query of WITH RECURSIVE that reads itself."""
-    from foreshore.sql.bind.query import bind_query
-
     tables = planning.common_tables[-1]
     base_body, step_body, all = _recursive_parts(common)
-    bound = bind_query(planning, ast.Query(base_body, common.query.at), parent)
+    bound = planning.binding.query(planning, ast.Query(base_body, common.query.at), parent)
     names = _common_names(common, bound)
     base = plain_relation(bound)
     types = [column.type for column in columns_of(base)]
@@ -208,7 +206,7 @@ def _recursive(
     number = planning.new_let()
     tables[common.name] = CommonTable(number, names, columns)
     step_query = ast.Query(step_body, step_body.at)
-    step = plain_relation(bind_query(planning, step_query, parent, types))
+    step = plain_relation(planning.binding.query(planning, step_query, parent, types))
     if len(columns_of(step)) != len(columns):
         raise SyntaxError_(
             "each UNION query must have the same number of columns", position=step_query.at + 1

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foreshore.expr.columns import columns_of
+from foreshore.expr.equality import has_one_form
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import (
     Call,
@@ -28,7 +29,15 @@ from foreshore.sql.lower.outer_columns import (
     Reference,
     Scopes,
 )
-from foreshore.types import TEXT, ColumnType, SqlType, has_one_form
+from foreshore.types import (
+    BYTEA,
+    STRUCTURED,
+    TEXT,
+    ColumnType,
+    SqlType,
+    array_of,
+    arrow_type,
+)
 
 
 @dataclass(frozen=True)
@@ -101,20 +110,33 @@ def keys_of(types: Sequence[ColumnType], places: Sequence[int]) -> tuple[Scalar,
     """Return scalars that are equal exactly if rows of these types are identical in `places`.
 
     This is the column itself or, where equal values may differ (-0.0 and 0.0, one month and thirty
-    days), its text, from which `value_of` restores the value.
+    days), its text or its stored form, from which `value_of` restores the value.
     """
     columns = columns_at(types)
     return tuple(
         columns[place]
         if has_one_form(types[place].type)
-        else _cast(columns[place], types[place].type, TEXT)
+        else _converted(columns[place], types[place].type, _identity(types[place].type))
         for place in places
     )
 
 
 def value_of(key: Column, type: SqlType) -> Scalar:
     """Return the value of that type whose key is `key`."""
-    return key if key.type == type or has_one_form(type) else _cast(key, key.type, type)
+    return key if key.type == type or has_one_form(type) else _converted(key, key.type, type)
+
+
+def _identity(type: SqlType) -> SqlType:
+    """Return the type of what tells values of a type apart that are equal and look different."""
+    if type.element is not None and type.element.name in STRUCTURED:
+        return array_of(BYTEA)
+    return BYTEA if type.name in STRUCTURED else TEXT
+
+
+def _converted(value: Scalar, source: SqlType, target: SqlType) -> Call:
+    if arrow_type(source) == arrow_type(target):
+        return Call("relabel", (value,), target)
+    return _cast(value, source, target)
 
 
 def _cast(value: Scalar, source: SqlType, target: SqlType) -> Call:

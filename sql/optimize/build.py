@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.equality import has_one_form
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -36,7 +37,7 @@ from foreshore.expr.scalars import with_scalars
 from foreshore.expr.split import Test, can_fail, columns_used
 from foreshore.expr.traversal import walk_relations
 from foreshore.sql.optimize.scalars import conjuncts, is_never_true, remap, substitute
-from foreshore.types import BOOL, ColumnType, has_one_form
+from foreshore.types import BOOL, ColumnType
 
 UNIT = Join(())
 

@@ -6,11 +6,11 @@ twice (`build.threshold`).
 """
 
 from foreshore.expr.columns import type_of
+from foreshore.expr.equality import has_signed_zeros
 from foreshore.expr.ir import Column, Let, Reduce, Relation
 from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.properties import Analysis
-from foreshore.types import has_signed_zeros
 
 
 def drop_distinct(relation: Relation) -> Relation:

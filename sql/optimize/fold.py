@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from foreshore.datum import from_array, to_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import may_fold, outcome
 from foreshore.expr.ir import (
     Column,

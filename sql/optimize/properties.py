@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate, pairwise, product
 
 from foreshore.expr.columns import columns_of
+from foreshore.expr.equality import has_one_form
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -37,7 +38,6 @@ from foreshore.expr.ir import (
     Union,
     Window,
 )
-from foreshore.types import has_one_form
 
 Key = frozenset[int]
 Keys = tuple[Key, ...]

@@ -6,7 +6,7 @@ over the rows of t with id 1 or 2.
 """
 
 from foreshore.expr.columns import columns_of, type_of
-from foreshore.expr.functions.comparison import PLAIN
+from foreshore.expr.equality import is_plain
 from foreshore.expr.ir import Column, Join, Map, Project, Relation, Scalar, single_input
 from foreshore.expr.split import columns_used, shift
 from foreshore.expr.traversal import inputs_of, with_inputs
@@ -50,7 +50,7 @@ def _without_semijoin(join: Join, place: int, step: KeyStep) -> Relation | None:
             return None
         value = shift(ours[0], -start)
         bare = without_widening(substitute(value, definitions))
-        if not isinstance(bare, Column) or type_of(keys[0]).name not in PLAIN:
+        if not isinstance(bare, Column) or not is_plain(type_of(keys[0])):
             return None
         partners[keys[0].index - there] = value
         found.add(bare.index)

@@ -161,15 +161,20 @@ class ChangeParser(ObjectParser):
         multiple = self.at_symbol("(")
         columns = self.in_parentheses(self.name_at) if multiple else (self.name_at(),)
         subscripts = []
-        while not multiple and self.accept_symbol("["):
-            subscripts.append(self.expression())
-            if self.at_symbol(":"):
-                self.unsupported("assigning to a slice of a column")
-            self.expect_symbol("]")
+        while not multiple and self.at_symbol("["):
+            subscripts.append(self._place())
         if self.at_symbol("."):
             self.unsupported("assigning to a field of a column")
         self.expect_symbol("=")
         return ast.Assignment(columns, self.expression(), multiple, at, tuple(subscripts))
+
+    def _place(self) -> ast.Place:
+        at = self.expect_symbol("[").start
+        lower = None if self.at_symbol(":") else self.expression()
+        is_slice = self.accept_symbol(":")
+        upper = None if not is_slice or self.at_symbol("]") else self.expression()
+        self.expect_symbol("]")
+        return ast.Place(lower, upper, is_slice, at)
 
     def _delete(self) -> ast.DeleteStatement:
         self.expect("delete", "from")

@@ -11,7 +11,7 @@ from foreshore.errors import FeatureNotSupported, NumericValueOutOfRange, Syntax
 from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.keywords import RESERVED
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, too_deep
-from foreshore.sql.parse.keywords import NOT_COLUMN
+from foreshore.sql.parse.grammar.word_classes import NOT_COLUMN
 from foreshore.sql.parse.lexer import (
     END,
     NUMBER,

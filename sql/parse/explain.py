@@ -10,10 +10,12 @@ _STAGES = {
     ("optimized", "plan"): "optimized",
     ("physical", "plan"): "physical",
     ("decorrelated", "plan"): "decorrelated",
+    ("locally", "optimized", "plan"): "local",
     ("raw", "plan"): "raw",
     ("plan",): "optimized",
     ("timestamp",): "timestamp",
     ("freshness",): "freshness",
+    ("filter", "pushdown"): "pushdown",
 }
 _MAINTAINED = (("materialized", "view"), ("view",), ("index",))
 _MEASURES = ("memory", "cpu")
@@ -52,23 +54,47 @@ class ExplainParser(ChangeParser):
             self.accept("for")
             return ast.ExplainStatement("cost", self._statement(), at)
         self.accept("verbose")
-        stage = "optimized"
+        self.accept("broken")
+        stage, named = "optimized", False
         for words, name in _STAGES.items():
             if self.accept(*words):
-                stage = name
-                if self.at_word("as", "with"):
-                    self.unsupported(f"EXPLAIN ... {self.token.value.upper()}")
-                self.expect("for")
+                stage, named = name, True
                 break
+        json = self._explain_form()
+        if not self.accept("for") and named:
+            self.fail()
+        self.accept("broken")
+        self.accept("replan")
         for words in _MAINTAINED:
             if self.at_words(*words):
                 kind = " ".join(words)
-                maintained = ("materialized view", "index")
-                if stage != "freshness" and not (stage == "physical" and kind in maintained):
-                    self.unsupported(f"EXPLAIN {stage.upper()} PLAN FOR {kind.upper()}", at)
+                if stage in ("timestamp", "cost"):
+                    self.unsupported(f"EXPLAIN {stage.upper()} FOR {kind.upper()}", at)
                 self.accept(*words)
-                return ast.ExplainStatement(stage, ast.ObjectRef(kind, self.table_name()), at)
-        return ast.ExplainStatement(stage, self._statement(), at)
+                of = ast.ObjectRef(kind, self.table_name())
+                return ast.ExplainStatement(stage, of, at, json=json)
+        return ast.ExplainStatement(stage, self._statement(), at, json=json)
+
+    def _explain_form(self) -> bool:
+        """Parse `[WITH (option, ...)] [AS [VERBOSE] TEXT | JSON]`; return whether it is JSON.
+
+        The options of Materialize say how much is shown: all is.
+        """
+        json = False
+        if self.at_word("with") and self.peek().value == "(":
+            self.advance()
+            depth = 0
+            while not self.at_end():
+                depth += self.at_symbol("(") - self.at_symbol(")")
+                self.advance()
+                if depth == 0:
+                    break
+        if self.accept("as"):
+            self.accept("verbose")
+            json = self.accept("json")
+            if not (json or self.accept("text")):
+                self.unsupported(f"EXPLAIN ... AS {self.token.value.upper()}")
+        return json
 
     def _explain_options(self) -> tuple[bool, bool]:
         """Parse PostgreSQL's options in parentheses; return ANALYZE, and whether FORMAT is JSON."""

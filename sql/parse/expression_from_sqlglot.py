@@ -13,7 +13,7 @@ from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.parse.grammar import nodes
 from foreshore.sql.parse.grammar.base import MAX_CHAIN, too_deep
-from foreshore.sql.parse.keywords import NOT_COLUMN
+from foreshore.sql.parse.grammar.word_classes import NOT_COLUMN
 from foreshore.sql.parse.lexer import cut, fold
 from foreshore.sql.parse.long_lists import Lists
 from foreshore.sql.parse.string_constants import decode_escapes, decode_unicode, escaped_pieces
@@ -199,7 +199,7 @@ class ExpressionConverter(ABC):
         return ast.Row(self.all(node.expressions), self.at(node))
 
     def _rowof(self, node: nodes.RowOf) -> ast.Expression:
-        return ast.Row(self.all(node.expressions), self.at(node))
+        return ast.Row(self.all(node.expressions), self.at(node), named=True)
 
     def _operator(self, node: exp.Operator) -> ast.Expression:
         operator, at = str(node.args["operator"]), self.at(node)

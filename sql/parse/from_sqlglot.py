@@ -4,6 +4,7 @@ These two modules are the only ones that know both trees. Syntax that sqlglot ac
 does not is rejected here with PostgreSQL's messages.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
@@ -22,6 +23,11 @@ _SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 class Converter(ExpressionConverter):
     """Convert queries with their expressions."""
+
+    def __init__(self, text: str, parse_statement: Callable[[str], ast.StatementSyntax]) -> None:
+        """Convert trees of `text`; `parse_statement` parses the SHOW statements of FROM."""
+        super().__init__(text)
+        self._parse_statement = parse_statement
 
     def query(self, node: exp.Expr) -> ast.Query:
         """Convert a whole query."""
@@ -398,11 +404,8 @@ class Converter(ExpressionConverter):
 
     def _shown(self, node: nodes.Shown) -> ast.Query | ast.ShowStatement:
         """Return the query of a SHOW statement in FROM."""
-        from foreshore.sql.parse.parse import parse
-
         start, end, at = node.args["start"], node.args["end"], self.at(node)
-        (statement,) = parse(" " * start + self.text[start:end])  # offsets are those of the text
-        match statement.ast:
+        match self._parse_statement(" " * start + self.text[start:end]):  # with offsets of the text
             case ast.ShowStatement() as shown:
                 return shown
             case ast.ShowVariableStatement(name=name) if name != "all":

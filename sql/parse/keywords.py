@@ -1,54 +1,11 @@
-"""PostgreSQL's key words in the parser, and names quoted so that it reads them as names.
+"""Names and strings as SQL, quoted so that the parser reads them as such.
 
-`NEEDS_AS` may be a column label only after AS; `foreshore/keywords.py` has the other classes. All
-other words are free in PostgreSQL; our parser does not accept all of them (MISPARSED).
+`foreshore/keywords.py` has PostgreSQL's classes of key words. All other words are free in
+PostgreSQL; our parser does not accept all of them (MISPARSED).
 """
 
 from foreshore.keywords import COL_NAME, RESERVED, TYPE_FUNC
 
-NEEDS_AS = frozenset(
-    [
-        "array",
-        "as",
-        "char",
-        "character",
-        "create",
-        "day",
-        "except",
-        "fetch",
-        "filter",
-        "for",
-        "from",
-        "grant",
-        "group",
-        "having",
-        "hour",
-        "intersect",
-        "into",
-        "isnull",
-        "limit",
-        "minute",
-        "month",
-        "notnull",
-        "offset",
-        "on",
-        "order",
-        "over",
-        "overlaps",
-        "precision",
-        "returning",
-        "second",
-        "to",
-        "union",
-        "varying",
-        "where",
-        "window",
-        "with",
-        "within",
-        "without",
-        "year",
-    ]
-)
 # Words that are free in PostgreSQL, but that our parser rejects or misreads in some places.
 MISPARSED = frozenset(
     [
@@ -75,7 +32,6 @@ MISPARSED = frozenset(
     ]
 )
 _QUOTED = RESERVED | TYPE_FUNC | COL_NAME | MISPARSED
-NOT_COLUMN = RESERVED | TYPE_FUNC
 
 
 def quote_identifier(name: str) -> str:
@@ -94,12 +50,3 @@ def quote_identifier(name: str) -> str:
 def quote_string(text: str) -> str:
     """Return `text` as an SQL string constant."""
     return "'" + text.replace("'", "''") + "'"
-
-
-# Words that may follow the alias of an item of FROM.
-AFTER_ALIAS = frozenset(
-    """
-    where group having window order limit offset fetch for union intersect except join cross inner
-    left right full natural on using tablesample as set returning when select values qualify
-    """.split()
-)

@@ -242,6 +242,7 @@ class ObjectParser(
             options.security_invoker,
             options.hydrate,
             options.emit_at,
+            options.partition_by,
         )
 
     def _in_cluster(self) -> str | None:
@@ -279,7 +280,7 @@ class ObjectParser(
             self.unsupported(f"CREATE INDEX ... {self.token.value.upper()}")
         return ast.CreateIndexStatement(
             name, on, keys, default, cluster or named, if_not_exists, at, keys_at, keys_end, retain,
-            limit, included, hydrate,
+            limit, included, hydrate, self.as_of(),
         )  # fmt: skip
 
     def _create_unique_index(self, at: int) -> ast.StatementSyntax:
@@ -478,13 +479,16 @@ class ObjectParser(
     def show(self) -> ast.StatementSyntax:
         """Parse SHOW."""
         at = self.expect("show").start
+        redacted = self.at_word("redacted") and self.peek().value == "create"
+        if redacted:
+            self.advance()
         if self.accept("create"):
-            if self.accept("function") or self.accept("aggregate"):
+            if not redacted and (self.accept("function") or self.accept("aggregate")):
                 return self._show_create_function()
-            if self.accept("all"):
+            if not redacted and self.accept("all"):
                 return ast.ShowCreateAllStatement()
             kind = self._kind()
-            return ast.ShowCreateStatement(kind, self.table_name())
+            return ast.ShowCreateStatement(kind, self.table_name(), redacted)
         for words in _SHOWN:
             if self.at_words(*words) and (
                 self.peek(len(words)).kind == "end"
@@ -502,6 +506,12 @@ class ObjectParser(
         while self.accept_symbol("."):
             parts.append(self.label())
         return ast.ShowVariableStatement(".".join(parts).lower())
+
+    def inspect(self) -> ast.ShowStatement:
+        """Parse INSPECT SHARD 'id'."""
+        at = self.expect("inspect").start
+        self.expect("shard")
+        return ast.ShowStatement("shard", (self.string(),), None, None, at)
 
     def _show_create_function(self) -> ast.ShowStatement:
         """Parse the name of a function, perhaps with the types of its arguments."""

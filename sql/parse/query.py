@@ -21,7 +21,7 @@ from foreshore.sql.parse.dialect import new_parser
 from foreshore.sql.parse.from_sqlglot import Converter
 from foreshore.sql.parse.grammar.base import OPERAND
 from foreshore.sql.parse.grammar.query import Parser
-from foreshore.sql.parse.keywords import NOT_COLUMN
+from foreshore.sql.parse.grammar.word_classes import NOT_COLUMN
 from foreshore.sql.parse.lexer import QUOTED, WORD, Token, tokenize
 from foreshore.sql.parse.long_lists import Lists
 
@@ -39,7 +39,7 @@ class QueryParser(Cursor):
         super().__init__(text, tokens)
         self._found = found
         self._parser = new_parser()
-        self._converter = Converter(text)
+        self._converter = Converter(text, self._statement_of)
         self._converter.lists = {} if lists is None else lists
         self._rests = {rest.start: rest.end for rest in self._converter.lists.values()}
 
@@ -62,6 +62,14 @@ class QueryParser(Cursor):
         if not inside.at_end():
             inside.fail()
         return found
+
+    def statement(self) -> ast.StatementSyntax:
+        """Parse the current statement to its end."""
+        raise NotImplementedError  # `StatementParser` knows all statements
+
+    def _statement_of(self, text: str) -> ast.StatementSyntax:
+        """Return the only statement of `text`."""
+        return type(self)(text, *tokenize(text)).statement()
 
     def mark(self) -> tuple[int, Lists]:
         """Return the position, and the rests of lists that no node has yet."""

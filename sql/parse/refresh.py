@@ -25,6 +25,7 @@ class ViewOptions(msgspec.Struct, kw_only=True):
     emit_at: int | None = None
     cluster: str | None = None
     security_invoker: bool = False
+    partition_by: tuple[tuple[str, int], ...] = ()  # columns with their offsets
     checks: ast.ViewChecks = msgspec.field(default_factory=ast.ViewChecks)
 
 
@@ -106,6 +107,10 @@ class RefreshParser(ExpectationParser):
         if self.at_word("emit_on_window_close"):  # as pg_dump writes it
             found.emit_at = at if self._boolean_option("emit_on_window_close") else None
             return "emit"
+        if self.accept("partition", "by"):
+            self.accept_symbol("=")
+            found.partition_by = self.in_parentheses(self.name_at)
+            return "partition"
         if self.at_word("retain", "retain_history"):
             found.retain = self._retain()
             return "retain"

@@ -239,8 +239,9 @@ class StatementParser(CopyingParser):
     def _execute(self) -> ast.StatementSyntax:
         self.expect("execute")
         name = self.name()
+        start = self.token.start
         args = self.in_parentheses(self.expression) if self.at_symbol("(") else ()
-        return ast.ExecuteStatement(name, args)
+        return ast.ExecuteStatement(name, args, start, self.last_end)
 
     def _deallocate(self) -> ast.StatementSyntax:
         self.expect("deallocate")
@@ -348,6 +349,7 @@ _STATEMENTS: dict[str, Parse] = {
     "alter": StatementParser.alter,
     "comment": StatementParser.comment,
     "show": StatementParser.show,
+    "inspect": StatementParser.inspect,
     "set": StatementParser._set,
     "reset": StatementParser._reset_variable,
     "begin": StatementParser._begin,
@@ -390,7 +392,8 @@ def only_queries_have_times(at: int) -> FeatureNotSupported:
         detail="A change takes effect at its commit: "
         "at another time it would alter results that were read already.",
         hint="AS OF follows the query whose time it sets: in SELECT, COPY (...), DECLARE, "
-        "EXPLAIN, SUBSCRIBE, INSERT ... SELECT, CREATE TABLE ... AS and CREATE MATERIALIZED VIEW.",
+        "EXPLAIN, SUBSCRIBE, INSERT ... SELECT, CREATE TABLE ... AS, CREATE MATERIALIZED VIEW "
+        "and CREATE INDEX.",
         position=at + 1,
     )
 

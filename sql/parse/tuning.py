@@ -4,13 +4,10 @@ Migrations and restores of dumps set fill factors, statistics and the like; they
 """
 
 import re
-from typing import TYPE_CHECKING
 
 from foreshore.errors import InvalidParameterValue
 from foreshore.sql import ast
-
-if TYPE_CHECKING:
-    from foreshore.sql.parse.tables import TableParser
+from foreshore.sql.parse.relation_options import RelationOptionParser
 
 _OF_TABLES = re.compile(
     r"fillfactor|parallel_workers|toast_tuple_target|user_catalog_table|vacuum_\w++"
@@ -20,7 +17,7 @@ _OF_COLUMNS = re.compile(r"n_distinct(_inherited)?")
 _IDENTITIES = ("default", "full", "nothing")
 
 
-def table_tuning(parser: "TableParser") -> ast.WithoutEffect | None:
+def table_tuning(parser: RelationOptionParser) -> ast.WithoutEffect | None:
     """Parse SET (...), RESET (...), CLUSTER ON, REPLICA IDENTITY; None for another action."""
     if _options(parser, _OF_TABLES):
         return ast.WithoutEffect()
@@ -37,7 +34,7 @@ def table_tuning(parser: "TableParser") -> ast.WithoutEffect | None:
     return None
 
 
-def column_tuning(parser: "TableParser", column: str) -> ast.WithoutEffect | None:
+def column_tuning(parser: RelationOptionParser, column: str) -> ast.WithoutEffect | None:
     """Parse SET STATISTICS, STORAGE, COMPRESSION, (...) of a column; None for another action."""
     if parser.accept("set", "statistics"):
         parser.accept_symbol("-")
@@ -49,7 +46,7 @@ def column_tuning(parser: "TableParser", column: str) -> ast.WithoutEffect | Non
     return ast.WithoutEffect(column=column)
 
 
-def _options(parser: "TableParser", known: re.Pattern[str]) -> bool:
+def _options(parser: RelationOptionParser, known: re.Pattern[str]) -> bool:
     """Parse `SET (name = value, ...)` or `RESET (name, ...)`, if it is there."""
     if not (parser.at_word("set", "reset") and parser.peek(1).value == "("):
         return False

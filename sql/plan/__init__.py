@@ -165,13 +165,15 @@ def result_desc(plan: Plan) -> RelationDesc | None:
             | Merge(returning=returning)
         ):
             return returning.desc if returning is not None else None
-        case Explain() | ExplainChange() | ExplainMaintained():
+        case ExplainChange():
             return EXPLAIN_DESC
         case ExplainFreshness():
             return FRESHNESS_DESC
         case ExplainSinkSchema():
             return SCHEMA_DESC
-        case ExplainAnalyze() | ExplainOperators() | CreateToken():
+        case Explain() | ExplainMaintained() | ExplainAnalyze() | ExplainOperators():
+            return plan.desc
+        case CreateToken():
             return plan.desc
         case _:
             return None

@@ -5,6 +5,7 @@ from typing import Literal as OneOf
 from typing import TypeAlias
 
 from foreshore.expr.ir import OrderKey, Relation, Scalar
+from foreshore.expr.plan_nodes import PlanNode
 from foreshore.ids import GlobalId
 from foreshore.sql.plan.query import AsOf, InitPlan, Query, Select, Subscribe, WritePlan
 
@@ -53,7 +54,8 @@ class Insert(WritePlan):
     constant: bool
     on_conflict: OnConflict | None = None
     row_outputs: tuple[Scalar, ...] = ()  # see Query; over `source`
-    as_of: AsOf | None = None  # the time at which `source` is read
+    # The time at which `source` is read; of a constant one, from which its rows are there.
+    as_of: AsOf | None = None
     order_by: tuple[OrderKey, ...] = ()  # over `source`; empty if the order is irrelevant
     init_plans: tuple[InitPlan, ...] = ()
     checks: tuple[RowCheck, ...] = ()
@@ -145,11 +147,12 @@ class WithChanges(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class ExplainChange:
-    """EXPLAIN of a statement that changes rows; `text` renders its optimized relation."""
+    """EXPLAIN of a statement that changes rows; `nodes` are its optimized relation."""
 
     stage: OneOf["optimized", "physical"]
     change: Insert | Update | Delete | Merge
-    text: str
+    nodes: tuple[PlanNode, ...]
+    json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,7 @@ class CopyOptions:
     force_null: tuple[str, ...] = ()  # columns in which quoted texts may be NULL, too
     force_not_null: tuple[str, ...] = ()  # columns in which the NULL text is itself
     encoding: str = ""  # by PostgreSQL's name; empty: the client's
+    exact_numeric: bool = False  # arrow: numbers that no decimal of Arrow has are texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,6 +298,7 @@ class CreateIndex(WritePlan):
     retain_ms: int | None = None
     memory_limit: int | None = None  # in bytes
     hydrate: HydrateMode | None = None  # None: as its cluster says
+    as_of: AsOf | None = None  # the time from which it can be read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Plans of queries, row locks, SUBSCRIBE and EXPLAIN, and types that all plans share."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from typing import Literal as OneOf
 
 from foreshore.expr.block import AnyRecursion, Block
 from foreshore.expr.envelope import Envelope
 from foreshore.expr.ir import Finishing, Relation, Scalar
+from foreshore.expr.plan_nodes import PlanNode
 from foreshore.ids import GlobalId
 from foreshore.types import (
     BOOL,
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from foreshore.sql.plan.changes import Change
 
 EXPLAIN_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(TEXT, False),))
+PUSHDOWN_DESC = RelationDesc(
+    ("source", "total_bytes", "selected_bytes", "total_parts", "selected_parts"),
+    (ColumnType(TEXT, False), *(ColumnType(INT8, False),) * 4),
+)
 EXPLAIN_JSON_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(JSON, False),))
 FRESHNESS_DESC = RelationDesc(
     (
@@ -110,7 +115,7 @@ class InitPlan:
     plan: "Select | Change"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Query:
     """A relation, the finishing of its result, and the columns that the client sees."""
 
@@ -189,6 +194,14 @@ class LockTable:
     nowait: bool
 
 
+class OutputOrder(NamedTuple):
+    """A key of ORDER BY that is a column of the result, by its place."""
+
+    column: int
+    descending: bool
+    nulls_first: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     """SUBSCRIBE; `subscription` gives `as_of` if a durable subscription is read.
@@ -205,27 +218,36 @@ class Subscribe:
     desc: RelationDesc  # mz_timestamp, [mz_progressed,] then the columns of the envelope
     subscription: GlobalId | None = None
     is_of_relation: bool = False  # whether it names one relation instead of a query
+    order: tuple[OutputOrder, ...] = ()  # ORDER BY of the query, for who shows its rows
 
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN of `query`; `raw` is its bound form, for stages that show it."""
+    """EXPLAIN of `query`; `nodes` are the plan at that stage."""
 
-    stage: OneOf["optimized", "physical", "timestamp", "decorrelated", "raw", "cost"]
+    stage: OneOf[
+        "optimized", "physical", "timestamp", "local", "decorrelated", "raw", "cost", "pushdown"
+    ]
     query: Query
     as_of: AsOf | None
-    text: str  # the rendered stage; empty for physical and timestamp
+    nodes: tuple[PlanNode, ...] = ()
+    json: bool = False
+
+    @property
+    def desc(self) -> RelationDesc:
+        """Return the columns of the result."""
+        return PUSHDOWN_DESC if self.stage == "pushdown" else EXPLAIN_DESC
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainAnalyze:
     """EXPLAIN ANALYZE: run `select`, and tell what was done; or EXPLAIN as JSON, if not `run`.
 
-    `text` is the optimized plan.
+    `nodes` are the optimized plan.
     """
 
     select: Select
-    text: str
+    nodes: tuple[PlanNode, ...]
     run: bool
     json: bool
 
@@ -274,9 +296,20 @@ _MEASURED = {
 
 @dataclass(frozen=True, slots=True)
 class ExplainMaintained:
-    """EXPLAIN PHYSICAL PLAN of a materialized view or an index."""
+    """EXPLAIN of a materialized view or an index: its definition, or how it is maintained.
+
+    `nodes` are its definition at an earlier stage, if that is asked for.
+    """
 
     object: GlobalId
+    stage: OneOf["definition", "physical", "pushdown"] = "physical"
+    json: bool = False
+    nodes: tuple[PlanNode, ...] = ()
+
+    @property
+    def desc(self) -> RelationDesc:
+        """Return the columns of the result."""
+        return PUSHDOWN_DESC if self.stage == "pushdown" else EXPLAIN_DESC
 
 
 @dataclass(frozen=True, slots=True)

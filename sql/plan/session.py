@@ -15,6 +15,7 @@ class ShowCreate:
     kind: ObjectKind
     name: Name
     desc: RelationDesc
+    redacted: bool = False  # without the constants of the statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,12 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Execute(WritePlan):
+    """EXECUTE; `lookup` is the text of the arguments, where one is the name of an object."""
+
     name: str
     args: tuple[Scalar, ...]
+    lookup: str | None = None
+    offsets: tuple[int, ...] = ()  # of the arguments in the statement; none of those looked up
 
 
 @dataclass(frozen=True, slots=True)

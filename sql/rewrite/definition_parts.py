@@ -55,6 +55,8 @@ def with_columns_named(create_sql: str, names: Sequence[str]) -> str:
 @lru_cache(maxsize=1024)
 def expectations_of(create_sql: str) -> tuple[tuple[str, str, str], ...]:
     """Return the name, condition and action of each expectation of a view."""
+    if "expect" not in create_sql.lower():
+        return ()  # at a thousandth of the cost
     (statement,) = parse(create_sql)
     if not isinstance(statement.ast, ast.CreateViewStatement):
         return ()

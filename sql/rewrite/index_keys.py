@@ -14,10 +14,15 @@ _ORDER = ("asc", "desc", "nulls", "first", "last")
 @lru_cache(maxsize=1024)
 def index_keys(create_sql: str) -> tuple[IndexKey, ...]:
     """Return the keys of a CREATE INDEX, none for a default index."""
+    text = keys_text(create_sql)
+    return tuple(map(_key, _parts(text[1:-1]))) if text else ()
+
+
+def keys_text(create_sql: str) -> str:
+    """Return the keys of a CREATE INDEX in their parentheses, empty for a default index."""
     (statement,) = parse(create_sql)
     assert isinstance(statement.ast, ast.CreateIndexStatement), create_sql
-    text = create_sql[statement.ast.keys_at : statement.ast.keys_end].strip()
-    return tuple(map(_key, _parts(text[1:-1]))) if text else ()
+    return create_sql[statement.ast.keys_at : statement.ast.keys_end].strip()
 
 
 def _parts(text: str) -> Iterator[str]:

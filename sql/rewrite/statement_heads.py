@@ -88,6 +88,8 @@ def create_cluster(
         more += f", SHUFFLE PARTITIONS = {partitions}"
     if (hydrate := options.get("hydrate")) is not None:
         more += f", HYDRATE = '{hydrate}'"
+    if (workload := options.get("workload_class")) is not None:
+        more += f", WORKLOAD CLASS = {quote_string(workload)}"
     if burst is not None:
         more += (
             f", AUTO SCALING STRATEGY = (ON HYDRATION (HYDRATION SIZE = '{burst.size}', "

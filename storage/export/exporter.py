@@ -1,7 +1,7 @@
 """Exporters: what writes to one kind of external system."""
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -48,6 +48,14 @@ class SinkKind(Protocol):
         """Raise OSError or DatabaseError if a sink could not write; make what it needs there."""
         ...
 
+
+@runtime_checkable
+class Disposing(Protocol):
+    """A kind whose sinks leave more than rows outside (`foreshore.sinks.spec.left_by`)."""
+
     async def dispose(self, export: Export) -> None:
-        """Remove what a dropped sink has left there beside its rows."""
+        """Remove what a dropped sink has left there beside its rows, if it is still there.
+
+        `export` has no columns. Raises OSError or DatabaseError.
+        """
         ...

@@ -6,7 +6,7 @@ from foreshore.ids import GlobalId
 from foreshore.processes.messages import Hello
 from foreshore.processes.transport import Tables
 from foreshore.sinks.spec import Target
-from foreshore.storage.export.exporter import SinkKind
+from foreshore.storage.export.exporter import Disposing, SinkKind
 from foreshore.storage.export.kinds import kind_of
 from foreshore.storage.export.messages import (
     Answer,
@@ -66,5 +66,6 @@ class Worker:
             case CheckSink(export=export):
                 await kind.check(export)
             case DisposeSink(export=export):
+                assert isinstance(kind, Disposing), kind
                 await kind.dispose(export)
         return Done()

@@ -20,6 +20,7 @@ MOST_BYTES = 16 * 2**20  # of an answer
 FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError, RecursionError)
 MOST_SAID = 500  # characters
 _PART_BYTES = 65_536
+_PASSING = (408, 425, 429)  # too slow, too early, too many requests
 _KEPT = ("content-type",)  # headers of answers
 
 
@@ -86,6 +87,11 @@ async def asked(client: httpx.AsyncClient, method: str, url: str, **request: Any
         content=b"".join(parts),
         request=response.request,
     )
+
+
+def is_passing(status: int) -> bool:
+    """Whether the same request may succeed later, though nobody changes anything here."""
+    return status >= 500 or status in _PASSING
 
 
 def reason(error: Exception) -> str:

@@ -25,21 +25,21 @@ _PEM = {
 }
 
 
-def configuration(access: Access) -> dict[str, Any]:
-    """Return the configuration of a client of a connection. Blocks.
+def configuration(access: Access, failures: Failures) -> dict[str, Any]:
+    """Return the configuration of a client of a connection that tells `failures`. Blocks.
 
     Raises ConnectionFailure if its tunnel does not come, and InsufficientPrivilege if the OAuth2
     server's address is link-local.
     """
     if "oauth2 server url" in access.options:
         check_endpoint(access.options["oauth2 server url"])
-    found = _configuration(access.options)
+    found = _configuration(access.options, failures)
     if access.tunnel is not None:
         return kafka_tunnels.through(access, access.tunnel, found)
     return found
 
 
-def _configuration(options: Mapping[str, str]) -> dict[str, Any]:
+def _configuration(options: Mapping[str, str], failures: Failures) -> dict[str, Any]:
     has_sasl = "sasl username" in options
     has_tls = any(each in options for each in _PEM)
     protocol = ("sasl_ssl" if has_tls else "sasl_plaintext") if has_sasl else "plaintext"
@@ -51,21 +51,23 @@ def _configuration(options: Mapping[str, str]) -> dict[str, Any]:
         "client.id": "foreshore",
     }
     if has_sasl:
-        found |= _sasl(options)
+        found |= _sasl(options, failures)
     found |= {name: options[each] for each, name in _PEM.items() if each in options}
     return found
 
 
-def _sasl(options: Mapping[str, str]) -> dict[str, Any]:
+def _sasl(options: Mapping[str, str], failures: Failures) -> dict[str, Any]:
     """Return how the brokers know us: by a password, or by tokens of an OAuth2 server."""
     mechanism = options.get("sasl mechanisms", "plain")
     user, password = options["sasl username"], options.get("sasl password", "")
     found = {"sasl.mechanisms": mechanism.upper()}
     if mechanism != OAUTHBEARER:
         return {**found, "sasl.username": user, "sasl.password": password}
-    from foreshore.storage.external.kafka_tokens import tokens  # only these need httpx
+    from foreshore.storage.external.kafka_tokens import Tokens  # only these need httpx
 
-    return {**found, "oauth_cb": tokens(options)}
+    tokens = Tokens(options)
+    failures.of_tokens.append(lambda: tokens.failure)
+    return {**found, "oauth_cb": tokens}
 
 
 class Client:
@@ -78,7 +80,7 @@ class Client:
         self._admin: AdminClient | None = None
         try:
             self.consumer = Consumer(
-                configuration(access)
+                configuration(access, self.failures)
                 | {
                     "group.id": group,
                     "enable.auto.commit": False,
@@ -131,7 +133,7 @@ class Client:
         if known.controller_id not in known.brokers:
             return None  # nobody could say
         if self._admin is None:
-            self._admin = AdminClient(configuration(self._access) | {"log_level": 0})
+            self._admin = AdminClient(configuration(self._access, self.failures) | {"log_level": 0})
         asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_SECONDS)
         try:
             found = asked[name].result(ANSWER_SECONDS + TRY_SECONDS).topic_id

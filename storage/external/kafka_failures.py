@@ -23,6 +23,7 @@ from foreshore.errors import (
 from foreshore.storage.external import kafka_tunnels
 from foreshore.storage.external.access import Access
 
+_REFUSED = "28P01"
 TRANSACTION_SECONDS = 600.0  # after which the brokers abort a transaction
 
 
@@ -44,10 +45,10 @@ _PASSWORD = (
     " secret."
 )
 _REASONS = (  # the first of which a word is there
-    _Reason(("oauthbearer token",), "28P01", _PASSWORD),
+    _Reason(("oauthbearer token",), _REFUSED, _PASSWORD),
     _Reason(
         ("sasl authentication error", "authentication failed", "sasl handshake"),
-        "28P01",
+        _REFUSED,
         _PASSWORD,
     ),
     # Before that of TLS: a host may have any name, and ApiVersion guesses.
@@ -116,7 +117,7 @@ _MEANINGS: dict[int, tuple[Callable[..., DatabaseError], str, str | None]] = {
         (UndefinedObject, "the topic does not exist", None),
     ),
     KafkaError.SASL_AUTHENTICATION_FAILED: (
-        partial(DatabaseError, sqlstate="28P01"),
+        partial(DatabaseError, sqlstate=_REFUSED),
         "the brokers refuse the user of the connection",
         _PASSWORD,
     ),
@@ -130,6 +131,8 @@ class Failures:
     def __init__(self, access: Access, doing: str = "write to") -> None:
         self._access, self._doing = access, doing
         self.reason: str | None = None
+        # Each returns why a client's token was not renewed, which brokers refuse once it has ended.
+        self.of_tokens: list[Callable[[], DatabaseError | None]] = []
         self._last: str | None = None
 
     @property
@@ -146,7 +149,16 @@ class Failures:
             self._last = error.str()
 
     def error(self, why: KafkaError | str, what: str = "") -> DatabaseError:
-        """Return an error of Kafka as one of ours; `what` it is about, such as a topic."""
+        """Return an error of Kafka as one of ours; `what` it is about, such as a topic.
+
+        If brokers refuse the user as its token was not renewed, that is the error: it may pass.
+        """
+        error = self._error(why, what)
+        if error.sqlstate != _REFUSED:
+            return error
+        return next((failure for each in self.of_tokens if (failure := each())), error)
+
+    def _error(self, why: KafkaError | str, what: str) -> DatabaseError:
         about = f"{what}: " if what else ""
         if isinstance(why, KafkaError):
             if (meaning := _MEANINGS.get(why.code())) is not None:

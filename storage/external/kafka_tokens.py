@@ -10,14 +10,14 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 
 from foreshore.errors import ConnectionFailure, DatabaseError
-from foreshore.storage.external.bounded_http import FAILURES, asked, client, reason
+from foreshore.storage.external.bounded_http import FAILURES, asked, client, is_passing, reason
 from foreshore.storage.external.tls import certificates
 
 logger = logging.getLogger(__name__)
@@ -30,26 +30,33 @@ _LEAST_SECONDS = 10.0  # after which a client asks again, at least
 Token = tuple[str, float, str, dict[str, str]]  # text, end in seconds since 1970, subject, more
 
 
-def tokens(options: Mapping[str, str]) -> Callable[[str], Token]:
-    """Return what gives a client of librdkafka a token when it needs one. Both block.
+class Tokens:
+    """Gives a client of librdkafka a token whenever it needs one. Both calls block.
 
-    Raises DatabaseError if there is none now. Later, when the server is away, the client gets the
-    last token again; brokers refuse it once it has ended, and the client asks again soon.
+    The first raises DatabaseError if there is none now. Later, when the server is away, the client
+    gets the last token again; brokers refuse it once it has ended, and the client asks again soon.
     """
-    last = _new(options)
-    is_first = True
 
-    def token(_: str) -> Token:
-        nonlocal last, is_first
-        try:
-            last = last if is_first else _new(options)
-        except DatabaseError as error:
-            logger.warning("a token is not renewed", extra={"error": error.message})
-        is_first = False
-        text, ends, subject, extensions = last
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._last = _new(options)
+        self._is_first = True
+        self.failure: DatabaseError | None = None  # why the last token was not renewed
+
+    def __call__(self, _: str) -> Token:
+        """Return a token."""
+        if not self._is_first:
+            self._renew()
+        self._is_first = False
+        text, ends, subject, extensions = self._last
         return text, max(ends, time.time() + _LEAST_SECONDS), subject, extensions
 
-    return token
+    def _renew(self) -> None:
+        try:
+            self._last, self.failure = _new(self._options), None
+        except DatabaseError as error:
+            self.failure = error
+            logger.warning("a token is not renewed", extra={"error": error.message})
 
 
 def _new(options: Mapping[str, str]) -> Token:
@@ -59,11 +66,10 @@ def _new(options: Mapping[str, str]) -> Token:
         document = asyncio.run(_answer(options))
         return _token(document, options)
     except httpx.HTTPStatusError as error:
-        raise DatabaseError(
-            f"{begins} answers with status {error.response.status_code}",
-            sqlstate="28P01",
-            hint=TOKENS,
-        ) from None
+        message = f"{begins} answers with status {error.response.status_code}"
+        if is_passing(error.response.status_code):
+            raise ConnectionFailure(message) from None
+        raise DatabaseError(message, sqlstate="28P01", hint=TOKENS) from None
     except (httpx.HTTPError, TimeoutError) as error:
         raise ConnectionFailure(f"{begins}: {reason(error)}", hint=TOKENS) from None
     except (*FAILURES, KeyError, TypeError):

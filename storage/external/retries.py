@@ -12,24 +12,25 @@ LONGEST_WAIT_SECONDS = 30.0
 LEAST_WAIT_SECONDS = 0.25  # of a pause that is cut short
 
 
-def waits() -> Iterator[float]:
-    """Yield the seconds before each next try."""
+def waits(longest: float = LONGEST_WAIT_SECONDS) -> Iterator[float]:
+    """Yield the seconds before each next try, at most `longest`."""
     seconds = FIRST_WAIT_SECONDS
     while True:
         yield seconds
-        seconds = min(2 * seconds, LONGEST_WAIT_SECONDS)
+        seconds = min(2 * seconds, longest)
 
 
 class Pauses:
     """The pauses between tries, which grow until `begin_anew`; each may be cut short."""
 
-    def __init__(self) -> None:
-        self._waits = waits()
+    def __init__(self, longest: float = LONGEST_WAIT_SECONDS) -> None:
+        self._longest = longest
+        self._waits = waits(longest)
         self._is_cut = asyncio.Event()
 
     def begin_anew(self) -> None:
         """Let the next pause be the shortest, as something got on."""
-        self._waits = waits()
+        self._waits = waits(self._longest)
 
     async def pause(self, announce: Callable[[float], None]) -> None:
         """Wait for the next try, or until `cut_short`; `announce` gets the seconds until then.

@@ -152,8 +152,16 @@ class Kind(Protocol):
         """Return the outputs of a source; raises OSError or DatabaseError."""
         ...
 
-    async def dispose(self, spec: Any, position: Position, accesses: Accesses) -> None:
-        """Remove what a dropped source has left there; raises as `discover` does."""
+
+@runtime_checkable
+class Disposing(Protocol):
+    """A kind whose sources leave something outside (`foreshore.sources.spec.left_by`)."""
+
+    async def dispose(self, spec: Any, accesses: Accesses) -> None:
+        """Remove what a dropped source has left there, if it is still there.
+
+        Raises OSError or DatabaseError.
+        """
         ...
 
 

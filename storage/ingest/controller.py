@@ -49,6 +49,7 @@ from foreshore.storage.ingest.messages import (
     StopSource,
     TryNow,
 )
+from foreshore.storage.ingest.positions import covers, follows
 from foreshore.storage.ingest.spool import Spool
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
 from foreshore.update import DIFF
@@ -188,8 +189,8 @@ class IngestController:
         self._processes: ClusterProcesses[_Source] = ClusterProcesses(
             launcher, self, Response, "ingestion process"
         )
-        self._requests = 0
-        self._runs = 0
+        self.without_snapshot: set[GlobalId] = set()  # sources of which nothing is durable
+        self._requests = self._runs = 0
         # Takes a source and an output that has ceased.
         self.ceased: Callable[[SourceDescription, GlobalId], None] = lambda source, output: None
 
@@ -202,8 +203,7 @@ class IngestController:
         before: Stopped | None = None,
     ) -> None:
         """Run a source from `position`, which is durable; counts go on from those `before`."""
-        durable = dict(position)
-        status = SourceStatus(since=self._clock.now(), position=durable)
+        status = SourceStatus(since=self._clock.now(), position=(durable := dict(position)))
         if before is not None:
             ids = {
                 output.id: now.id
@@ -212,6 +212,8 @@ class IngestController:
             }
             status.carry_on(before.status, ids)
         source = _Source(description, durable, status)
+        if not durable:
+            self.without_snapshot.add(description.id)
         self._processes.add(description.id, description.cluster, source)
 
     def description(self, id: GlobalId) -> SourceDescription | None:
@@ -225,6 +227,7 @@ class IngestController:
         if source is None:
             return None
         source.ends = True
+        self.without_snapshot.discard(id)
         source.notify()
         source.forget()
         if source.reading is not None:
@@ -274,7 +277,7 @@ class IngestController:
                     async with asyncio.timeout(ASK_SECONDS):
                         await self._changed(source)
                 continue
-            while not _covers(source.position, answer.position) and not source.ends:
+            while not covers(source.position, answer.position) and not source.ends:
                 await self._changed(source)
             if not source.ends:
                 return True
@@ -299,6 +302,11 @@ class IngestController:
             await changed
         finally:
             source.awaited.discard(changed)
+
+    async def filled(self, id: GlobalId) -> None:
+        """Wait until a source has its first snapshot, or does not run."""
+        while (each := self._processes.get(id)) is not None and not each.status.is_filled:
+            await self._changed(each)
 
     def statuses(self) -> Mapping[GlobalId, SourceStatus]:
         """Return what each source is doing."""
@@ -435,6 +443,9 @@ class IngestController:
             connection.send(Contents(id, run, request, True, upper=upper))
         except DatabaseError as error:
             connection.send(Contents(id, run, request, True, error.message))
+        except Exception:
+            logger.exception("rows of a source cannot be read", extra={"source": id})
+            connection.send(Contents(id, run, request, True, "internal error"))
         finally:
             del source.untaken[run, request]
             if source.reading is asyncio.current_task():
@@ -480,6 +491,7 @@ class IngestController:
                 output.refused = None
             output.take(counts)
             self.states.set(id, output, state, output.reason)
+            source.notify()
             if has_ceased:
                 self.ceased(source.description, id)
 
@@ -497,10 +509,11 @@ class IngestController:
                 together, source.waiting = source.waiting, []
                 reads, run = source.started_by, source.run
                 progressed = await _together(source.description.progress, together)
-                if not _follows(source.position, progressed):
+                if not follows(source.position, progressed.before, progressed.after):
                     raise _OutOfPlace
                 await self._commit_patiently(source, progressed)
                 source.position |= progressed.after
+                self.without_snapshot.discard(id)
                 source.notify()
                 if source.status.state in ("starting", "stalled"):
                     self._set_state(source, "running", None)
@@ -585,13 +598,3 @@ async def _together(progress: GlobalId, batches: Sequence[tuple[Ingested, _Rows]
         for output, table in arrived.rows.items():
             rows.setdefault(output, []).append(table)
     return Progressed(rows, progress, before, after)
-
-
-def _covers(position: Mapping[str, int], furthest: Mapping[str, int]) -> bool:
-    """Whether all before `furthest` is before `position` too."""
-    return all(position.get(part, offset - 1) >= offset for part, offset in furthest.items())
-
-
-def _follows(position: Mapping[str, int], progressed: Progressed) -> bool:
-    """Whether a batch begins where the position is."""
-    return all(position.get(part) == progressed.before.get(part) for part in progressed.after)

@@ -112,7 +112,6 @@ class Dispose(Message, frozen=True):
     """Remove what a source that was dropped has left in its external system."""
 
     spec: SourceSpec
-    position: dict[str, int]
     accesses: Accesses
 
 

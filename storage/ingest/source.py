@@ -48,6 +48,7 @@ from foreshore.storage.ingest.messages import (
     SourceState,
     StartSource,
 )
+from foreshore.upkeep import goes_on
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Source:
         self._rows_sent: dict[str, int] = {}  # by references
         self._asked: dict[int, asyncio.Queue[tuple[Contents, Tables]]] = {}
         self._requests = 0
+        self._reported = Report({}, {})
         self._pauses = Pauses()
         self._answering: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
@@ -130,6 +132,9 @@ class Source:
                 position = await self._connector.furthest()
             except (OSError, DatabaseError) as failed:
                 error = error_text(failed)
+            except Exception as failed:
+                logger.exception("a source cannot say how far it is", extra={"source": self._id})
+                error = f"internal error: {failed}"
         else:
             error = "sources of its kind cannot say what their external system has"
             can_say = False
@@ -230,33 +235,35 @@ class Source:
 
     async def _report(self) -> None:
         """Tell what the connector knows, when it has changed."""
-        last = Report({}, {})
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            if (found := self._known()) == last:
-                continue
-            last = found
-            outputs = {
-                self._outputs[reference].id: OutputCounts(
-                    each.messages,
-                    each.snapshot_known,
-                    each.snapshot_staged,
-                    each.ceased,
-                    each.waits,
-                )
-                for reference, each in found.outputs.items()
-                if reference in self._outputs
-            }
-            self._send(
-                Reported(
-                    self._id,
-                    self._run_number,
-                    outputs,
-                    dict(found.known),
-                    found.slot,
-                    found.again,
-                )
+            await goes_on(self._report_news, "a source does not report what it knows")
+
+    async def _report_news(self) -> None:
+        if (found := self._known()) == self._reported:
+            return
+        self._reported = found
+        outputs = {
+            self._outputs[reference].id: OutputCounts(
+                each.messages,
+                each.snapshot_known,
+                each.snapshot_staged,
+                each.ceased,
+                each.waits,
             )
+            for reference, each in found.outputs.items()
+            if reference in self._outputs
+        }
+        self._send(
+            Reported(
+                self._id,
+                self._run_number,
+                outputs,
+                dict(found.known),
+                found.slot,
+                found.again,
+            )
+        )
 
     def _known(self) -> Report:
         """Return what the connector tells; of one that does not, each row is a message."""

@@ -72,6 +72,17 @@ class SourceStatus(Status):
         """Return how far that is durable here."""
         return sum(self.position.get(part, 0) for part in self.known) if self.known else None
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether the first snapshot is durable, or there is nothing to be read yet."""
+        if self.position or self.state == "finished":
+            return True
+        if self.state != "running" or self.offset_known:
+            return False
+        counts = [output.counts for output in self.outputs.values()]
+        has_begun = any(each.snapshot_known or each.snapshot_staged for each in counts)
+        return not has_begun and not any(output.received for output in self.outputs.values())
+
     def carry_on(self, before: "SourceStatus", ids: Mapping[GlobalId, GlobalId]) -> None:
         """Begin with the amounts of a run before; `ids` are those of its outputs and of ours."""
         self.updates, self.bytes = before.updates, before.bytes

@@ -10,7 +10,7 @@ from foreshore.processes.messages import Hello
 from foreshore.processes.transport import Tables
 from foreshore.storage.external.answers import Answering, Done, WithTables
 from foreshore.storage.external.process import Send
-from foreshore.storage.ingest.connector import Kind, Readable
+from foreshore.storage.ingest.connector import Disposing, Kind, Readable
 from foreshore.storage.ingest.kinds import kind_of, validate
 from foreshore.storage.ingest.messages import (
     Answer,
@@ -90,9 +90,10 @@ class Worker:
             case Discover(spec=spec, accesses=accesses):
                 kind = await blocking.run(None, self._kind, spec)
                 return await kind.discover(spec, accesses)
-            case Dispose(spec=spec, position=position, accesses=accesses):
+            case Dispose(spec=spec, accesses=accesses):
                 kind = await blocking.run(None, self._kind, spec)
-                await kind.dispose(spec, position, accesses)
+                assert isinstance(kind, Disposing), kind
+                await kind.dispose(spec, accesses)
             case Validate(access=access):
                 return Validated(await validate(access))
         return Done()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.arrow_errors import describe_arrow_error
 from foreshore.errors import (
     DataError,
     DatetimeFieldOverflow,
@@ -21,6 +22,7 @@ from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.casts import resolve_cast
 from foreshore.expr.functions.registry import resolve
 from foreshore.expr.ir import Call, Column
+from foreshore.storage.lake.nested_lists import arrays_of_lists
 from foreshore.types import (
     BOOL,
     BYTEA,
@@ -38,7 +40,10 @@ from foreshore.types import (
     SqlType,
     array_of,
     arrow_type,
+    element_of,
+    item_of,
     numeric,
+    shaped_array,
 )
 
 PLAIN = frozenset(
@@ -104,7 +109,7 @@ def for_file(name: str, column: pa.Array, type: SqlType) -> pa.Array:
         if pc.max(rest).as_py():
             raise NumericValueOutOfRange(
                 f'a value of column "{name}" does not fit decimal(38, {NUMBER_SCALE})',
-                hint="Cast the column to text, or to a numeric of another scale.",
+                hint="Cast the column to text, float8, or a numeric of another scale.",
             )
         return pc.struct_field(column, "value")
     return column if column.type == wanted else texts(column, type)
@@ -161,7 +166,9 @@ def type_of_file(name: str, type: pa.DataType) -> tuple[SqlType, pa.DataType]:
     found = _plain(type)
     if found is None and (pa.types.is_list(type) or pa.types.is_large_list(type)):
         element, inner = type_of_file(name, type.value_type)
-        return array_of(element), pa.list_(inner)
+        innermost = element_of(element)
+        found = array_of(element) if innermost is None else shaped_array(innermost)
+        return found, pa.list_(inner)
     if found is None:
         raise FeatureNotSupported(f'column "{name}" of the file is of type {type}')
     return found, arrow_type(found)
@@ -203,7 +210,11 @@ def from_file(name: str, column: pa.Array, target: SqlType) -> pa.Array:
     try:
         values = column if column.type == first else column.cast(first)
     except pa.ArrowInvalid as error:
-        raise WrongValue(0, DataError(f'column "{name}": {error}')) from None
+        said = f'column "{name}": {describe_arrow_error(error)}'
+        raise WrongValue(0, DataError(said)) from None
+    if source.name == "shaped":
+        values, errors = arrays_of_lists(values, source)
+        _check(errors)
     if source == TEXT and target in _ISO:
         try:  # many at once, if all are in ISO form
             return values.cast(arrow_type(target))
@@ -219,6 +230,9 @@ def cast(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
 
     Raises WrongValue for the first value that cannot be cast.
     """
+    if source.element is not None and target.name == "shaped" and source.element != item_of(target):
+        plain = array_of(item_of(target))
+        return cast(cast(column, source, plain), plain, target)
     resolved = resolve_cast(source, target, "assignment") or resolve_cast(
         source, target, "explicit"
     )
@@ -228,12 +242,18 @@ def cast(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
         return column
     call = Call(resolved.key, (Column(0, source, True),), resolved.result)
     found, errors = outcome(call, [column], len(column))
-    if errors is not None and errors.null_count < len(errors):
-        row = pc.index(pc.is_valid(errors), True).as_py()
-        raise WrongValue(row, DataError.parse(errors[row].as_py()))
+    if errors is not None:
+        _check(errors)
     if resolved.result != target and found.type != arrow_type(target):
         return cast(found, resolved.result, target)
     return found
+
+
+def _check(errors: pa.Array) -> None:
+    """Raise WrongValue for the first row with an error."""
+    if errors.null_count < len(errors):
+        row = pc.index(pc.is_valid(errors), True).as_py()
+        raise WrongValue(row, DataError.parse(errors[row].as_py()))
 
 
 def batch_for_file(

@@ -8,6 +8,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pyarrow as pa
 
+from foreshore.arrow_errors import describe_file_error
 from foreshore.errors import (
     BadCopyFileFormat,
     ObjectNotInPrerequisiteState,
@@ -102,7 +103,7 @@ class _DataFile:
                 fragment_readahead=1,
             )
         except (pa.ArrowInvalid, OSError) as error:
-            said = str(error).partition("\n")[0]
+            said = describe_file_error(error)
             raise BadCopyFileFormat(f'Delta file "{self.path}": {said}') from None
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 
+from foreshore.arrow_errors import describe_file_error
 from foreshore.errors import (
     BadCopyFileFormat,
     Conflict,
@@ -90,18 +91,30 @@ def rows_of(path: Path, version: int | None, names: Sequence[str]) -> Iterator[p
                 for batch in reader.rows(planned, schema):
                     yield batch.select(list(names))
     except (ValidationError, pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
-        said = str(error).partition("\n")[0]
-        raise BadCopyFileFormat(f'Iceberg table "{path.name}": {said}') from None
+        raise BadCopyFileFormat(f'Iceberg table "{path.name}": {reason_of(error)}') from None
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a table cannot be read: libraries' words tell of their own classes."""
+    from pyiceberg.exceptions import ValidationError
+
+    if isinstance(error, ValidationError | pa.ArrowException):
+        return describe_file_error(error)
+    return str(error).partition("\n")[0]
 
 
 def newest(path: Path) -> Any:
     """Return the last version of a table; None if there is none. Raises BadCopyFileFormat."""
     last = _last_version(path)
+    if last is None:
+        return None
+    package()
+    from pyiceberg.exceptions import ValidationError
+
     try:
-        return None if last is None else _opened(last[1])
-    except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
-        said = str(error).partition("\n")[0]
-        raise BadCopyFileFormat(f'Iceberg table "{path.name}": {said}') from None
+        return _opened(last[1])
+    except (ValidationError, pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
+        raise BadCopyFileFormat(f'Iceberg table "{path.name}": {reason_of(error)}') from None
 
 
 def _opened(metadata: Path) -> Any:

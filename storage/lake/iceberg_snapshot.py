@@ -47,11 +47,15 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """The files that a snapshot adds, and those of rows or of deletes that it removes."""
+    """The files that a snapshot adds, and those of rows or of deletes that it removes.
+
+    One that only `merges` files changes no row.
+    """
 
     added: Sequence[DataFile] = ()
     deletes: Sequence[DataFile] = ()
     removed: Sequence[DataFile] = ()
+    merges: bool = False
 
 
 def written_positions(table: Any, file: DataFile, positions: np.ndarray) -> DataFile:
@@ -108,6 +112,7 @@ class _FileSnapshot(_SnapshotProducer[Any]):  # type: ignore[misc]
     ) -> None:
         is_append = not changes.removed and not changes.deletes
         operation = Operation.APPEND if is_append else Operation.OVERWRITE
+        operation = Operation.REPLACE if changes.merges else operation
         table = transaction._table
         super().__init__(operation, transaction, table.io, snapshot_properties=dict(properties))
         self._changes = changes
@@ -181,10 +186,13 @@ class _FileSnapshot(_SnapshotProducer[Any]):  # type: ignore[misc]
         id = self._parent_snapshot_id
         before = None if id is None else metadata.snapshot_by_id(id)
         said = {**counted.build(), **(snapshot_properties or {})}
-        return update_snapshot_summaries(
-            summary=Summary(operation=self._operation, **said),
+        # The package adds up the amounts of a merge as those of an overwrite only.
+        counted_as = Operation.OVERWRITE if self._changes.merges else self._operation
+        added = update_snapshot_summaries(
+            summary=Summary(operation=counted_as, **said),
             previous_summary=None if before is None else before.summary,
         )
+        return Summary(operation=self._operation, **added.additional_properties)
 
 
 def _schema_of(metadata: Any, spec: Any) -> Any:

@@ -22,6 +22,7 @@ from foreshore.errors import (
 )
 from foreshore.sources.lake import LakeDetails
 from foreshore.storage.lake import iceberg
+from foreshore.storage.lake.iceberg import reason_of
 from foreshore.storage.lake.iceberg_filter import RowFilter
 from foreshore.storage.lake.iceberg_plan import Planned, planned_files
 from foreshore.storage.lake.iceberg_rows import IcebergRows
@@ -236,8 +237,7 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowInvalid, OSError, ValueError, NotImplementedError) as error:
-        said = str(error).partition("\n")[0]
-        raise BadCopyFileFormat(f"the Iceberg table: {said}") from None
+        raise BadCopyFileFormat(f"the Iceberg table: {reason_of(error)}") from None
 
 
 def _later(table: Any, last: Any, current: Any) -> Sequence[Any]:

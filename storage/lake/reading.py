@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -17,6 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
+from foreshore.arrow_errors import describe_file_error
+from foreshore.csv_quotes import QuoteCounter, before_the_last
 from foreshore.errors import BadCopyFileFormat, FeatureNotSupported, UndefinedFile
 from foreshore.storage.lake.bad_lines import BLOCK_BYTES, BadLines
 from foreshore.storage.lake.json_files import good_json_rows, json_rows
@@ -130,7 +133,7 @@ def _read(
                 else:
                     yield from good_json_rows(path, names, types, bad)
     except (pa.ArrowInvalid, duckdb.Error, OSError) as error:
-        raise _failure(error, path, key) from None
+        raise _failure(error, key) from None
 
 
 def _here(
@@ -139,12 +142,11 @@ def _here(
     return read(*arguments)
 
 
-def _failure(error: Exception, path: Path, key: str) -> Exception:
+def _failure(error: Exception, key: str) -> Exception:
     """Return the error for a file that is not readable; the disk's own errors stay as they are."""
     if isinstance(error, OSError) and error.errno is not None:
         return error  # those of compressed files have no number
-    said = str(error).partition("\n")[0]
-    return BadCopyFileFormat(f'file "{key}": {said}'.replace(str(path), key))
+    return BadCopyFileFormat(f'file "{key}": {describe_file_error(error)}')
 
 
 def _table(
@@ -163,7 +165,7 @@ def parquet_rows(path: Path, key: str, names: Sequence[str]) -> Iterator[pa.Reco
     try:
         yield from _parquet(path, key, names)
     except (pa.ArrowInvalid, OSError) as error:
-        raise _failure(error, path, key) from None
+        raise _failure(error, key) from None
 
 
 def _parquet(path: Path, key: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -182,7 +184,10 @@ def _parquet(path: Path, key: str, names: Sequence[str]) -> Iterator[pa.RecordBa
 def _csv(
     path: Path, key: str, form: CsvForm, names: Sequence[str], bad: BadLines | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows as text. With `bad`, which gets lines with other columns, headers tell columns."""
+    """Yield rows as text. With `bad`, which gets lines with other columns, headers tell columns.
+
+    Raises BadCopyFileFormat for a quote that is not closed, before rows that are in its value.
+    """
     there, is_first = list(names), form.header
     if bad is not None and form.header:
         there = _columns_in_header(path, key, form, names)
@@ -190,8 +195,9 @@ def _csv(
     if not there or size == 0:
         return
     is_packed = path.suffix in PACKED
+    stream = QuoteCounter(pa.input_stream(path, compression="detect"), form.quote, form.escape)
     reader = csv.open_csv(
-        pa.input_stream(path, compression="detect"),
+        stream,
         csv.ReadOptions(
             use_threads=False,
             block_size=BLOCK_BYTES if is_packed else min(BLOCK_BYTES, size + 1),
@@ -215,7 +221,7 @@ def _csv(
         ),
     )
     with closing(reader):
-        for batch in reader:
+        for batch in before_the_last(reader, partial(stream.check, key)):
             if is_first and batch.num_rows:
                 found = [column[0].as_py() for column in batch.columns]
                 if form.match_header and found != list(names):

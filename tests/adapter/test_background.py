@@ -11,6 +11,7 @@ from foreshore.adapter.introspection import audit_retention, lag_history, usage_
 from foreshore.adapter.session import temporary
 from foreshore.adapter.transaction import idle_watermarks
 from foreshore.compute.controller import bursts, input_holds
+from foreshore.compute.replica import dataflow, memory, reports
 from foreshore.storage import garbage
 from tests.adapter.harness import TestEnvironment
 
@@ -32,6 +33,9 @@ STEPS: dict[str, tuple[Any, str, Any, tuple[str, ...]]] = {
     ),
     "holds of inputs": (input_holds, "compact_sinks", input_holds, ("HOLDS_SECONDS",)),
     "bursts": (bursts.Bursts, "look", bursts, ("LOOK_SECONDS",)),
+    "status of a replica": (reports.Reports, "_send_details", reports, ("STATUS_SECONDS",)),
+    "stages of Spark": (reports.Reports, "_look_at_stages", reports, ("STATUS_SECONDS",)),
+    "memory of a replica": (memory.MemoryWatch, "_look", memory, ("LOOK_SECONDS",)),
     "files": (garbage.Garbage, "collect", garbage, ("LOOK_SECONDS",)),
 }  # fmt: skip
 
@@ -65,3 +69,34 @@ async def test_step_that_fails_is_done_again(
     async with asyncio.timeout(30):
         await again.wait()
     assert own_env.environment.failed is None
+
+
+@pytest.mark.parametrize("step", ["close", "maintain"])
+async def test_dataflow_that_fails_to_end_or_to_merge_ends_no_other(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    failed = asyncio.Event()
+    original = getattr(dataflow.DataflowState, step)
+    loop = asyncio.get_running_loop()
+
+    def fails(self: Any) -> Any:
+        if failed.is_set():
+            return original(self)
+        loop.call_soon_threadsafe(failed.set)
+        raise RuntimeError("a defect")
+
+    await own_env.ran("a", "CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)")
+    await own_env.ran("a", "CREATE MATERIALIZED VIEW v AS SELECT k, count(*) FROM t GROUP BY k")
+    await own_env.ran("a", "CREATE MATERIALIZED VIEW other AS SELECT sum(k) FROM t")
+    assert await own_env.query("a", "SELECT * FROM v") == "1|1\nSELECT 1"
+    monkeypatch.setattr(dataflow.DataflowState, step, fails)
+    if step == "close":
+        await own_env.ran("a", "DROP MATERIALIZED VIEW v")
+    else:
+        monkeypatch.setattr(dataflow.DataflowState, "maintenance_due", True)
+        await own_env.ran("a", "INSERT INTO t VALUES (2)")
+    async with asyncio.timeout(30):
+        await failed.wait()
+    await own_env.ran("a", "INSERT INTO t VALUES (3)")
+    total = 4 if step == "close" else 6
+    assert await own_env.query("a", "SELECT * FROM other") == f"{total}\nSELECT 1"

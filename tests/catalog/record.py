@@ -33,7 +33,9 @@ SELECT p.oid, p.proname, p.prokind, p.proisstrict, p.proretset, p.provolatile, p
   pg_get_expr(p.proargdefaults, 0), p.prorows, p.proparallel, nullif(p.prosrc, p.proname),
   ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) t),
   EXISTS (SELECT FROM pg_type WHERE p.oid IN (typinput, typoutput, typreceive, typsend, typmodin,
-    typmodout) AND typnamespace = 11 AND (oid = ANY (%(types)s) OR typtype = 'p'))
+    typmodout, typanalyze, typsubscript) AND typnamespace = 11
+    AND (oid = ANY (%(types)s) OR typtype = 'p'))
+  OR p.proname ~ '^(enum|domain)_(in|out|recv|send)$'
   OR EXISTS (SELECT FROM pg_range WHERE p.oid IN (rngcanonical, rngsubdiff))
 FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
 WHERE p.pronamespace = 11 AND p.oid < 16384 ORDER BY p.oid"""

@@ -16,8 +16,8 @@ import pyarrow as pa
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
+from foreshore.datum import from_array, to_array
 from foreshore.expr.columns import columns_of
-from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.ir import Get, Let, LocalGet, Relation
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from foreshore.compute.replica.batch_sizing import BatchSizing
+from foreshore.compute.batch_sizing import BatchSizing
 
 Cost = Callable[[int], float]
 BACKLOG = 20_000

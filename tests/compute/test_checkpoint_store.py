@@ -18,10 +18,11 @@ from foreshore.compute.checkpoint.manifest import (
     engine_version,
     fingerprint,
 )
-from foreshore.compute.checkpoint.state import Arrays, Captured, arrays_of, run_of
+from foreshore.compute.checkpoint.state import Arrays, Captured
 from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.ir import Get
@@ -48,7 +49,7 @@ def test_a_run_whose_file_was_deleted_is_written_again(tmp_path: Path) -> None:
         "hashes": numbers.astype(np.uint64), "words": numbers.reshape(3, 1),
         "times": numbers, "diffs": numbers,
     }  # fmt: skip
-    run = run_of(Arrays(arrays), [np.array([0])], np.uint64(0))
+    run = Run.of(Arrays(arrays), [np.array([0])], np.uint64(0))
     captured = Captured(runs={"rows": run})
     for manifest in (manifest_of(store.write(captured)), manifest_of()):  # then without it
         store.put(manifest)
@@ -70,7 +71,7 @@ def test_runs_are_read_from_files_that_were_written(tmp_path: Path) -> None:
     spine = Spine(keys, np.zeros(2, np.int64), Interner(), 1)
     (one, other) = (spine.sorted(batch.take(slice(0, 6_000))), spine.sorted(batch))
     _ = other.indexes[0].hashes  # which is made
-    before = [{k: a.copy() for k, a in arrays_of(run).items()} for run in (one, other)]
+    before = [{k: a.copy() for k, a in run.arrays().items()} for run in (one, other)]
     stored = store.write(Captured(runs={"one": one, "other": other}))
     _ = one.indexes[0].hashes  # after the run was written
     store.put(manifest_of(stored))
@@ -80,7 +81,7 @@ def test_runs_are_read_from_files_that_were_written(tmp_path: Path) -> None:
     assert is_in_file(other.indexes[0].places)
     for run, arrays in zip((one, other), before, strict=True):
         for name, array in arrays.items():
-            assert np.array_equal(arrays_of(run)[name], array), name
+            assert np.array_equal(run.arrays()[name], array), name
     spine.add_run(other)
     wanted = Batch(words[:9, 1:].copy(), batch.times[:9], batch.diffs[:9])
     found = spine.joined(1, wanted, NONE, np.array([0]), 2)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foreshore.compute.engine import output_schema
 from foreshore.compute.envelope import Form
-from foreshore.expr.datum import from_array, to_array
+from foreshore.datum import from_array, to_array
 from foreshore.expr.envelope import Debezium, Diffs, Envelope, Upsert
 from foreshore.expr.ir import Column, OrderKey
 from foreshore.types import (

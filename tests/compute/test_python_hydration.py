@@ -9,8 +9,8 @@ import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
+from foreshore.compute.linear_dataflow import linear_dataflow
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.compute.replica.linear import linear_dataflow
 from foreshore.expr.ir import Call, Get, Map
 from foreshore.ids import GlobalId
 from foreshore.python_functions.answers import Answers

@@ -15,8 +15,8 @@ import pytest
 
 from foreshore.adapter.client import CopyOut, Execution, Rows, Startup
 from foreshore.adapter.session.session import Session
+from foreshore.datum import from_array
 from foreshore.errors import DatabaseError, UndefinedObject, UndefinedTable
-from foreshore.expr.datum import from_array
 from foreshore.sql.parse.parse import Statement
 from foreshore.sql.planner import plan_statement
 from foreshore.text import format_text

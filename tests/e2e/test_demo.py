@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from tests.harness import free_port, marked, until
+from tests.stopped_process import stop_process
 
 pytestmark = pytest.mark.full
 
@@ -205,7 +206,7 @@ def test_all_killed_at_once_the_next_start_cleans_up(demo: Demo) -> None:
     demo.start()
     demo.says(b"end it with Ctrl-C")
     for pid in marked(demo.mark):
-        os.kill(pid, signal.SIGSTOP)  # so that none of them can tidy up after another
+        stop_process(pid)  # so that none of them can tidy up after another
     for pid in marked(demo.mark):
         os.kill(pid, signal.SIGKILL)
     demo.ends()

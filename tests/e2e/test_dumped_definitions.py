@@ -82,7 +82,7 @@ PAGES = (
 # What the pages name beside options that an object keeps.
 NOT_KEPT = {
     "TEMPORARY", "TEMP", "UNLOGGED", "IF NOT EXISTS", "OR REPLACE", "ON COMMIT", "CONCURRENTLY", "USING", "ASC",
-    "INCLUDE", "FAMILY", "fillfactor", "WITH NO DATA", "AS OF time", "AS OF AT LEAST time", "RESTART",
+    "INCLUDE", "FAMILY", "fillfactor", "PARTITION BY", "WITH NO DATA", "AS OF time", "AS OF AT LEAST time", "RESTART",
     "BEFORE", "AFTER", "type", "relation", "key", "query", "expectation", "'label'", "attribute type",
     "emit_on_window_close", "on_error", "ELEMENT TYPE", "VALUE TYPE", "(column, ...)", "INDEX name (key, ...)",
 }  # fmt: skip

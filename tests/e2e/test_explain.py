@@ -37,7 +37,7 @@ def explain(server: Server, statement: str, *parameters: object) -> str:
 
 def test_a_plan_names_its_objects_in_full(explained: Server) -> None:
     assert explain(explained, 'EXPLAIN SELECT id FROM "Orders" WHERE id = customer') == (
-        'Project (#0)\n  Filter eq(#0, #1)\n    Get foreshore.explained."Orders"'
+        'Project (id)\n  Filter eq(id, customer)\n    Get foreshore.explained."Orders"'
     )
     assert explain(explained, "EXPLAIN SELECT relname FROM pg_class").endswith(
         "Get pg_catalog.pg_class"
@@ -56,7 +56,9 @@ def test_a_look_up_says_index_place_and_values(explained: Server) -> None:
     plan = explain(explained, f"EXPLAIN {query}")
     assert plan.endswith(f"\n\nUsed index:\n{used}")
     assert "Get foreshore.explained.counted" in plan
-    assert explain(explained, f"EXPLAIN PHYSICAL PLAN FOR {query}").startswith(f"Index\n{used}\n\n")
+    assert explain(explained, f"EXPLAIN PHYSICAL PLAN FOR {query}").startswith(
+        f"Index\n{used}\nProject (n)\n"
+    )
     whole = explain(explained, "EXPLAIN SELECT * FROM counted")
     assert whole.endswith("    read whole")
 

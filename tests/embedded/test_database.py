@@ -1,6 +1,7 @@
 """`foreshore.open` and `foreshore.connect` against a server of their own."""
 
 import asyncio
+import datetime
 import gc
 import os
 import pickle
@@ -12,6 +13,7 @@ import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +23,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import foreshore
-from foreshore.embedded.connection import check_ends
 from foreshore.embedded.database import Database, _result
 from foreshore.embedded.errors import NotReceived
 from foreshore.embedded.subscription import Changes, Event
@@ -57,6 +58,19 @@ def test_rows_come_as_arrow_pandas_polars_and_python(db: Database) -> None:
     assert result.fetchall() == [(1, "x", None)]
     pytest.importorskip("polars")
     assert result.pl().rows() == [(1, "x", None)]
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e40"])
+def test_numeric_that_arrow_has_not_is_in_rows_and_a_parameter(db: Database, text: str) -> None:
+    value = Decimal(text)
+    query = "SELECT $1, ARRAY[$1, 1], sum(x) FROM (VALUES ($1), (NULL)) AS v (x) WHERE x = $1"
+    (row,) = db.sql(f"{query} GROUP BY x", [value]).fetchall()
+    assert str(row) == str((db.sql("SELECT $1", [value]).scalar(), [row[0], Decimal(1)], row[0]))
+    assert str(row[0]) == str(value) or row[0] == value
+    with db.subscribe("SELECT $1 AS x", [value]) as changes:
+        with pytest.raises(DatabaseError, match='column "x"') as error:
+            next(iter(changes))
+        assert error.value.sqlstate == "22003"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +111,32 @@ def test_error_has_the_fields_of_the_server(db: Database) -> None:
     assert db.sql("SELECT 1").scalar() == 1
 
 
+def test_values_are_the_same_from_queries_and_from_changes(db: Database, name: str) -> None:
+    """Queries come as Arrow, the rows of RETURNING, EXECUTE and FETCH by the protocol."""
+    columns = "a interval, b interval[], c jsonb, d interval, e json"
+    db.execute(f"CREATE TABLE {name} ({columns})")
+    values = """('1 day 00:00:01', '{1 mon,-2 days}', '{"x": [1.5, null]}', '1 mon', '[1]')"""
+    expected = (
+        datetime.timedelta(days=1, seconds=1),
+        [pa.MonthDayNano([1, 0, 0]), datetime.timedelta(days=-2)],
+        {"x": [1.5, None]},
+        pa.MonthDayNano([1, 0, 0]),
+        [1],
+    )
+    changed = db.sql(f"INSERT INTO {name} VALUES {values} RETURNING *")
+    assert changed.fetchall() == [expected]
+    assert db.sql(f"TABLE {name}").fetchall() == [expected]
+    db.execute(f"PREPARE p_{name} AS TABLE {name}")
+    assert db.sql(f"EXECUTE p_{name}").fetchall() == [expected]
+    assert changed.arrow().schema.field("c").type == pa.json_(pa.string())
+    # What came out goes in again, with its types.
+    copy = f"{name}_copy"
+    db.register(copy, db.sql(f"SELECT a, c, d FROM {name}").arrow())
+    assert db.sql(f"TABLE {copy}").fetchall() == [(expected[0], expected[2], expected[3])]
+    assert db.sql(f"TABLE {copy}").types == ["interval", "jsonb", "interval"]
+    db.execute(f"DROP TABLE {name}, {copy}")
+
+
 def test_frame_that_is_not_registered_is_named_in_a_hint(db: Database) -> None:
     my_frame = pd.DataFrame({"a": [1]})
     with pytest.raises(DatabaseError) as raised:
@@ -122,7 +162,20 @@ def test_subscribe_without_end_is_refused_where_rows_are_collected(db: Database,
         with pytest.raises(DatabaseError, match="has no end") as raised:
             run(f"-- all of it\n SUBSCRIBE {name}")
         assert "subscribe(" in (raised.value.hint or "")
-    check_ends(f"SUBSCRIBE {name} AS OF 5 UP TO 6")
+
+
+@pytest.mark.parametrize("copy", ["FROM STDIN", "TO STDOUT"])
+def test_copy_of_the_client_is_refused_and_not_waited_for(
+    db: Database, name: str, copy: str
+) -> None:
+    db.execute(f"CREATE TABLE {name} (a int); INSERT INTO {name} VALUES (1)")
+    runs = (db.sql, db.execute, lambda text: db.execute(f"SELECT 1; {text}"))
+    for run in runs:
+        with pytest.raises(DatabaseError, match="needs a client") as raised:
+            run(f"COPY {name} {copy}")
+        assert raised.value.sqlstate == "0A000"
+    assert db.sql(f"SELECT * FROM {name}").fetchall() == [(1,)]
+    db.execute(f"DROP TABLE {name}")
 
 
 def test_large_result_streams(db: Database) -> None:

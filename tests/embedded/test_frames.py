@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from foreshore.embedded.frames import Frame, frame_of, frame_of_files, stream_of, unrounded
-from foreshore.embedded.result import UNSCALED, Result
+from foreshore.embedded.result import Result
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedFile
+from foreshore.exact_numeric import UNSCALED
 
 TABLE = pa.table({"a": [1, 2], "b": ["x", None]})
 
@@ -130,7 +131,7 @@ def test_index_of_pandas_is_sent_if_it_has_a_name() -> None:
 
 
 def test_column_of_several_types_is_an_error_that_names_it() -> None:
-    with pytest.raises(DatatypeMismatch, match="column d") as raised:
+    with pytest.raises(DatatypeMismatch, match='column "d"') as raised:
         frame_of(pd.DataFrame({"d": [1, "a"]}))
     assert "astype(str)" in (raised.value.hint or "")
     with pytest.raises(FeatureNotSupported) as refused:

@@ -1,6 +1,7 @@
 """Interrupts and cancellations at each step of a transaction leave it whole or undone."""
 
 import asyncio
+import contextlib
 import dis
 import signal
 import sys
@@ -162,6 +163,47 @@ def test_cancellation_at_any_await_leaves_a_transaction_whole_or_undone(
     before = db.sql("SELECT count(*) FROM t").scalar()
     assert asyncio.run(run()) > 5
     assert db.sql("SELECT count(*) FROM t").scalar() > before
+    db.execute("TRUNCATE t")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_cancelled_savepoint_leaves_no_rows_to_its_transaction(
+    db: Database, times: int, fails: bool
+) -> None:
+    async def inner(database: AsyncDatabase) -> None:
+        with contextlib.suppress(ValueError):
+            async with database.transaction():
+                await database.execute("INSERT INTO t VALUES (-9, 2)")
+                if fails:
+                    raise ValueError
+
+    async def cancelled(database: AsyncDatabase, step: int) -> None:
+        await CancelledAt(inner(database), range(step, step + times))
+
+    async def outer(database: AsyncDatabase, step: int) -> bool:
+        """Return whether the savepoint was cancelled; the transaction goes on in any case."""
+        is_cancelled = False
+        with contextlib.suppress(DatabaseError):  # the transaction may have failed as a whole
+            async with database.transaction():
+                await database.execute("INSERT INTO t VALUES (-9, 1)")
+                try:
+                    await asyncio.create_task(cancelled(database, step))
+                except asyncio.CancelledError:
+                    is_cancelled = True
+        return is_cancelled
+
+    async def run() -> int:
+        step = 1
+        async with foreshore.connect_async(db._database.where) as database:
+            while await outer(database, step):
+                check(database)
+                rows = "DELETE FROM t WHERE step = -9 RETURNING n"
+                assert (2,) not in (await database.sql(rows)).fetchall(), step
+                step += 1
+        return step
+
+    assert asyncio.run(run()) > 3  # awaits of one savepoint
     db.execute("TRUNCATE t")
 
 

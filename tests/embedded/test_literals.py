@@ -62,6 +62,30 @@ from foreshore.errors import DatabaseError, SyntaxError_
         ),
         (np.timedelta64(5000, "ns"), "'0 days 0.000005 seconds'::interval"),
         ({"a": np.int64(1)}, "'{\"a\": 1}'::jsonb"),
+        (
+            {"a": [Decimal("1.10"), {"b": Decimal("1e40")}]},
+            f"""'{{"a": [1.10, {{"b": {10**40}}}]}}'::jsonb""",
+        ),
+        ({"a": datetime.date(2024, 2, 3)}, """'{"a": "2024-02-03"}'::jsonb"""),
+        ({"a": datetime.datetime(2024, 2, 3, 4, 5)}, """'{"a": "2024-02-03T04:05:00"}'::jsonb"""),
+        (
+            {"a": pd.Timestamp("2024-02-03"), "b": pd.NaT},
+            """'{"a": "2024-02-03T00:00:00", "b": null}'::jsonb""",
+        ),
+        (
+            {"a": np.datetime64("2024-02-03T04:05:00.5", "ns")},
+            """'{"a": "2024-02-03T04:05:00.500000"}'::jsonb""",
+        ),
+        ({"a": datetime.time(4, 5)}, """'{"a": "04:05:00"}'::jsonb"""),
+        ({"a": uuid.UUID(int=1)}, """'{"a": "00000000-0000-0000-0000-000000000001"}'::jsonb"""),
+        (
+            {"a": [[1, (2, [])], np.array([1.5]), None, True, {}]},
+            """'{"a": [[1, [2, []]], [1.5], null, true, {}]}'::jsonb""",
+        ),
+        (
+            {1: 2, None: 3, False: 4, 1.5: "x", datetime.date(2024, 2, 3): 0},
+            """'{"1": 2, "null": 3, "false": 4, "1.5": "x", "2024-02-03": 0}'::jsonb""",
+        ),
     ],
 )
 def test_values_become_literals(value: Any, expected: str) -> None:

@@ -218,6 +218,31 @@ def test_restore_fills_empty_directory_in_place(tmp_path: Path) -> None:
     run(lambda: _equal(tmp_path / "data", copy))
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_one_of_two_restores_to_a_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    place, copy = tmp_path / "backup", tmp_path / "copy"
+    back_up(tmp_path / "data", place)
+    if exists:
+        copy.mkdir()
+    restore_to, errors = backup._restore_to, []
+
+    def with_another(*args: Any) -> None:
+        with pytest.raises(ObjectNotInPrerequisiteState, match="is under way") as caught:
+            restore(place, copy)
+        errors.append(caught.value)
+        restore_to(*args)
+
+    monkeypatch.setattr(backup, "_restore_to", with_another)
+    restore(place, copy)
+    assert len(errors) == 1
+    run(lambda: _equal(tmp_path / "data", copy))
+    with pytest.raises(DuplicateFile, match="is not empty"):
+        restore(place, copy)
+
+
 def test_interrupted_restore_is_refused_and_next_restore_clears_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,8 +29,20 @@ from foreshore.spark.source import ForeshoreDataSource, columns_of
 from foreshore.text_columns import text_column
 from foreshore.types import SqlType, arrow_type
 from tests.files.test_open import Rows, answer
-from tests.files.writing import TYPES, busy, create, written
+from tests.files.writing import ACCOUNTS, TYPES, busy, create, written
 from tests.harness import Server, java, object_store, postgres, until
+
+# Option `where`, and for which i4 and te it is true.
+WHERES: dict[str, Callable[[Any, Any], bool]] = {
+    "i4 = -7": lambda i, t: i == -7,
+    "i4 = 99": lambda i, t: False,
+    "i4 IS NULL": lambda i, t: i is None,
+    "i4 IS NOT NULL AND te IS NULL": lambda i, t: i is not None and t is None,
+    "te = 'NULL'": lambda i, t: t == "NULL",
+    "te IN ('', 'nan') AND (i4 > -8 AND i4 < 0)": lambda i, t: t in ("", "nan") and i == -7,
+    "0 <= i4": lambda i, t: i is not None and i >= 0,
+    "i4 BETWEEN -7 AND 0": lambda i, t: i is not None and -7 <= i <= 0,
+}
 
 Read = Callable[[dict[str, str]], pa.Table]
 
@@ -112,6 +124,7 @@ def test_parts_hold_the_rows_of_any_time_while_a_server_compacts(
             assert len(compare(server, by_reader, 40)) == len(TYPES)
         with server.connect() as connection:
             changes_add_up(server, connection)
+            conditions_leave_rows_out(server)
             batches_of_a_stream_add_up(server, connection)
             a_batch_is_read_late(server, connection)
 
@@ -139,6 +152,18 @@ def test_a_database_of_other_services_is_read(
             wrong = replace(place, consensus=f"{consensus}?schema=other")
             with pytest.raises(UndefinedFile):
                 open_collection(wrong, "every", 60_000)
+
+
+def conditions_leave_rows_out(server: Server) -> None:
+    """Compare rows read under conditions with those of all that fulfil them."""
+    options = {"path": str(server.data_dir), "collection": "every", "columns": "i4,te"}
+    options["asOf"] = str(open_collection(Place(options["path"]), "every", 60_000)[0].latest)
+    pairs = Counter(zip(*(c.to_pylist() for c in by_reader(options).columns), strict=True))
+    for where, holds in WHERES.items():
+        table = by_reader({**options, "where": where})
+        columns = [c.to_pylist() for c in table.columns] if table is not None else [[], []]
+        expected = Counter({row: n for row, n in pairs.items() if holds(*row)})
+        assert Counter(zip(*columns, strict=True)) == expected, where
 
 
 def changes_add_up(server: Server, connection: psycopg.Connection[Any]) -> None:
@@ -258,13 +283,95 @@ def test_spark_reads_the_rows_of_any_time(spark: Any, filled: Server) -> None:
         compare(filled, read, 2)
 
 
+# Plans over one load(), as functions of its DataFrame, with what they say of accounts 0 to 5.
+PLANS: dict[str, Callable[[Any], Any]] = {
+    "count": lambda d: d.count(),
+    "filter": lambda d: d.filter("id = 2").count(),
+    "filter that nothing fulfils": lambda d: d.filter("id = 99").count(),
+    "null": lambda d: d.filter("id IS NULL").count(),
+    "range and list": lambda d: d.filter("id >= 2 AND id IN (1, 2, 3)").count(),
+    "union": lambda d: d.filter("id = 1").union(d.filter("id = 2")).count(),
+    "union with all": lambda d: d.filter("id = 1").union(d).count(),
+    "self-join": lambda d: d.filter("id < 3").alias("a").join(d.alias("b"), "id").count(),
+    "join of two filters": lambda d: d.filter("id = 1").crossJoin(d.filter("id = 2")).count(),
+    "anti-join": lambda d: d.join(d.filter("id <= 2"), "id", "left_anti").count(),
+    "except": lambda d: d.exceptAll(d.filter("id = 3")).count(),
+    "cached": lambda d: _cached(d.filter("id > 4")) + d.count(),
+    "subquery": lambda d: _sql(d, "SELECT count(*) FROM {d} WHERE id = (SELECT max(id) FROM {d})"),
+    "nested subqueries": lambda d: _sql(
+        d,
+        "SELECT count(*) FROM {d} WHERE id IN (SELECT id FROM {d} WHERE id < 4 AND id NOT IN"
+        " (SELECT id FROM {d} WHERE id = 2))",
+    ),
+    "limit": lambda d: len(d.filter("id > 1").limit(2).collect()),
+    "limit of all": lambda d: len(d.limit(5).collect()),
+    "order and limit": lambda d: [
+        r.id for r in d.filter("id < 3").orderBy("id").limit(9).collect()
+    ],
+    "group": lambda d: d.filter("id < 3").groupBy("id").count().count(),
+    "column": lambda d: sorted(r.id for r in d.filter("id > 4").select("id").collect()),
+    "no column": lambda d: _sql(d, "SELECT count(*) FROM {d} WHERE id <> 1"),
+}
+EXPECTED = {
+    "count": ACCOUNTS,
+    "filter": 1,
+    "filter that nothing fulfils": 0,
+    "null": 0,
+    "range and list": 2,
+    "union": 2,
+    "union with all": 1 + ACCOUNTS,
+    "self-join": 3,
+    "join of two filters": 1,
+    "anti-join": ACCOUNTS - 3,
+    "except": ACCOUNTS - 1,
+    "cached": 1 + ACCOUNTS,
+    "subquery": 1,
+    "nested subqueries": 3,
+    "limit": 2,
+    "limit of all": 5,
+    "order and limit": [0, 1, 2],
+    "group": 3,
+    "column": [5],
+    "no column": ACCOUNTS - 1,
+}
+
+
+def _cached(frame: Any) -> int:
+    kept = frame.cache()
+    count: int = kept.count()
+    kept.unpersist()
+    return count
+
+
+def _sql(frame: Any, text: str) -> int:
+    count: int = frame.sparkSession.sql(text, d=frame).collect()[0][0]
+    return count
+
+
 @pytest.mark.full
-def test_spark_skips_row_groups_by_filters_and_agrees(spark: Any, filled: Server) -> None:
+@pytest.mark.parametrize("pushdown", ["true", "false"])
+def test_no_plan_over_a_load_sees_the_filters_of_another(
+    spark: Any, filled: Server, pushdown: str
+) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
     options = {"path": str(filled.data_dir), "collection": "account"}
     frame = spark.read.format("foreshore").options(**options).load()
-    assert frame.filter("id >= 2 AND id IN (1, 2, 3)").count() == 2
-    assert frame.filter("id IS NULL").count() == 0
+    orders = [list(PLANS), list(reversed(PLANS))]  # each plan comes after each kind of another
+    found = [{name: PLANS[name](frame) for name in order} for order in orders]
+    assert found == [EXPECTED, EXPECTED]
+
+
+@pytest.mark.full
+def test_spark_reads_what_option_where_says_and_refuses_what_is_wrong(
+    spark: Any, filled: Server
+) -> None:
+    options = {"path": str(filled.data_dir), "collection": "account"}
+    reader = spark.read.format("foreshore").options(**options)
+    frame = reader.option("where", "id >= 2 AND id IN (1, 2, 3)").load()
+    assert [frame.count(), frame.filter("id = 2").count(), frame.count()] == [2, 1, 2]
     assert sorted(frame.schema.names) == ["balance", "id"]
+    with pytest.raises(Exception, match='option "where" cannot have "balance"'):
+        reader.option("where", "id = balance").load()
     with pytest.raises(Exception, match='unknown option "pathh"'):
         spark.read.format("foreshore").options(pathh="x").load()
     with pytest.raises(Exception, match='relation "nothing" does not exist'):

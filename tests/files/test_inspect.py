@@ -8,6 +8,9 @@ import pickle
 import random
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -67,6 +70,27 @@ def test_inspect_shows_contents(filled: Path) -> None:
     assert not shown["damages"]
     assert not shown["unreferenced"]
     assert {p: p.read_bytes() for p in filled.rglob("*") if p.is_file()} == before
+
+
+def test_inspect_says_what_it_has_not_read(filled: Path) -> None:
+    lines = command(filled).output.splitlines()
+    assert lines[-1] == (
+        "the states and the log are intact; --verify checks the contents of batches, too"
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", [[], ["--json"], ["--verify"]])
+def test_end_of_the_reader_is_no_corruption(filled: Path, options: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as output:
+        arguments = ["-m", "foreshore.server.main", "inspect", str(filled), *options]
+        ended = subprocess.run(
+            [sys.executable, *arguments], stdout=output, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == 128 + signal.SIGPIPE
+    assert ended.stderr == b""
 
 
 def test_inspect_shows_live_leases_and_files_kept_by_them_alone(

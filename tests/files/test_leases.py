@@ -17,6 +17,7 @@ import pytest
 
 from tests.files.writing import ACCOUNTS, TOTAL, busy, create, written
 from tests.harness import ROOT, Server, until
+from tests.stopped_process import stop_process
 
 OPEN = ROOT / "docs" / "open"
 sys.path.append(str(OPEN))
@@ -208,7 +209,7 @@ def test_reader_stopped_beyond_its_lease_starts_over(data_dir: Path) -> None:
         assert reader.stdout is not None
         try:
             read = {file for file in json.loads(reader.stdout.readline()) if str(data_dir) in file}
-            reader.send_signal(signal.SIGSTOP)  # its heart beats no more
+            stop_process(reader.pid)  # its heart beats no more
             replaced = until_replaced(server, read)
             assert there(replaced) == replaced
             (lease,) = (data_dir / "leases").iterdir()

@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import product
 
+from foreshore import datum
 from foreshore.errors import DatabaseError
-from foreshore.expr import datum
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.function import BY_KEY
 from foreshore.expr.functions.registry import resolve, resolve_cast, resolve_table

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from foreshore.expr.datum import from_array, repeat, to_array
+from foreshore.datum import from_array, repeat, to_array
 from foreshore.types import (
     BOOL,
     FLOAT8,

@@ -8,13 +8,15 @@ import pytest
 from foreshore.bits import stored_bits
 from foreshore.errors import OutOfMemory
 from foreshore.expr import cost
-from foreshore.expr.functions.function import BY_KEY, Signature, apply
+from foreshore.expr.functions.apply import apply
+from foreshore.expr.functions.function import BY_KEY, Signature
 from foreshore.expr.functions.lengths import LENGTHS, UNKNOWN, require_room_for
 from foreshore.expr.functions.rows import Failure
 from foreshore.expr.functions.text import _pad, format_, repeat, replace
 from foreshore.expr.ir import Call, Column
 from foreshore.query_memory import require_room, room
-from foreshore.types import SqlType
+from foreshore.shaped import plain, stored_shaped
+from foreshore.types import INT4, SqlType, shaped_array
 
 MB = 1 << 20
 LONG = "x" * 100_000
@@ -32,6 +34,7 @@ def lists(*values: object) -> pa.Array:
     return pa.array([list(values)])
 
 
+SHAPED = pa.array([stored_shaped(plain((1, 2)), shaped_array(INT4))], pa.binary())
 # Arguments for which a function makes about 100 MB, and for which it makes little.
 CALLS = {
     "repeat": ((text("x"), ints(100 * MB)), (text("x"), ints(10))),
@@ -47,6 +50,10 @@ CALLS = {
         (lists(*"ab"), text("a"), text("c")),
     ),
     "array_assigned": ((lists(1), ints(9_000_000), ints(1)), (lists(1), ints(2), ints(1))),
+    **{
+        name: ((SHAPED, SHAPED, ints(9_000_000)), (SHAPED, SHAPED, ints(2)))
+        for name in ("shaped_assigned", "shaped_slice_assigned")
+    },
     "jsonb_assigned": (
         (text("[]"), lists("9000000"), text("1")),
         (text("[]"), lists("a", "1"), text("1")),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from foreshore import numbers
+from foreshore.datum import from_array, to_array
 from foreshore.errors import DataError
-from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import resolve
 from foreshore.expr.ir import Call, Literal

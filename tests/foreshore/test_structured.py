@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError
-from foreshore.expr.functions.comparison import order_key
+from foreshore.expr.equality import python_key
 from foreshore.shaped import EMPTY, Shaped, shaped_of, stored_shaped
 from foreshore.structured import pairs_of, stored, stored_map, values_of
 from foreshore.text import format_text, parse_text
@@ -86,7 +86,7 @@ def _compare(a: Any, b: Any, type: SqlType) -> int:
                 return found
         sizes = [len(pairs_of(each, type)) for each in (a, b)]
         return (sizes[0] > sizes[1]) - (sizes[0] < sizes[1])
-    x, y = order_key(a, type), order_key(b, type)
+    x, y = python_key(a, type), python_key(b, type)
     return int(x > y) - int(x < y)
 
 

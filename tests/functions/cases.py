@@ -8,7 +8,7 @@ mostly constants. Such rows are run one by one.
 from dataclasses import dataclass
 from itertools import product
 
-from tests.functions import jsonpath_cases, number_cases, template_cases
+from tests.functions import jsonpath_cases, number_cases, template_cases, time_range_cases
 
 Row = tuple[str | None, ...]
 
@@ -876,6 +876,8 @@ add("to_char", "timestamp / text", *template_cases.OF_TIMESTAMP)
 add("to_char", "timestamptz / text", *template_cases.OF_MOMENT)
 add("to_char", "interval / text", *template_cases.OF_INTERVAL)
 add("to_date", "text / text", *template_cases.DATES)
+for (_name, _types), _rows in time_range_cases.ROWS.items():
+    add(_name, _types, *_rows)
 add("to_timestamp", "text / text", *template_cases.TIMESTAMPS)
 
 for _text in (

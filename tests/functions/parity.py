@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import to_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import to_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.registry import NO_LITERAL, resolve, resolve_cast
 from foreshore.expr.ir import Call, Column, Literal, Scalar

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
+from foreshore.compute.render.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import ErrorOf

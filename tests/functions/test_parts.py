@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.expr.datum import from_array, to_array
+from foreshore.datum import from_array, to_array
 from foreshore.expr.evaluate import evaluate
 from foreshore.expr.functions.parts import unit_of
 from foreshore.expr.ir import Call, Column, Constant, Map

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
+from foreshore.compute.render.duckdb_dialect import DuckDbDialect, register_duckdb
+from foreshore.datum import from_array, to_array
 from foreshore.errors import DataError
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import fallible, fold, outcome
 from foreshore.expr.functions.decimals import rescale
-from foreshore.expr.functions.jsontext import dumps, json_order_bytes
+from foreshore.expr.functions.jsontext import dumps, json_key_text, json_order_bytes
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.pointwise import compiled
 from foreshore.types import (
@@ -252,6 +252,8 @@ DOCUMENTS = st.recursive(
 def test_documents_compare_like_their_order_bytes(one: Any, other: Any) -> None:
     texts = dumps(one), dumps(other)
     (a, b), (x, y) = (ordinal(t, JSONB) for t in texts), map(json_order_bytes, texts)
+    first, second = map(json_key_text, texts)
+    assert (first == second) == (x == y), texts
     assert ((a < b), (a == b)) == ((x < y), (x == y))
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from foreshore.compute.bulk.exact import comoment_float
+from foreshore.compute.render.exact import comoment_float
+from foreshore.datum import from_array, to_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.equality import python_key
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.casting import text_of
-from foreshore.expr.functions.comparison import order_key
 from foreshore.expr.functions.registry import resolve_aggregate, resolve_table
 from foreshore.expr.ir import Aggregate, Call, Column
 from foreshore.text import parse_text
@@ -54,7 +54,7 @@ def core(aggregate: Aggregate, values: list[Datum]) -> Datum:
         case "min" | "max":
             assert type is not None
             choose = min if aggregate.function == "min" else max
-            return choose(known, key=lambda d: order_key(d, type)) if known else None
+            return choose(known, key=lambda d: python_key(d, type)) if known else None
         case _:
             raise AssertionError(aggregate)
 

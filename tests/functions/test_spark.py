@@ -10,14 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foreshore.compute.bulk.spark_dialect import SparkDialect, register_spark, spark_form
 from foreshore.compute.bulk.spark_sql import Tuning
+from foreshore.compute.render.spark_dialect import SparkDialect, register_spark, spark_form
 from foreshore.compute.spark.options import SparkOptions
 from foreshore.compute.spark.session import start_spark, stop_spark
+from foreshore.datum import from_array, to_array
+from foreshore.deep_trees import allow_depth
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import ErrorOf
 from foreshore.types import arrow_type
 from tests.functions.parity import Group, differences, groups
+from tests.functions.walk import different, sampled, wanted
 from tests.harness import java
 
 pytestmark = pytest.mark.full
@@ -28,6 +31,7 @@ PACKED = 60  # cases in one job
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     java()
+    allow_depth()  # as the server does, however few tests run before
     scratch: Path = tmp_path_factory.mktemp("spark")
     session = start_spark(SparkOptions(scratch / "s", master="local[2]"))
     Tuning(interpreted=True).apply(session)  # as for all statements that run once over few rows
@@ -77,3 +81,39 @@ def test_spark_gives_postgresql_answers(spark: Any, every: int) -> None:
     for start in range(0, len(chosen), PACKED):
         found += run(spark, chosen[start : start + PACKED])
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("every", [61, pytest.param(7, marks=pytest.mark.slow)])
+def test_spark_gives_what_kernels_give(spark: Any, every: int) -> None:
+    """The edges of types, of a sample of all signatures."""
+    differing: list[str] = []
+    chosen = list(sampled(every))
+    for start in range(0, len(chosen), PACKED):
+        differing += run_edges(spark, chosen[start : start + PACKED])
+    assert not differing, "\n".join(differing)
+
+
+def run_edges(spark: Any, batch: Sequence[Any]) -> list[str]:
+    count = max(len(rows) for _, _, rows in batch)
+    dialect = SparkDialect()
+    columns: list[pa.Array] = [pa.array(range(count), pa.int32())]
+    selects = ["c0 AS n"]
+    for i, (call, scalar, rows) in enumerate(batch):
+        types = call.types.args
+        names = [f"c{len(columns) + j}" for j in range(len(types))]
+        arrays = [to_array([row[j] for row in rows], type) for j, type in enumerate(types)]
+        columns += [padded(to_spark(array), count) for array in arrays]
+        selects.append(f"{dialect.scalar(scalar, names)} AS v{i}")
+        selects.append(f"{dialect.scalar(ErrorOf(scalar), names)} AS e{i}")
+    table = pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
+    register_spark(spark, list(dialect.used.values()))
+    spark.createDataFrame(table).coalesce(1).createOrReplaceTempView("edges")
+    got = spark.sql(f"SELECT {', '.join(selects)} FROM edges").toArrow().sort_by("n")
+    found: list[str] = []
+    for i, (call, scalar, rows) in enumerate(batch):
+        result = call.types.result
+        values = got[f"v{i}"].combine_chunks().slice(0, len(rows)).cast(arrow_type(result))
+        errors = got[f"e{i}"].combine_chunks().slice(0, len(rows)).to_pylist()
+        given = from_array(pa.concat_arrays([values]), result), errors
+        found += different(call, given, wanted(call, scalar, rows), rows)
+    return found

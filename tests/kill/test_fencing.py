@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from tests.harness import Server, indexed, serving, until
+from tests.stopped_process import stop_process
 
 TAKEN_OVER = "another environment has taken over"
 
@@ -102,7 +103,7 @@ def test_take_over_from_server_that_stands_still_starts(data_dir: Path) -> None:
     first, second = Server(data_dir).start(), Server(data_dir, ("--take-over",))
     assert first.process is not None
     try:
-        first.process.send_signal(signal.SIGSTOP)
+        stop_process(first.process.pid)
         second.start()
         assert "does not end" in second.log.read_text()
         with second.connect() as connection:
@@ -170,7 +171,7 @@ def test_server_that_stood_still_answers_nobody_after_take_over(data_dir: Path) 
         fetch = b"FETCH ALL changes WITH (timeout = '1s')"
         asked["a subscription"] = lambda: following.execute(fetch).fetchall()
 
-        first.process.send_signal(signal.SIGSTOP)
+        stop_process(first.process.pid)
         second.start()
         with second.connect() as connection:
             connection.execute("UPDATE owned SET v = 1")

@@ -14,6 +14,7 @@ import pytest
 
 from tests.harness import Server, serving, until
 from tests.kill.test_replicas import Load, prepare
+from tests.stopped_process import stop_process
 
 RESIZE = (
     "ALTER CLUSTER pair SET (SIZE = '{size}') "
@@ -56,7 +57,7 @@ def test_kill_during_resize_leaves_one_size(data_dir: Path, moment: str) -> None
             until(lambda: bool(server.children() - before), "a new replica starts")
             new = server.children() - before
             for pid in new:  # it is never ready
-                os.kill(pid, signal.SIGSTOP)
+                stop_process(pid)
         else:
             resize.join()
         server.kill()

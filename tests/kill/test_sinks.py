@@ -26,8 +26,16 @@ def test_each_change_arrives_once_over_kills(tmp_path: Path, postgres_url: str) 
     place.mkdir()
     server = Server(tmp_path / "data", ("--copy-dir", str(place))).start()
     _set_up(server, place, postgres_url)
-    with loading(partial(load, server.url)):
-        kill_and_start(server, KILLS)
+    reader = Reader(place / "files")
+    reader.start()
+    try:
+        with loading(partial(load, server.url)):
+            kill_and_start(server, KILLS)
+    finally:
+        reader.stopping.set()
+        reader.join()
+    assert not reader.wrong
+    assert reader.reads > KILLS
     with server.connect() as connection:
         connection.execute("SET statement_timeout = '120 s'")
         connection.execute("WAIT FOR ALL SINKS")
@@ -41,10 +49,40 @@ def test_each_change_arrives_once_over_kills(tmp_path: Path, postgres_url: str) 
     table = deltalake.DeltaTable(str(place / "log")).to_pyarrow_table().to_pylist()
     log = [tuple(row.values()) for row in table]
     files = duckdb.sql(f"SELECT * FROM '{place}/files/*.parquet'").fetchall()
+    small = [each for each in (place / "files").iterdir() if each.is_file()]
+    assert len([each for each in small if each.stat().st_size < 1 << 20]) == 1
     for changes in (log, files):
         assert len(changes) == len(set(changes))  # none twice
         assert sum_of(changes) == Counter(rows)
     assert server.stop() == 0
+
+
+class Reader(threading.Thread):
+    """Reads all files of a sink again and again, as programs do that know nothing of it."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self._place = place
+        self.stopping = threading.Event()
+        self.wrong: list[object] = []
+        self.reads = 0
+
+    def run(self) -> None:
+        seen: Counter[Any] = Counter()
+        while not self.stopping.wait(0.02):
+            if not any(self._place.glob("*.parquet")):
+                continue
+            try:
+                with duckdb.connect() as connection:
+                    query = f"SELECT * FROM '{self._place}/*.parquet'"
+                    found = Counter(connection.sql(query).fetchall())
+            except duckdb.Error as error:
+                self.wrong.append(error)
+                continue
+            if max(found.values()) > 1 or seen - found:
+                self.wrong.append((found - seen, seen - found))
+            seen = found
+            self.reads += 1
 
 
 def _set_up(server: Server, place: Path, postgres_url: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
 from foreshore.python_functions.definition import kind_of, sent_type
 from foreshore.python_functions.values import Interval, Wrong, from_python, to_python
 from foreshore.types import (

@@ -349,16 +349,22 @@ class FakeSession:
             self._statements[name] = statement
             return statement
 
-    def statement(self, name: str) -> FakeStatement:
+    def statement(self, name: str, types: Sequence[SqlType] = ()) -> FakeStatement:
+        assert not types
         with self._call():
             if name not in self._statements:
                 raise InvalidSqlStatementName(f'prepared statement "{name}" does not exist')
             return self._statements[name]
 
     async def bind(
-        self, portal: str, name: str, args: Sequence[Datum], formats: Sequence[int], size: int = 0
+        self,
+        portal: str,
+        name: str | FakeStatement,
+        args: Sequence[Datum],
+        formats: Sequence[int],
+        size: int = 0,
     ) -> FakePortal:
-        found = self.statement(name)
+        found = self.statement(name) if isinstance(name, str) else name
         with self._call():
             self._portals[portal] = FakePortal(found, args, formats)
             return self._portals[portal]

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import CopyIn, CopyOptions
+from foreshore.datum import from_array, to_array
 from foreshore.errors import BadCopyFileFormat, DatabaseError, DataError, NumericValueOutOfRange
-from foreshore.expr.datum import from_array, to_array
 from foreshore.server.arrow_copy import ArrowCopyParser, ArrowFormatter
 from foreshore.text import format_text, parse_text
 from foreshore.types import (
@@ -40,7 +40,9 @@ CASES: list[tuple[SqlType, list[str | None], str, list[Any]]] = [
     (UUID, ["00000000-0000-0000-0000-00000000000a", None], "string", ["00000000-0000-0000-0000-00000000000a", None]),
     (array_of(INT8), ["{1,NULL,3}", None, "{}"], "list<item: int64>", [[1, None, 3], None, []]),
     (array_of(UUID), ["{00000000-0000-0000-0000-00000000000a}", None], "list<item: string>", [["00000000-0000-0000-0000-00000000000a"], None]),
-    (SqlType("jsonb"), ['{"a": 1}', None], "string", ['{"a": 1}', None]),
+    (SqlType("jsonb"), ['{"a": 1}', None], "extension<arrow.json>", ['{"a": 1}', None]),
+    (SqlType("json"), ['{"a":1}', None], "extension<arrow.json>", ['{"a":1}', None]),
+    (array_of(SqlType("jsonb")), ['{1,NULL}', None, "{}"], "list<item: extension<arrow.json>>", [["1", None], None, []]),
     (SqlType("int4range"), ["[1,3)", None], "string", ["[1,3)", None]),
     (SqlType("mz_timestamp"), ["7", None], "int64", [7, None]),
 ]  # fmt: skip

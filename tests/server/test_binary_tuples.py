@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore.datum import from_array
 from foreshore.errors import DatabaseError
-from foreshore.expr.datum import from_array
 from foreshore.server import binary_copy
 from foreshore.server.binary_copy import SIGNATURE, BinaryCopyParser
 from foreshore.server.binary_tuples import tuples_at

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from foreshore.expr.datum import from_array, to_array
+from foreshore.datum import from_array, to_array
 from foreshore.output_style import OutputStyle
 from foreshore.parse_columns import parse_column
 from foreshore.server import bulk_rows

@@ -16,8 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foreshore.adapter.client import CopyIn, CopyOptions
+from foreshore.datum import from_array, to_array
 from foreshore.errors import DatabaseError
-from foreshore.expr.datum import from_array, to_array
 from foreshore.output_style import OutputStyle
 from foreshore.server import bulk_rows
 from foreshore.server.copy_in import CopyParser

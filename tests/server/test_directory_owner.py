@@ -13,6 +13,7 @@ from foreshore.server.main import main
 from foreshore.storage.directory import read_states
 from foreshore.storage.private_directory import prepare
 from tests.adapter.harness import TestEnvironment, in_environment
+from tests.kept_umask import kept_umask
 
 # The arguments of each command that works on a data directory.
 COMMANDS: dict[str, Callable[[Path], list[str]]] = {
@@ -35,7 +36,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         await env.ran("a", "CREATE TABLE t (x int)")
 
     in_environment(place, fill)
-    done = CliRunner().invoke(main, ["backup", "--from", str(place), str(place.parent / "backup")])
+    with kept_umask():
+        done = CliRunner().invoke(
+            main, ["backup", "--from", str(place), str(place.parent / "backup")]
+        )
     assert done.exit_code == 0, done.output
     return place
 

@@ -19,6 +19,7 @@ from foreshore.server.key_file import load_key
 from foreshore.server.options import address, spark_properties
 from tests.harness import until
 from tests.server.certificates import Authority
+from tests.stopped_process import stop_process
 
 
 def test_address_is_split_into_host_and_port() -> None:
@@ -172,7 +173,7 @@ def test_sigterm_during_take_over_ends_the_new_server(tmp_path: Path) -> None:
     before = serve(tmp_path / "data")
     assert before.stdout is not None
     assert before.stdout.readline()
-    before.send_signal(signal.SIGSTOP)
+    stop_process(before.pid)
     try:
         process = serve(tmp_path / "data", FORESHORE_TAKE_OVER="1")
         assert process.stderr is not None

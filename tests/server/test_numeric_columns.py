@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foreshore.numeric_columns import numeric_columns
 from foreshore.server import copying
-from foreshore.server.binary_columns import numeric_bytes
+from foreshore.server.binary_values import numeric_bytes
 from foreshore.server.codec import CHUNK
 from tests.effort import examples
 

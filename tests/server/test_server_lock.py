@@ -12,11 +12,12 @@ import pytest
 from foreshore.errors import LockFileExists
 from foreshore.server import server_lock
 from foreshore.server.server_lock import POLL_SECONDS, ServerLock
+from foreshore.storage.consensus_services import open_shared_lock
 
 
 @asynccontextmanager
-async def locking(data_dir: Path) -> AsyncIterator[ServerLock]:
-    lock = ServerLock(data_dir)
+async def locking(data_dir: Path, consensus: str | None = None) -> AsyncIterator[ServerLock]:
+    lock = ServerLock(data_dir, open_shared_lock(consensus))
     try:
         yield lock
     finally:
@@ -52,6 +53,27 @@ def test_acquire_while_another_holds_is_refused_naming_it(
             assert raised.value.detail.startswith(f"It is process {os.getpid()} on ")
             assert raised.value.hint is not None
             assert "--take-over" in raised.value.hint
+
+    stop_after(main())
+
+
+def test_copies_of_a_directory_with_one_consensus_are_not_served_together(tmp_path: Path) -> None:
+    consensus = f"sqlite://{tmp_path}/elsewhere/consensus.sqlite"
+    one, copy = tmp_path / "one", tmp_path / "copy"
+    one.mkdir()
+    copy.mkdir()
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        async with locking(copy, consensus) as second:
+            async with locking(one, consensus) as first:
+                await first.acquire(stop)
+                with pytest.raises(LockFileExists, match="is in use by another server") as raised:
+                    await second.acquire(stop)
+                assert raised.value.detail is not None
+                assert raised.value.detail.startswith(f"It is process {os.getpid()} on ")
+            await second.acquire(stop)
+            assert second.held
 
     stop_after(main())
 

@@ -31,8 +31,8 @@ from foreshore.clock import ManualClock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.protocol import Command, Response
 from foreshore.compute.replica.replica import Replica
+from foreshore.datum import from_array
 from foreshore.errors import DatabaseError
-from foreshore.expr.datum import from_array
 from foreshore.processes.handshake import Handshake
 from foreshore.processes.launch import Launched
 from foreshore.processes.transport import Connection

@@ -80,6 +80,14 @@ class TestCatalog:
         defaults = defaults or tuple(Literal(None, c.type) for c in desc.columns)
         self.items[name.schema, name.item] = ItemView(id, kind, name, desc, definition, defaults)
 
+    def keys_of_indexes(self, id: GlobalId) -> tuple[str, ...]:
+        """Return nothing: tables have no indexes."""
+        return ()
+
+    def nearest_relation(self, parts: tuple[str, ...]) -> str | None:
+        """Return None: errors have no hints."""
+        return None
+
     def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
         """Return the item that `parts` name."""
         *qualifier, item = parts
@@ -112,6 +120,10 @@ class TestCatalog:
     def item(self, id: GlobalId) -> ItemView:
         """Return the item of that id."""
         return next(item for item in self.items.values() if item.id == id)
+
+    def statement_of(self, id: GlobalId) -> str:
+        """Refuse: statements are not kept."""
+        raise NotImplementedError
 
     def definition_of(self, id: GlobalId, *, with_errors: bool = False) -> Relation:
         """Return the definition of a materialized view, none of which leaves out errors."""

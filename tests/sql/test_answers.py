@@ -14,9 +14,9 @@ import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
+from foreshore.datum import from_array, to_array
 from foreshore.errors import DatabaseError
 from foreshore.expr.columns import columns_of
-from foreshore.expr.datum import from_array, to_array
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
@@ -82,12 +82,12 @@ def answer(sql: str, engine: DuckDbEngine, inputs: dict[GlobalId, Input]) -> lis
 
 
 def _ordered(rows: list[Any], key: Any, types: list[SqlType]) -> list[Any]:
-    from foreshore.expr.functions.comparison import order_keys
+    from foreshore.expr.equality import python_keys
 
     index = key.expr.index
     nulls = [row for row in rows if row[index] is None]
     others = [row for row in rows if row[index] is not None]
-    keys = order_keys(to_array([row[index] for row in others], types[index]), types[index])
+    keys = python_keys(to_array([row[index] for row in others], types[index]), types[index])
     places = sorted(range(len(others)), key=keys.__getitem__, reverse=key.descending)
     others = [others[i] for i in places]
     return nulls + others if key.nulls_first else others + nulls

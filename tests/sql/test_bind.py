@@ -10,12 +10,13 @@ from foreshore.errors import DatabaseError
 from foreshore.expr.explain import explain_relation, explain_scalar
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.binding import BINDING
 from foreshore.sql.bind.bound_query import plain_relation
+from foreshore.sql.bind.planning import ParameterTypes, Planning
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Plan, Query, Select, Subscribe, result_desc
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.planning import ParameterTypes, Planning
 from foreshore.types import RelationDesc, format_type
 from tests.golden import run_golden
 from tests.sql.catalog import TABLES, TestCatalog, builtin_catalog
@@ -32,7 +33,7 @@ def outcome(catalog: TestCatalog, sql: str) -> str:
         again = plan_statement(statement, catalog, ParameterTypes())
         assert again == plan, "planned again, the statement means something else"
         if isinstance(statement.ast, ast.SelectStatement):
-            bound = bind_query(Planning(catalog, sql), statement.ast.query, None)
+            bound = bind_query(Planning(catalog, sql, binding=BINDING), statement.ast.query, None)
             text = explain_relation(plain_relation(bound))
         else:
             text = shown(plan)

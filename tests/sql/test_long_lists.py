@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.compute.local.small.evaluate import evaluate_small
 from foreshore.compute.local.small.rows import SmallRows
+from foreshore.datum import to_array
 from foreshore.errors import DatabaseError
-from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import outcome as evaluated
 from foreshore.expr.ir import And, Column, Constant, Relation, Scalar
 from foreshore.expr.keys import Elements
@@ -23,13 +23,13 @@ from foreshore.sql import ast
 from foreshore.sql.bind import long_lists as bound_lists
 from foreshore.sql.bind import predicates
 from foreshore.sql.bind.constant_rows import _as_written
+from foreshore.sql.bind.planning import ParameterTypes
 from foreshore.sql.optimize.lookup import literal_lookup, predicates_of
 from foreshore.sql.parse import long_lists
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Insert, Select
 from foreshore.sql.plan.reads import query_read_by
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
 from foreshore.text import parse_text
 from foreshore.types import BOOL, DATE, FLOAT8, INT4, INT8, TEXT, TIMESTAMP, SqlType, numeric

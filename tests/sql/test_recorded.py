@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from foreshore.errors import DatabaseError
+from foreshore.sql.bind.planning import ParameterTypes
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import result_desc
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.planning import ParameterTypes
 from foreshore.types import oid_of
 from tests.sql.catalog import TABLES, builtin_catalog
 

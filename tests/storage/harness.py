@@ -94,9 +94,10 @@ async def open_at(
 
 async def abandon(controller: StorageController) -> None:
     """Leave the controller as SIGKILL would: write and close nothing."""
-    for task in controller._tasks:
+    tasks = [*controller._tasks, *filter(None, [controller._owning])]
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*controller._tasks, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     controller._wal.shut()
 
 

@@ -10,8 +10,10 @@ import pytest
 
 from foreshore.clock import SystemClock
 from foreshore.errors import DataCorrupted, Fenced
+from foreshore.ids import GlobalId
 from foreshore.storage import batch, compacter, epoch, merging
 from foreshore.storage.blob import FileBlob
+from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Committed, Mismatch, SqliteConsensus, Versioned
 from foreshore.storage.controller import (
     SEGMENTS_BEHIND,
@@ -22,11 +24,14 @@ from foreshore.storage.controller import (
     StorageConfig,
     StorageController,
 )
+from foreshore.storage.epoch import Register
+from foreshore.storage.fault import DiskFull
 from foreshore.storage.identity import NAME
 from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.merging import due_for_merging
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import Batch, TraceState, key_of, with_batch, with_merged
+from tests.harness import file_sizes
 from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
 from tests.storage.harness import (
     ROWS,
@@ -216,6 +221,93 @@ def test_tombstone_is_written_once(tmp_path: Path) -> None:
             assert head.seqno == 1
             assert controller.retired_ids() == [U1]
             await controller.close()
+
+    run(main)
+
+
+def test_change_of_a_trace_waits_for_room_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "RETRY_SECONDS", 0)
+    tried: list[TraceState] = []
+    change = Register.change
+
+    async def change_at_the_second_try(self: Register[TraceState], new: TraceState) -> None:
+        if isinstance(new, TraceState):
+            tried.append(new)
+            if len(tried) == 1:
+                raise DiskFull("no room for the register")
+        await change(self, new)
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, compacting=False)
+        await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        await controller._wal.seal()
+        controller._compacter._asked = True
+        with monkeypatch.context() as patch:
+            patch.setattr(Register, "change", change_at_the_second_try)
+            await controller._compacter._work()
+        assert controller._compacter.full is not None
+        assert len(tried) == 2
+        assert files(controller)
+        await controller.close()
+
+    run(main)
+
+
+def test_tombstone_that_cannot_be_written_holds_up_no_other_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "RETRY_SECONDS", 3600)
+
+    async def fail(self: Compacter, id: GlobalId) -> None:
+        raise DataCorrupted(f"the state of {id} is not readable")
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, compacting=False)
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+        await controller.drop(U1)
+        await put(controller, write(U2, 0, 1, ((1, "a"), 0, 1)))
+        await controller._wal.seal()
+        controller._compacter._asked = True
+        with monkeypatch.context() as patch:
+            patch.setattr(Compacter, "_write_tombstone", fail)
+            await controller._compacter._work()
+        assert list(controller._compacter.dropping) == [U1]
+        assert file_sizes(tmp_path, "**/*.parquet")
+        controller._compacter.retries.clear()
+        await controller._compacter._work()
+        assert list(controller._compacter.dropping) == []
+        await controller.close()
+
+    run(main)
+
+
+def test_compaction_that_fails_after_the_drop_puts_no_tombstone_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "RETRY_SECONDS", 3600)
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, compacting=False)
+        await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        await controller._wal.seal()
+        controller._compacter._asked = True
+
+        async def fail_after_drop(self: Compacter, shard: Shard, through: int) -> None:
+            await controller.drop(shard.id)
+            raise DataCorrupted(f"{shard.id} is not readable")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Compacter, "_compact", fail_after_drop)
+            await controller._compacter._work()
+        assert list(controller._compacter.dropping) == [U1]
+        await controller._compacter._work()
+        assert list(controller._compacter.dropping) == []
+        await controller.close()
 
     run(main)
 

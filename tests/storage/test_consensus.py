@@ -22,8 +22,8 @@ from foreshore.storage.consensus import (
     Mismatch,
     SqliteConsensus,
     Versioned,
-    open_consensus,
 )
+from foreshore.storage.consensus_services import open_consensus
 from foreshore.storage.epoch import EpochState, Register
 from foreshore.storage.fault import Determinate, Indeterminate
 from foreshore.storage.postgres_consensus import PostgresConsensus

@@ -5,6 +5,7 @@ import random
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -15,6 +16,7 @@ import pytest
 
 from foreshore.errors import DataCorrupted
 from foreshore.storage import consolidate as consolidation
+from foreshore.storage import spilled_runs
 from foreshore.storage.consolidate import Databases, consolidate, least_multiplicity, merge
 from foreshore.storage.controller import ShardWrite
 from foreshore.types import SqlType, arrow_type
@@ -39,14 +41,43 @@ def sorted_runs(
     ]
 
 
+def in_small_parts(
+    updates: Iterable[pa.RecordBatch], schema: pa.Schema, since: int, scratch: Path
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `consolidate` does, as if few bytes fitted in memory and few files were open."""
+    directory = scratch / "spilled"
+    directory.mkdir(exist_ok=True)
+    pieces = in_pieces(pa.Table.from_batches(updates, schema), 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(consolidation, "IN_MEMORY", 100)
+        patch.setattr(spilled_runs, "PIECE", 200)
+        patch.setattr(spilled_runs, "MOST", 3)
+        yield from consolidate(pieces, schema, since, directory)
+    assert not [*directory.iterdir()]
+
+
+def by_duckdb(
+    updates: list[pa.RecordBatch], schema: pa.Schema, since: int, scratch: Path
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `consolidate` does, in another way: by one query."""
+    exact = consolidation.exact_schema(schema)
+    whole = pa.Table.from_batches(
+        [consolidation.exact_batch(each, exact, since) for each in updates], exact
+    )
+    with closing(duckdb.connect()) as connection:
+        found = connection.from_arrow(whole).query("updates", consolidation._query(schema))
+        for batch in found.to_arrow_table().to_batches():
+            yield consolidation._original(batch, exact, schema)
+
+
 def check(schema: pa.Schema, tables: list[pa.Table], since: int, rows: int, scratch: Path) -> None:
     """Compare all ways; the times of runs start before `since`."""
     runs = sorted_runs(schema, tables, 0, scratch)
     everything = [batch for t in tables for batch in t.to_batches()]
-    by_duckdb = consolidation._sorted_by_duckdb(everything, schema, since, scratch, None)
-    expected = pa.Table.from_batches(by_duckdb, schema)
+    expected = pa.Table.from_batches(by_duckdb(everything, schema, since, scratch), schema)
     for way in (
         consolidate(everything, schema, since, scratch),
+        in_small_parts(everything, schema, since, scratch),
         merge([in_pieces(each, rows) for each in runs], schema, since, scratch),
     ):
         found = pa.Table.from_batches(way, schema)
@@ -206,10 +237,10 @@ def test_databases_are_opened_once_and_not_used_after_a_failure(
         return opened[-1]
 
     monkeypatch.setattr(consolidation, "_connect", noted)
-    monkeypatch.setattr(consolidation, "IN_MEMORY", 0)
     databases = Databases(tmp_path)
-    schema = update_schema(ROWS)
-    pieces = table([((i % 40, "b"), 3, 1) for i in range(200)]).to_batches()
+    schema = update_schema(pa.schema([("k", pa.int64()), ("v", pa.list_(pa.string()))]))
+    rows = [[i % 40 for i in range(200)], [["b"]] * 200, [3] * 200, [1] * 200]
+    pieces = pa.table(rows, schema=schema).to_batches()
 
     def of_all(pieces: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return list(consolidate(pieces, schema, 9, tmp_path, databases))
@@ -230,6 +261,27 @@ def test_databases_are_opened_once_and_not_used_after_a_failure(
     databases.close()
     with pytest.raises(duckdb.Error):
         opened[-1].execute("SELECT 1")
+
+
+def test_the_least_multiplicity_is_that_at_some_time_of_some_row(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    for pieces in (1, 3, 40):
+        updates = [
+            ((chance.randrange(30), None), chance.randrange(20), chance.choice([1, 1, -1]))
+            for _ in range(120)
+        ]
+        counts = {
+            (row, at): sum(diff for other, time, diff in updates if other == row and time <= at)
+            for row, _, _ in updates
+            for at in range(5, 20)
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(consolidation, "IN_MEMORY", 4000 // pieces)
+            patch.setattr(consolidation, "ROWS_AT_ONCE", 200 // pieces)
+            found = least_multiplicity(
+                in_pieces(table(updates), 10), update_schema(ROWS), 5, tmp_path
+            )
+        assert found == min(0, *counts.values())
 
 
 @pytest.mark.slow

@@ -1,7 +1,11 @@
 """Shards as their users see them: create, append, read, listen, close and reopen."""
 
 import asyncio
+import errno
+import os
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +17,8 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
+from foreshore.ids import GlobalId
+from foreshore.storage import record, wal
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
     Appended,
@@ -23,6 +29,7 @@ from foreshore.storage.controller import (
     UpperMismatch,
 )
 from foreshore.storage.epoch import FENCE, Fence
+from foreshore.storage.fault import Indeterminate, Unwritable
 from foreshore.update import update_schema
 from tests.descriptors import open_below
 from tests.harness import file_sizes
@@ -516,3 +523,81 @@ def test_failed_fence_leaves_no_open_file(tmp_path: Path) -> None:
     with pytest.raises(Fenced):
         Fence(tmp_path / FENCE, 1)
     assert not open_below(tmp_path)
+
+
+def test_log_that_cannot_be_made_durable_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        await abandon(controller)
+        await controller.consensus.close()
+
+        def fail(path: Path) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(wal, "sync_file", fail)
+            with pytest.raises(Indeterminate, match="Input/output error"):
+                await open_at(tmp_path)
+        controller = await open_at(tmp_path)
+        assert U1 in controller.ids()
+        await controller.close()
+
+    run(main)
+
+
+def test_write_that_cannot_be_encoded_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = record._encode_updates
+
+    def failing(updates: pa.Table, *rest: Any) -> Any:
+        if "bad" in updates.column("v").to_pylist():
+            raise OverflowError("more than 2 GiB")
+        return encode(updates, *rest)
+
+    def one(id: GlobalId, lower: int, text: str) -> ShardWrite:
+        return ShardWrite(id, lower, lower + 1, table([((1, text), lower, 1)]))
+
+    async def main(*, at_once: bool) -> None:
+        controller = await open_at(tmp_path / str(at_once))
+        for id in (U1, U2, U3):
+            await controller.create(id, ROWS)
+        applied = (lambda: None) if at_once else None
+        monkeypatch.setattr(record, "_encode_updates", failing)
+        results = await asyncio.gather(
+            controller.append([one(U3, 0, "good")], applied),
+            controller.append([one(U1, 0, "bad"), one(U2, 0, "good")], applied),
+            controller.append([one(U1, 1, "later")], applied),
+            controller.append([one(U3, 1, "good")], applied),
+            return_exceptions=True,
+        )
+        monkeypatch.undo()
+        assert [type(each) for each in results] == [Appended, Unwritable, Unwritable, Appended]
+        for lower in (0, 1):
+            assert await controller.append([one(U1, lower, "good")], applied) == Appended()
+        assert await controller.append([one(U2, 0, "good")], applied) == Appended()
+        await controller.close()
+        controller = await open_at(tmp_path / str(at_once))
+        assert [controller.upper(id) for id in (U1, U2, U3)] == [2, 1, 2]
+        await controller.close()
+
+    for at_once in (False, True):
+        run(partial(main, at_once=at_once))
+
+
+def test_write_that_does_not_fit_its_shard_stops_no_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+        other = update_schema(pa.schema([pa.field("another name", pa.int64())]))
+        with pytest.raises(Unwritable, match="another name"):
+            await controller.append([ShardWrite(U1, 0, 1, other.empty_table())])
+        for id in (U1, U2):
+            await put(controller, write(id, 0, 1, ((1, "a"), 0, 1)))
+        await controller.close()
+
+    run(main)

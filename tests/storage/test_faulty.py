@@ -76,7 +76,7 @@ class Overtaken(MemoryConsensus):
     ) -> Committed | Mismatch:
         if self.taken_by_another is None:
             self.taken_by_another = 0
-            self.taken_by_another = await epoch.take_epoch(self)
+            self.taken_by_another = (await epoch.take_epoch(self)).epoch
             raise Indeterminate("no answer")
         return await super().compare_and_set(key, expected, new)
 
@@ -84,7 +84,7 @@ class Overtaken(MemoryConsensus):
 def test_lost_answer_does_not_reuse_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epoch, "PAUSE_SECONDS", 0.0)
     consensus = Overtaken()
-    mine = asyncio.run(epoch.take_epoch(consensus))
+    mine = asyncio.run(epoch.take_epoch(consensus)).epoch
     assert (consensus.taken_by_another, mine) == (1, 2)
 
 

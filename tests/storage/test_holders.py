@@ -20,6 +20,7 @@ from typing import Any
 from foreshore.errors import DatabaseError
 from foreshore.storage.capability import ExpiredCapability
 from foreshore.storage.controller import ReadCapability, StorageController
+from tests.stopped_process import stop_process
 from tests.storage.harness import ROWS, U1, open_at, put, run, updates_of, write
 
 LEASE_MS = 2_000
@@ -149,7 +150,7 @@ def test_clone_in_other_process_works_until_heartbeats_stop(tmp_path: Path) -> N
             await settled(lambda: len(told) > seen + 4)  # over compaction, too
             assert "error" not in str(told)
 
-            os.kill(b.pid, signal.SIGSTOP)
+            stop_process(b.pid)
             await settled(lambda: controller.since(U1) == 90)
             await controller.settle()
             assert not [each for each in told if "error" in each]

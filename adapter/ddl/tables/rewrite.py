@@ -39,8 +39,8 @@ from foreshore.catalog.table_changes import (
     indexes_of_shard,
     parts_of_column,
 )
+from foreshore.datum import repeat
 from foreshore.errors import DatabaseError, DataError, FeatureNotSupported
-from foreshore.expr.datum import repeat
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Call, Scalar
 from foreshore.expr.scalars import Replace, bind_scalar

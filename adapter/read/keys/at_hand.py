@@ -1,8 +1,7 @@
 """Reads whose rows are at hand in this process, as functions that wait for nothing.
 
-    ConstantRows   rows that the statement has
-    TableRow       the row of a table under one unique key, in the table's key index
-    IndexRows      the rows under one key of an index, in its mirror
+    TableRows   rows under unique keys of tables, in their key indexes, or of no table
+    IndexRows   the rows under one key of an index, in its mirror
 
 Each returns its rows as of a time, or None if it is to be read the ordinary way (`select.py`),
 which gives the same answer later, or says what hinders it. They are compiled when a statement is
@@ -16,34 +15,20 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from foreshore.adapter.client import RowsAtHand
-from foreshore.adapter.read.access_path import Constant, PeekPlan
 from foreshore.adapter.read.keys.index_point import IndexPoint
-from foreshore.adapter.read.keys.point import PointPlan
-from foreshore.compute.finish import finish
+from foreshore.adapter.read.keys.row_read import KeyedTable, RowRead, SessionValue, are_simple
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.newest_rows import Entry
-from foreshore.compute.local.linear import literal_rows
-from foreshore.errors import DataError
-from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Plan, Select
 from foreshore.table_rows import Row
-from foreshore.types import ColumnType, Datum
+from foreshore.types import Datum
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
 
-# Types of which a value has one form. A numeric, for example, may have digits to be added.
-SIMPLE = frozenset(
-    "bool int2 int4 int8 oid date time timestamp timestamptz float8 text varchar name uuid".split()
-)
-MOST_CONSTANT_ROWS = 64
-
-
-def are_simple(columns: Sequence[ColumnType]) -> bool:
-    """Whether rows of these columns can be sent as they are computed."""
-    return all(column.type.name in SIMPLE for column in columns)
+MOST_PROVEN = 16  # rows; of more it takes long to find out whether they are the same
 
 
 class Always(Struct, frozen=True):
@@ -54,22 +39,21 @@ class Always(Struct, frozen=True):
         return True
 
 
-class RowProof(Struct, frozen=True):
-    """The proof of what was selected from the row under a key: the entry is the newest one.
+class RowsProof(Struct, frozen=True):
+    """The proof of what was read under keys of tables: the entries are the newest ones.
 
     An entry belongs to one index, which goes when the table is dropped.
     """
 
-    point: PointPlan
-    hash: int
-    entry: Entry
+    found: tuple[tuple[KeyedTable, int, Entry], ...]  # with the hashes of their keys
 
     def holds(self, coordinator: "Coordinator", time: Timestamp) -> bool:
         """Whether the rows are the same at a time."""
-        index = _index(coordinator, self.point, time)
-        if index is None or self.entry.time > time:
-            return False
-        return index.newest.is_newest(self.hash, self.entry)
+        for table, hash, entry in self.found:
+            index = _index(coordinator, table, time)
+            if index is None or entry.time > time or not index.newest.is_newest(hash, entry):
+                return False
+        return True
 
 
 class IndexProof(Struct, frozen=True):
@@ -95,51 +79,45 @@ class IndexProof(Struct, frozen=True):
 
 
 ALWAYS = Always()
-AtHandProof: TypeAlias = Always | RowProof | IndexProof
+AtHandProof: TypeAlias = Always | RowsProof | IndexProof
 
 
-class ConstantRows(Struct, frozen=True):
-    """Rows that the statement has."""
+class TableRows(Struct, frozen=True):
+    """The rows of a `RowRead`, of the newest rows of its tables."""
 
-    known: tuple[Row, ...]
-
-    def rows(
-        self, coordinator: "Coordinator", time: Timestamp, args: Sequence[Datum]
-    ) -> RowsAtHand | None:
-        """Return the rows."""
-        return RowsAtHand(self.known, ALWAYS)
-
-
-class TableRow(Struct, frozen=True):
-    """The selected columns of the row under a key of a table, of the newest rows."""
-
-    point: PointPlan
+    read: RowRead
 
     def rows(
-        self, coordinator: "Coordinator", time: Timestamp, args: Sequence[Datum]
+        self,
+        coordinator: "Coordinator",
+        time: Timestamp,
+        args: Sequence[Datum],
+        value: SessionValue,
     ) -> RowsAtHand | None:
-        """Return the row, if there is one; None if it is read another way."""
-        point = self.point
-        index = _index(coordinator, point, time)
-        if index is None:
+        """Return the rows; None if they are read another way."""
+        found: list[tuple[KeyedTable, int, Entry]] = []
+
+        def find(table: KeyedTable, keys: Sequence[Row]) -> Sequence[Row] | None:
+            index = _index(coordinator, table, time)
+            if index is None:
+                return None
+            rows = []
+            for key in keys:
+                hash = index.layout.hash(key)
+                entry = index.newest.newest(hash, key)
+                if entry.time > time:
+                    return None
+                found.append((table, hash, entry))
+                if entry.row is not None:
+                    rows.append(entry.row)
+            return rows
+
+        rows = self.read.rows(args, value, find)
+        if rows is None:
             return None
-        key = point.selection.key(args)
-        if key is None:
-            return RowsAtHand((), ALWAYS)
-        hash = index.layout.hash(key)
-        entry = index.newest.newest(hash, key)
-        if entry.time > time:
-            return None
-        proof = RowProof(point, hash, entry)
-        if entry.row is None:
-            return RowsAtHand((), proof)
-        if not point.selection.may_be_selected(args, entry.row):
-            return None
-        try:
-            selected = point.selection.selected(args, entry.row)
-        except DataError:
-            return None
-        return RowsAtHand(() if selected is None else (selected,), proof)
+        if not self.read.is_settled or len(found) > MOST_PROVEN:
+            return RowsAtHand(rows, None)
+        return RowsAtHand(rows, RowsProof(tuple(found)) if found else ALWAYS)
 
 
 class IndexRows(Struct, frozen=True):
@@ -148,7 +126,11 @@ class IndexRows(Struct, frozen=True):
     point: IndexPoint
 
     def rows(
-        self, coordinator: "Coordinator", time: Timestamp, args: Sequence[Datum]
+        self,
+        coordinator: "Coordinator",
+        time: Timestamp,
+        args: Sequence[Datum],
+        value: SessionValue,
     ) -> RowsAtHand | None:
         """Return the rows; None if they are read another way."""
         point, compute = self.point, coordinator.compute
@@ -168,47 +150,27 @@ class IndexRows(Struct, frozen=True):
         return RowsAtHand(selected, IndexProof(point.index, key, found))
 
 
-def _index(coordinator: "Coordinator", point: PointPlan, time: Timestamp) -> KeyIndex | None:
+def _index(coordinator: "Coordinator", table: KeyedTable, time: Timestamp) -> KeyIndex | None:
     """Return the index of a table's key, if the table is as it was planned and known at `time`."""
-    indexes = coordinator.keys.at_hand(point.table)
-    if indexes is None or indexes.keys() != point.names:
+    indexes = coordinator.keys.at_hand(table.table)
+    if indexes is None or indexes.keys() != table.names:
         return None
-    if coordinator.catalog.planned.get(point.table) is not point.planned:
+    if coordinator.catalog.planned.get(table.table) is not table.planned:
         return None
-    index = indexes[point.constraint.name]
+    index = indexes[table.constraint.name]
     return index if index.readable(time) else None
 
 
-AtHand: TypeAlias = ConstantRows | TableRow | IndexRows
+AtHand: TypeAlias = TableRows | IndexRows
 
 
-def plan_at_hand(
-    plan: Plan, peek: PeekPlan | None, point: PointPlan | None, index_point: IndexPoint | None
-) -> AtHand | None:
+def plan_at_hand(plan: Plan, read: RowRead | None, index_point: IndexPoint | None) -> AtHand | None:
     """Return how the rows of a SELECT are had at once; None if they never are."""
     if not isinstance(plan, Select) or plan.as_of is not None or plan.locking is not None:
         return None
-    if point is not None:
-        fits = are_simple(plan.desc.columns) and not point.selection.givens.names
-        return TableRow(point) if fits else None
-    if index_point is not None:
-        fits = index_point.is_exact or are_simple(plan.desc.columns)
-        return IndexRows(index_point) if fits and not index_point.selection.givens.names else None
-    return None if peek is None else _constant(peek)
-
-
-def _constant(peek: PeekPlan) -> ConstantRows | None:
-    query = peek.query
-    if not isinstance(peek.path, Constant) or peek.is_open or peek.has_side_effects:
+    if read is not None:
+        return TableRows(read) if read.is_exact else None
+    if index_point is None or index_point.selection.givens.names:
         return None
-    if query.row_outputs or query.changes or query.init_plans or query.recursions:
-        return None
-    literals = literal_rows(peek.path.relation)
-    if literals is None or literals.num_rows > MOST_CONSTANT_ROWS:
-        return None
-    batch = finish(literals, query.finishing)
-    columns = [
-        from_array(column, each.type)
-        for column, each in zip(batch.columns, query.desc.columns, strict=True)
-    ]
-    return ConstantRows(tuple(zip(*columns, strict=True))) if columns else None
+    is_exact = index_point.is_exact or are_simple(plan.desc.columns)
+    return IndexRows(index_point) if is_exact else None

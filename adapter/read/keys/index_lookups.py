@@ -20,7 +20,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.keys.bound_keys import KeyColumns, are_too_many
 from foreshore.compute.keys.layout import MANY
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.expr.ir import Finishing, Get, Literal
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import KeyStep

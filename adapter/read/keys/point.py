@@ -1,8 +1,8 @@
-"""Statements about the row under one whole unique key, as a tuple: SELECT, UPDATE and DELETE.
+"""Changes of the row under one whole unique key, as a tuple: UPDATE and DELETE.
 
 A `PointPlan` is made when the statement is prepared (`sql/rewrite/keyed_selection.py`).
 
-`row_by_key` and `locked_row` return None where the row has to be read another way
+`locked_row` returns None where the row has to be read another way
 (`adapter/read/keys/key_lookup.py`).
 """
 
@@ -56,27 +56,6 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
         return None
     names = frozenset(each.name for each in table.unique)
     return PointPlan(step.table, step.constraint, table, names, selection)
-
-
-async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:
-    """Return the selected columns of the row under a key, if there is one."""
-    index = (await indexes_of_point(context, point)).get(point.constraint.name)
-    if index is None:
-        return None
-    time = read_time(context, (point.table,), None, by_key=True, at_once=True)
-    givens = _givens(context, point, time)
-    key = point.selection.key(givens)
-    if key is None:
-        return []
-    hash = index.layout.hash(key)
-    context.transaction.read_keys({(point.table, point.constraint.name): {hash}})
-    found = _row(context, index, hash, key, time)
-    if found is None or (
-        found[0] is not None and not point.selection.may_be_selected(givens, found[0])
-    ):
-        return None
-    selected = None if found[0] is None else point.selection.selected(givens, found[0])
-    return [] if selected is None else [selected]
 
 
 async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:

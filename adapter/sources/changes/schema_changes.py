@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from foreshore.adapter.sources.versions import table_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.roles import role_with
-from foreshore.errors import DatabaseError, DependentObjectsStillExist
+from foreshore.errors import DatabaseError, DependentObjectsStillExist, InternalError
 from foreshore.ids import GlobalId
 from foreshore.sources.files import FilesSource
 from foreshore.sources.iceberg import IcebergSource
@@ -56,17 +56,21 @@ class SchemaChanges:
     async def _refresh(self, source: GlobalId, table: GlobalId) -> None:
         pauses = waits()
         while (status := self._status(source, table)) is not None:
+            refusal: DatabaseError
             try:
                 await self._run(source, table)
+                return
             except DatabaseError as error:
+                refusal = error
                 logger.warning(
                     "a schema change is not applied: %s", error, extra={"source": source}
                 )
-                status.refused = self._told(source, table, error)
-                self._controller.show_refusal(table, status)
-                await asyncio.sleep(next(pauses))
-            else:
-                return
+            except Exception:
+                refusal = InternalError("internal error")
+                logger.exception("a schema change is not applied", extra={"source": source})
+            status.refused = self._told(source, table, refusal)
+            self._controller.show_refusal(table, status)
+            await asyncio.sleep(next(pauses))
 
     def _told(self, source: GlobalId, table: GlobalId, error: DatabaseError) -> str:
         """Return an error in one line, with what helps."""

@@ -9,7 +9,7 @@ from foreshore.compute.flow.kernels.jit import inlined
 ) = range(11)  # fmt: skip
 _DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000
 _LOWEST, _HIGHEST = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFFF)
-_FIRST = -210_866_803_200_000_000  # the first timestamp, in 4714 BC
+FIRST = -210_866_803_200_000_000  # the first timestamp, in 4714 BC
 _DATE_LOWEST, _DATE_HIGHEST = -(2**31), 2**31 - 1
 
 
@@ -79,7 +79,7 @@ def field_of(field, value, is_date):
 
 @inlined
 def truncated(field, value):
-    """Return a timestamp truncated to a field."""
+    """Return a timestamp truncated to a field; it may be before all timestamps."""
     if value == _LOWEST or value == _HIGHEST:
         return value
     if field == SECOND:
@@ -109,7 +109,7 @@ def bin_of(micros, width, origin):
     """
     if micros == _LOWEST or micros == _HIGHEST:
         return micros, 0
-    if abs(np.float64(micros) - np.float64(origin)) > 9.2e18:
+    if abs(np.float64(micros) - np.float64(origin)) > 9.223372036854e18:
         return micros, 1
     found = origin + (micros - origin) // width * width
-    return found, 2 if found < _FIRST else 0
+    return found, 2 if found < FIRST else 0

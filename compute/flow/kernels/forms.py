@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from foreshore.compute.flow.kernels.calendar import bin_of, field_of, truncated
+from foreshore.compute.flow.kernels.calendar import FIRST, bin_of, field_of, truncated
 from foreshore.compute.flow.kernels.jit import inlined
 from foreshore.compute.flow.kernels.opcodes import (
     BIN,
@@ -80,8 +80,11 @@ def convert(code, to, a, b, c, d, rows, constants, arena, starts, lengths, low, 
     elif code == TRUNCATE:
         for i in range(rows):
             null[to, i], error[to, i] = null[a, i], error[a, i]
-            low[to, i] = truncated(b, low[a, i])
-            high[to, i] = low[to, i] >> 63
+            value = truncated(b, low[a, i])
+            if value < FIRST and value != low[a, i] and not null[a, i]:
+                null[to, i], error[to, i] = True, c
+                value = np.int64(0)
+            low[to, i], high[to, i] = value, value >> 63
     elif code == BIN:
         for i in range(rows):
             null[to, i], error[to, i] = null[a, i], error[a, i]

@@ -13,7 +13,7 @@ DIVIDE           registers, place of (scales packed, overflow's error), error of
 WHOLE            registers, error of a zero divisor, 1 for the remainder
 FLOAT            registers, operation, place of the errors (overflow, underflow, zero divisor)
 FIELD            register of a time, field, 1 for a date, error of an infinite time or 0
-TRUNCATE         register of a timestamp, field
+TRUNCATE         register of a timestamp, field, error of a result before all timestamps
 BIN              register of a timestamp, place of (width, origin), of the errors (distance, result)
 """
 

@@ -24,7 +24,7 @@ from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.sums import Points
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.expr.evaluate import evaluate
 from foreshore.expr.ir import Call
 from foreshore.python_functions.asked import Asked

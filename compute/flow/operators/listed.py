@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from foreshore.compute.bulk.exact import comoment_float
 from foreshore.compute.flow.batch import Batch, Ints, Words
 from foreshore.compute.flow.convert import column_at, words_of_values
 from foreshore.compute.flow.layout import Layout, Place
@@ -18,7 +17,8 @@ from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.sums import Points
-from foreshore.expr.datum import from_array, to_array
+from foreshore.compute.render.exact import comoment_float
+from foreshore.datum import from_array, to_array
 from foreshore.expr.ir import Aggregate
 from foreshore.types import Datum
 

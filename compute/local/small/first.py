@@ -6,17 +6,17 @@ as `evaluate_small` does. Only a plan that it does not know, that has an error, 
 many rows opens an engine, which evaluates it as a whole.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.engine import Evaluations, Input
+from foreshore.compute.engine import ALL_ROWS, Evaluations, Extent, Input
 from foreshore.compute.finish import in_order
 from foreshore.compute.linear import flat
 from foreshore.compute.local.small.evaluate import evaluate_small
 from foreshore.compute.local.small.rows import NotSmall, SmallRows
-from foreshore.expr.ir import Get, OrderKey, Relation
+from foreshore.expr.ir import Get, Relation
 from foreshore.ids import GlobalId
 from foreshore.types import arrow_type
 from foreshore.update import DIFF
@@ -54,14 +54,14 @@ class SmallFirst:
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
-        order: Sequence[OrderKey] = (),
+        extent: Extent = ALL_ROWS,
     ) -> Iterator[pa.Table]:
         """Yield the rows of `relation` as of a time, part by part: at least one."""
         found = self._found(relation, inputs)
         if found is None:
-            yield from self._opened().parts(relation, inputs, as_of, max_bytes, order)
+            yield from self._opened().parts(relation, inputs, as_of, max_bytes, extent)
         else:
-            yield in_order(found, tuple(order)) if order else found
+            yield in_order(found, extent.order) if extent.order else found
 
     def _found(self, relation: Relation, inputs: Mapping[GlobalId, Input]) -> pa.Table | None:
         """Return the rows of `relation`, None if they are left to an engine."""

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.bulk.exact import sum_float
 from foreshore.compute.finish import places_in_order
 from foreshore.compute.local.small.join import Values
 from foreshore.compute.local.small.rows import (
@@ -21,10 +20,12 @@ from foreshore.compute.local.small.rows import (
     size_at,
     starts_of,
 )
+from foreshore.compute.render.exact import sum_float
 from foreshore.expr.columns import type_of
+from foreshore.expr.equality import has_one_form
 from foreshore.expr.functions.decimals import magnitude, pack, unscaled, widen
 from foreshore.expr.ir import Aggregate, Column, OrderKey, Reduce
-from foreshore.types import INT8, array_of, arrow_type, is_float
+from foreshore.types import INT8, array_of, arrow_type
 
 
 def reduce(node: Reduce, rows: SmallRows, values: Values) -> SmallRows:
@@ -172,11 +173,8 @@ def _listed(
         keys.append(OrderKey(column, key.descending, key.nulls_first))
         columns.append(computed)
     for arg, found in zip(aggregate.args, taken, strict=True):
-        canonical(
-            found, type_of(arg)
-        )  # refuses types whose equal values have an order of their own
-        if is_float(type_of(arg)):
-            raise NotSmall("lists of floats")
+        if not has_one_form(type_of(arg)):
+            raise NotSmall("equal values have an order of their own")
         keys.append(OrderKey(Column(len(columns), type_of(arg))))
         columns.append(found)
     batch = pa.RecordBatch.from_arrays(columns, names=[""] * len(columns))

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.types import SqlType, is_float
+from foreshore.expr.equality import has_many_forms, has_one_form, with_one_zero
+from foreshore.types import SqlType
 
 Ints = npt.NDArray[np.int64]
 MOST_ROWS = 200_000
@@ -65,18 +66,11 @@ def size_at(column: pa.Array, places: Ints) -> int:
 
 def canonical(column: pa.Array, type: SqlType) -> pa.Array:
     """Return a column in which values that SQL considers equal are identical; raises NotSmall."""
-    if is_float(type):
-        values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
-        values = values + values.dtype.type(0)  # so there is no -0.0
-        values[np.isnan(values)] = np.nan
-        mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-        return pa.array(values, column.type, mask=mask)
-    plain = type if type.element is None else type.element
-    if plain.element is not None or plain.name in ("interval", "jsonb", "number"):
+    if has_one_form(type):
+        return column
+    if has_many_forms(type):
         raise NotSmall(f"equality of {type.name}")
-    if plain is not type and is_float(plain):
-        raise NotSmall("equality of lists of floats")
-    return column
+    return with_one_zero(column)
 
 
 def codes_of(columns: Sequence[pa.Array], rows: int) -> Ints:
@@ -108,15 +102,20 @@ def _codes(column: pa.Array) -> tuple[Ints, int]:
 
 
 def _codes_of_lists(column: pa.Array) -> tuple[Ints, int]:
-    """Return the codes of lists of plain values, which are equal if their elements are."""
+    """Return the codes of lists, which are identical if their elements have the same codes."""
     if not pa.types.is_list(column.type):
         raise NotSmall(str(column.type))
-    inner = column.type.value_type
-    if pa.types.is_nested(inner) or pa.types.is_floating(inner):
-        raise NotSmall(str(column.type))
-    known: dict[tuple[object, ...] | None, int] = {}
-    lists = (None if each is None else tuple(each) for each in column.to_pylist())
-    codes = [known.setdefault(each, len(known)) for each in lists]
+    elements = _codes(column.flatten())[0]
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths)
+    known: dict[bytes | None, int] = {}
+    bounds = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
+    lists = [elements[start:end].tobytes() for start, end in bounds]
+    present = column.is_valid().to_pylist()
+    codes = [
+        known.setdefault(each if valid else None, len(known))
+        for each, valid in zip(lists, present, strict=True)
+    ]
     return np.array(codes, np.int64), len(known)
 
 

@@ -79,7 +79,7 @@ def _each_right(
 
     `names` and `oids` are those of all roles; PUBLIC, and a role that is not among them, is 0.
     """
-    oid = dict(zip(names, oids, strict=True))
+    oid = dict(zip(names, oids, strict=False))
     return tuple(
         f"{oid.get(each.grantor, 0)} {oid.get(each.grantee, 0)} {right} {right in each.grantable}"
         for each in map(_read, filter(None, items))

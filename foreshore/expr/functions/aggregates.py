@@ -9,7 +9,7 @@ every core. If the argument of a core differs from the aggregate's, DISTINCT wou
 meaning; `distinct` says whether it is allowed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -459,6 +459,11 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "approx_count_distinct": ((1,), _count_distinct),
     **{name: ((2,), _of_pairs(name)) for name in regression.NAMES},
 }
+
+
+def aggregate_names() -> Collection[str]:
+    """Return the names of the aggregates."""
+    return _AGGREGATES.keys()
 
 
 def is_aggregate(name: str) -> bool:

@@ -17,6 +17,7 @@ from foreshore.expr.functions.function import (
     hidden,
 )
 from foreshore.expr.functions.number import rows_of
+from foreshore.expr.functions.number_casts import to_number
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.money import MOST_CENTS, money_words
 from foreshore.types import numeric_of_scale
@@ -104,6 +105,6 @@ for _t in ("int4", "int8"):
 hidden("cast(numeric,money)", "numeric", "money", mapped(_of_decimal), fallible=True)
 hidden("cast(number,money)", "number", "money", rows_of(_of_decimal), fallible=True)
 hidden("cast(money,numeric)", "money", "numeric", _to_numeric, fallible=True)
-hidden("cast(money,number)", "money", "number", _to_numeric)
+to_number("money", _to_numeric)
 hidden("money_cents(money)", "money", "int8", _cents, duckdb=plain, spark=plain)
 hidden("money_of_total(numeric)", "numeric", "money", mapped(_of_total), fallible=True)

@@ -10,8 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import calendar
-from foreshore.expr.datum import from_array
-from foreshore.expr.functions.comparison import compare, order_key
+from foreshore.array_text import NOT_PLAIN
+from foreshore.datum import from_array
+from foreshore.errors import data_error
+from foreshore.expr.equality import python_key
+from foreshore.expr.functions.comparison import compare
 from foreshore.expr.functions.function import (
     Kernel,
     Literals,
@@ -22,17 +25,14 @@ from foreshore.expr.functions.function import (
     declare_table,
     hidden,
 )
-from foreshore.expr.functions.lengths import MOST_ITEMS
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import collect, computed, fail, mapped
-from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST, data_rows
+from foreshore.expr.functions.temporal import DAY, HIGHEST, LEAST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
 from foreshore.expr.series import MAX_ROWS
 from foreshore.numbers import shown
-from foreshore.shaped import MAX_DIMENSIONS, Shaped, filled, stored_shaped
+from foreshore.shaped import MAX_DIMENSIONS, MOST_ITEMS, Shaped, filled, stored_shaped
 from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale, shaped_array
-
-_EXACT = Context(prec=120)  # for sums and whole quotients of numerics
 
 
 def _construct(types: Signature, *arrays: pa.Array) -> Outcome:
@@ -63,17 +63,13 @@ def _slice(array: Any, low: int, high: int = 2**31) -> Any:
     return tuple(array[max(low, 1) - 1 : max(high, 0)])
 
 
-def _element_key(type: SqlType) -> Callable[[Any], Any]:
+def element_key(element: SqlType) -> Callable[[Any], Any]:
     """Return a key that distinguishes elements as SQL does; NULL has a separate key."""
-    element = type.element
-    assert element is not None, type
 
     def key(datum: Any) -> Any:
         if datum is None:
             return None
-        if element.name == "numeric":
-            return Decimal(datum)
-        return order_key(datum, element)
+        return python_key(datum, element)
 
     return key
 
@@ -82,20 +78,21 @@ def by_elements(compute: Callable[..., Any]) -> Kernel:
     """Return the kernel of `compute(key, *data)`, where `key` distinguishes elements."""
 
     def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
-        array_type = next(t for t in types.args if t.element is not None)
-        key = _element_key(array_type)
+        key = element_key(next(t.element for t in types.args if t.element is not None))
         data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
         return collect(types, lambda *row: compute(key, *row), zip(*data, strict=True))
 
     return kernel
 
 
-def _contains(key: Any, a: Any, b: Any) -> bool:
+def contains(key: Any, a: Any, b: Any) -> bool:
+    """Return whether `a` has all elements of `b`."""
     have = {key(x) for x in a if x is not None}
     return all(x is not None and key(x) in have for x in b)
 
 
-def _overlaps(key: Any, a: Any, b: Any) -> bool:
+def overlaps(key: Any, a: Any, b: Any) -> bool:
+    """Return whether `a` and `b` have an element in common."""
     have = {key(x) for x in a if x is not None}
     return any(x is not None and key(x) in have for x in b)
 
@@ -104,10 +101,9 @@ def _nullable(compute: Callable[..., Any]) -> Kernel:
     """Return the kernel of a function that receives NULLs as data."""
 
     def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
-        from foreshore.expr.datum import to_array
+        from foreshore.datum import to_array
 
-        array_type = next(t for t in types.args if t.element is not None)
-        key = _element_key(array_type)
+        key = element_key(next(t.element for t in types.args if t.element is not None))
         data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
         values = [compute(key, *row) for row in zip(*data, strict=True)]
         return to_array(values, types.result)
@@ -142,29 +138,40 @@ def _concatenated(types: Signature, a: pa.ListArray, b: pa.ListArray) -> pa.List
     return pa.ListArray.from_arrays(offsets, parts.values, type=arrow, mask=nulls)
 
 
-def _same(key: Any, x: Any, y: Any) -> bool:
+def is_same(key: Any, x: Any, y: Any) -> bool:
+    """Return whether two elements are not distinct."""
     return (x is None) == (y is None) and (x is None or key(x) == key(y))
 
 
 def _remove(key: Any, array: Any, item: Any) -> Any:
-    return None if array is None else tuple(x for x in array if not _same(key, x, item))
+    return None if array is None else tuple(x for x in array if not is_same(key, x, item))
 
 
 def _replace(key: Any, array: Any, old: Any, new: Any) -> Any:
-    return None if array is None else tuple(new if _same(key, x, old) else x for x in array)
+    return None if array is None else tuple(new if is_same(key, x, old) else x for x in array)
 
 
 def _position(key: Any, array: Any, item: Any, start: Any = 1) -> Any:
     if array is None:
         return None
     first = max(start or 1, 1)
-    return next((i for i, x in enumerate(array, 1) if i >= first and _same(key, x, item)), None)
+    return next((i for i, x in enumerate(array, 1) if i >= first and is_same(key, x, item)), None)
+
+
+def _position_from(types: Signature, array: pa.Array, item: pa.Array, start: pa.Array) -> Outcome:
+    found = _nullable(_position)(types, array, item, start)
+    missing = pc.and_(start.is_null(), array.is_valid())
+    if not pc.any(missing).as_py():
+        return found
+    error = pa.scalar(data_error("22004", "initial position must not be null"))
+    texts = pc.if_else(missing, error, pa.scalar(None, pa.string()))
+    return pc.if_else(missing, pa.scalar(None, pa.int32()), found), texts
 
 
 def _positions(key: Any, array: Any, item: Any) -> Any:
     if array is None:
         return None
-    return tuple(i for i, x in enumerate(array, 1) if _same(key, x, item))
+    return tuple(i for i, x in enumerate(array, 1) if is_same(key, x, item))
 
 
 def _length(types: Signature, a: pa.Array, b: pa.Array | None = None) -> Outcome:
@@ -244,13 +251,13 @@ def _filled(value: Any, sizes: Any, lowest: Any = None) -> Any:
     if None in sizes or None in lowest:
         raise fail("22004", "dimension values cannot be null")
     if len(sizes) > 1:
-        raise fail("0A000", "arrays of more than one dimension are not supported")
+        raise fail("0A000", NOT_PLAIN)
     if sizes and len(lowest) != len(sizes):
         raise fail("2202E", "wrong number of array subscripts")
     if any(n < 0 for n in sizes):
         raise fail("54000", f"array size exceeds the maximum allowed ({2**27 - 1})")
     if any(n > 0 for n in sizes) and tuple(lowest) != (1,):
-        raise fail("0A000", "arrays whose subscripts do not start at 1 are not supported")
+        raise fail("0A000", NOT_PLAIN)
     if not sizes:
         return ()
     _too_many(sizes[0])
@@ -357,12 +364,20 @@ def _numbers(series: range) -> Any:
 def _decimals(first: Decimal, last: Decimal, step: Decimal = Decimal(1)) -> tuple[str, ...]:
     if step == 0:
         raise fail("22023", "step size cannot equal zero")
-    distance = _EXACT.subtract(last, first)
-    if distance and (distance > 0) != (step > 0):
+    if first != last and (last > first) != (step > 0):
         return ()
-    count = int(_EXACT.divide_int(distance, step)) + 1
+    digits = (
+        max(each.adjusted() for each in (first, last, step))
+        + 2
+        - min(int(each.as_tuple().exponent) for each in (first, last, step))
+    )
+    exact = Context(prec=max(digits, 1) + len(str(MAX_ROWS)))
+    distance = exact.subtract(last, first)
+    if distance and distance.adjusted() - step.adjusted() > len(str(MAX_ROWS)):
+        _too_many(MAX_ROWS + 1)
+    count = int(exact.divide_int(distance, step)) + 1
     _too_many(count)
-    return tuple(format(_EXACT.fma(step, i, first), "f") for i in range(count))
+    return tuple(format(exact.fma(step, i, first), "f") for i in range(count))
 
 
 def _number_series(first: Decimal, last: Decimal, step: Decimal = Decimal(1)) -> tuple[str, ...]:
@@ -405,6 +420,8 @@ def moments(
         if len(out) > MAX_ROWS:
             _too_many(len(out))
         at = after(at, months, days, micros)
+        if at < LEAST:
+            raise fail("22008", "timestamp out of range")
     return tuple(out)
 
 
@@ -451,15 +468,15 @@ declare("array_dims", "anyarray", "text", _dimensions_text)
 declare("trim_array", "anyarray int4", "anyarray", data_rows(_trim), fallible=True)
 for _args in ("anyelement int4[]", "anyelement int4[] int4[]"):
     declare("array_fill", _args, _fill_type, _fill, strict=False, fallible=True)
-declare("@>", "anyarray anyarray", "bool", by_elements(_contains), stem="array_contains")
+declare("@>", "anyarray anyarray", "bool", by_elements(contains), stem="array_contains")
 declare(
     "<@",
     "anyarray anyarray",
     "bool",
-    by_elements(lambda key, a, b: _contains(key, b, a)),
+    by_elements(lambda key, a, b: contains(key, b, a)),
     stem="array_contained",
 )
-declare("&&", "anyarray anyarray", "bool", by_elements(_overlaps), stem="array_overlaps")
+declare("&&", "anyarray anyarray", "bool", by_elements(overlaps), stem="array_overlaps")
 declare(
     "array_append ||",
     "anycompatiblearray anycompatible",
@@ -502,8 +519,9 @@ declare(
     "array_position",
     "anycompatiblearray anycompatible int4",
     "int4",
-    _nullable(_position),
+    _position_from,
     strict=False,
+    fallible=True,
 )
 declare(
     "array_positions",
@@ -556,9 +574,9 @@ def _with_item(row: tuple[Any, ...]) -> tuple[Any, ...]:
         raise fail("22004", "array subscript in assignment must not be null")
     items = items or ()
     if place < 1 or (not items and place != 1):
-        raise fail("0A000", "an assignment that gives an array other bounds is not supported")
+        raise fail("0A000", NOT_PLAIN)
     if place > MOST_ITEMS:
-        raise fail("54000", "array size exceeds the maximum allowed")
+        raise fail("54000", "array size exceeds the maximum allowed (134217727)")
     gap = (None,) * (place - 1 - len(items))
     return (*items[: place - 1], *gap, item, *items[place:])
 

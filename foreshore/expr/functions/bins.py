@@ -41,7 +41,7 @@ def _date_bin(types: Signature, stride: pa.Array, stamp: pa.Array, origin: pa.Ar
     fail(np.abs(days) > _MOST_DAYS, INTERVAL_RANGE)
     widths = np.where(np.abs(days) > _MOST_DAYS, 1, days) * DAY + micros
     fail(widths <= 0, _STRIDE)
-    fail(np.abs(times.astype(float) - origins.astype(float)) > 9.2e18, INTERVAL_RANGE)
+    fail(np.abs(times.astype(float) - origins.astype(float)) > 9.223372036854e18, INTERVAL_RANGE)
     sound = known & (errors == None)  # noqa: E711 - element by element
     times_, origins = np.where(sound, times, 0), np.where(sound, origins, 0)
     widths = np.where(sound, widths, 1)

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from foreshore.expr.datum import from_array
-from foreshore.expr.functions.comparison import order_key
+from foreshore.datum import from_array
+from foreshore.expr.equality import python_key
 from foreshore.expr.functions.function import Outcome, Signature, declare
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import Failure, collect, fail, mapped, out_of_range
@@ -77,8 +77,8 @@ def _exact_share(operand: Decimal, first: Decimal, second: Decimal, count: int) 
 def _among(operand: object, bounds: Sequence[object], type: SqlType) -> int:
     if None in bounds:
         raise fail("22004", "thresholds array must not contain NULLs")
-    keys = [order_key(bound, type) for bound in bounds]
-    return bisect_right(keys, order_key(operand, type))
+    keys = [python_key(bound, type) for bound in bounds]
+    return bisect_right(keys, python_key(operand, type))
 
 
 def _of_thresholds(types: Signature, operands: pa.Array, thresholds: pa.Array) -> Outcome:

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.datum import from_array
 from foreshore.errors import data_error
-from foreshore.expr.datum import from_array
+from foreshore.expr.functions import single_byte_casts  # noqa: F401 - declares before this
+from foreshore.expr.functions.apply import apply
 from foreshore.expr.functions.casts import REGS, STRINGS, Context, exact_cast, resolve_cast
 from foreshore.expr.functions.conditional import template
 from foreshore.expr.functions.decimals import (
@@ -34,14 +36,13 @@ from foreshore.expr.functions.function import (
     Renderer,
     Resolved,
     Signature,
-    apply,
     hidden,
 )
 from foreshore.expr.functions.numeric import decimal_name
 from foreshore.expr.functions.quotients import either_error, with_errors
 from foreshore.expr.functions.rows import Failure, collect, out_of_range, rowwise
 from foreshore.network import address_of, address_text
-from foreshore.text import format_text, limit_length, parse_text, truncate_name
+from foreshore.text import format_text, limit_length, parse_text
 from foreshore.types import BIT_TYPES, NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
 
 INTEGERS = ("int2", "int4", "int8")
@@ -420,10 +421,8 @@ def _cut(type: SqlType) -> Callable[[str], str]:
             return lambda text: (text if type.length is None else text[: type.length]).rstrip(" ")
         case "varchar":
             return lambda text: text if type.length is None else text[: type.length]
-        case "name":
-            return truncate_name
-        case "char":
-            return lambda text: text[:1]
+        case "name" | "char":
+            return lambda text: str(parse_text(text, type))
         case _:
             return lambda text: text
 
@@ -490,8 +489,8 @@ def _declare_text_casts() -> None:
             hidden(f"assign({source},{target})", source, target, _to_string(_limit), fallible=True)
     for source in STRINGS:
         for target in others:
-            if target not in STRINGS and target not in BIT_TYPES:
-                key = f"cast({source},{target})"
+            key = f"cast({source},{target})"
+            if target not in STRINGS and target not in BIT_TYPES and key not in BY_KEY:
                 hidden(key, source, target, _from_string, fallible=True)
 
 
@@ -571,7 +570,7 @@ hidden("assign_array(anyarray)", "anyarray", "anyarray", _cast_array("assignment
 
 def is_of_sized_strings(type: SqlType) -> bool:
     """Return whether values of `type` are arrays of strings with a declared length."""
-    element = type.element
+    element = type.members[0].type if type.name == "shaped" else type.element
     return element is not None and element.name in STRINGS and element.length is not None
 
 

@@ -174,7 +174,8 @@ def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved
     if from_key == "unknown":
         from_key = "text"
     if source.name in STRUCTURED and source.name == target.name:
-        return Resolved(f"cast_{source.name}(any{source.name})", (source,), target)
+        stem = "assign" if (source.name, context) == ("shaped", "assignment") else "cast"
+        return Resolved(f"{stem}_{source.name}(any{source.name})", (source,), target)
     if source.element is not None and target.name == "shaped":
         if source.element != item_of(target):
             return None
@@ -218,6 +219,8 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
         return source.scale == target.scale and (
             target.length is None or (source.length is not None and source.length <= target.length)
         )
+    if s == t == "number":
+        return target.length is None
     if s == t and t in ("timestamp", "timestamptz", "time", "timetz", "interval"):
         return (target.length, target.fields) in (
             (None, None),

@@ -48,7 +48,8 @@ def _of_members(members: Sequence[str]) -> str:
     return dumps(document)
 
 
-def _object_of_pairs(texts: Sequence[str | None]) -> str:
+def object_of_pairs(texts: Sequence[str | None]) -> str:
+    """Return the jsonb object of keys and values in turns."""
     if len(texts) % 2:
         raise fail("2202E", "array must have even number of elements")
     return _object(texts[::2], texts[1::2])
@@ -81,5 +82,5 @@ for _name in ("and", "or", "xor"):
         hidden(f"bits_{_name}({_t}[])", f"{_t}[]", _t, mapped(_combine))
 hidden("jsonb_member(any,any)", "any any", "jsonb", _member, strict=False, fallible=True)
 hidden("jsonb_of_members(jsonb[])", "jsonb[]", "jsonb", mapped(_of_members))
-declare("jsonb_object", "text[]", "jsonb", mapped(_object_of_pairs), fallible=True)
+declare("jsonb_object", "text[]", "jsonb", mapped(object_of_pairs), fallible=True)
 declare("jsonb_object", "text[] text[]", "jsonb", mapped(_object), fallible=True)

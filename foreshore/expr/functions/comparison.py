@@ -1,26 +1,15 @@
-"""Comparison: the order and equality of the values of each type in SQL.
-
-NaN equals NaN and is greater than all other floats, -0.0 equals 0.0. Text compares by bytes
-(collation C). Intervals compare by length with months of 30 days, numerics by value whatever their
-scale, arrays element by element with NULL greatest, and jsonb as PostgreSQL's btree does.
-
-`order_keys` returns Python values with the order and equality of a column's values, for sorting or
-hashing rows without an engine.
-"""
+"""Operators that compare values by SQL's order and equality (`expr/equality.py`)."""
 
 import operator
-import struct
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore import numbers
 from foreshore.errors import UndefinedFunction
-from foreshore.expr.datum import from_array
+from foreshore.expr.equality import DAY, equal_column, is_plain, key_column
 from foreshore.expr.functions.decimals import rescale, unscaled, wide
 from foreshore.expr.functions.function import (
     BY_KEY,
@@ -34,15 +23,10 @@ from foreshore.expr.functions.function import (
 from foreshore.types import (
     NUMERIC_DIGITS,
     RANGE_TYPES,
-    REG_NAMES,
-    SORTED_BYTES,
-    UNCONSTRAINED_SCALE,
     SqlType,
+    is_float,
     parts_of,
 )
-
-DAY = 86_400_000_000
-_WIDE = Context(prec=80)
 
 _ARROW: dict[str, Callable[..., pa.Array]] = {
     "eq": pc.equal,
@@ -62,45 +46,17 @@ _NUMPY: dict[str, Callable[..., Any]] = {
 }
 OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
-# Types whose order in Arrow and both engines is SQL's.
-PLAIN = frozenset(
-    [
-        "bool",
-        "bytea",
-        "char",
-        "name",
-        "int8",
-        "int2",
-        "int4",
-        "text",
-        "oid",
-        "bpchar",
-        "varchar",
-        "date",
-        "time",
-        "timestamp",
-        "timestamptz",
-        "uuid",
-        "xid",
-        "cid",
-        "mz_timestamp",
-        "money",
-        "unknown",
-        "uint2",
-        "uint4",
-        "enum",
-        *REG_NAMES,
-        *SORTED_BYTES,
-    ]
-)
-
-
 # Types without an operator =, so that they have no order either.
 _UNEQUAL = frozenset({"json", "jsonpath"})
 
 
 def _has_unequal(type: SqlType) -> bool:
     return type.name in _UNEQUAL or any(map(_has_unequal, parts_of(type)))
+
+
+def is_comparable(type: SqlType) -> bool:
+    """Return whether values of `type` are equal or ordered."""
+    return not _has_unequal(type)
 
 
 def check_equality(type: SqlType) -> None:
@@ -133,40 +89,6 @@ def interval_totals(array: pa.Array) -> Any:
     return days * DAY + fields[2]
 
 
-def order_keys(array: pa.Array, type: SqlType) -> list[Any]:
-    """Return for each row a value with SQL's order and equality; None for NULL."""
-    if type.name == "interval":
-        totals = interval_totals(array).tolist()
-        return [t if v else None for t, v in zip(totals, array.is_valid().to_pylist(), strict=True)]
-    return [None if d is None else order_key(d, type) for d in from_array(array, type)]
-
-
-def order_key(value: Any, type: SqlType) -> Any:
-    """Return the key of one datum (not NULL)."""
-    if type.element is not None:
-        element = type.element
-        return tuple((1, 0) if v is None else (0, order_key(v, element)) for v in value)
-    match type.name:
-        case "float4" | "float8":
-            return (1, 0.0) if value != value else (0, value + 0.0)
-        case "interval":
-            return (value[0] * 30 + value[1]) * DAY + value[2]
-        case "numeric":
-            return Decimal(value)
-        case "number":
-            return numbers.order_key(numbers.number(value))
-        case "jsonb":
-            from foreshore.expr.functions.jsontext import json_order_key
-
-            return json_order_key(value)
-        case "text" | "varchar" | "bpchar" | "name" | "char" | "unknown":
-            return value.encode()
-        case "bool":
-            return int(value)
-        case _:
-            return value
-
-
 def _float(kind: str, a: pa.Array, b: pa.Array) -> pa.Array:
     plain = _ARROW[kind](a, b)
     nan_a, nan_b = pc.is_nan(a), pc.is_nan(b)
@@ -179,7 +101,7 @@ def _float(kind: str, a: pa.Array, b: pa.Array) -> pa.Array:
 def compare(kind: str, types: Sequence[SqlType], a: pa.Array, b: pa.Array) -> pa.Array:
     """Return `a kind b`, NULL where either is NULL."""
     first, second = types[0], types[1]
-    if first.name in PLAIN:
+    if is_plain(first) and is_plain(second):
         return _ARROW[kind](a, b)
     if first.name in ("float4", "float8"):
         return _float(kind, a, b)
@@ -194,8 +116,8 @@ def compare(kind: str, types: Sequence[SqlType], a: pa.Array, b: pa.Array) -> pa
     elif first.name == "interval":
         result = _NUMPY[kind](interval_totals(a), interval_totals(b))
     else:
-        x, y = order_keys(a, first), order_keys(b, second)
-        result = _pairwise(kind, x, y)
+        keys = equal_column if kind in ("eq", "ne") else key_column
+        return _ARROW[kind](keys(a, first), keys(b, second))
     return pc.if_else(valid, pa.array(np.asarray(result, dtype=bool)), pa.scalar(None, pa.bool_()))
 
 
@@ -217,13 +139,6 @@ def number_key(dialect: Renderer, sql: str) -> str:
     return f"(CASE WHEN {sql} IS NOT NULL THEN {made} END)"
 
 
-def _pairwise(kind: str, x: list[Any], y: list[Any]) -> Any:
-    import operator
-
-    holds = getattr(operator, kind)
-    return [p is not None and q is not None and holds(p, q) for p, q in zip(x, y, strict=True)]
-
-
 def _kernel(kind: str) -> Callable[..., Outcome]:
     return lambda types, a, b: compare(kind, types.args, a, b)
 
@@ -237,7 +152,7 @@ def equal_or_both_null(types: Sequence[SqlType], a: pa.Array, b: pa.Array) -> pa
 def comparable(dialect: Renderer, types: Signature, args: Sequence[str]) -> tuple[str, str] | None:
     """Return both sides in forms that the engine compares as SQL does, or None."""
     first, second = types.args[0], types.args[1]
-    if first.name in PLAIN or first.name in ("float4", "float8"):
+    if (is_plain(first) and is_plain(second)) or is_float(first):
         return args[0], args[1]
     if first.name == "numeric":
         return (args[0], args[1]) if first.scale == second.scale else None
@@ -245,7 +160,7 @@ def comparable(dialect: Renderer, types: Signature, args: Sequence[str]) -> tupl
         return interval_key(dialect, args[0]), interval_key(dialect, args[1])
     if first.name == "number":
         return number_key(dialect, args[0]), number_key(dialect, args[1])
-    if first.element is not None and first.element.name in PLAIN and dialect.name == "duckdb":
+    if first.element is not None and is_plain(first.element) and dialect.name == "duckdb":
         return args[0], args[1]
     return None
 
@@ -306,7 +221,7 @@ def _distinct(negated: bool) -> Callable[[Renderer, Signature, Sequence[str]], s
 def _one(kind: str) -> One:
     """Return a comparison of two data whose order in Python is SQL's: texts by code point."""
     compute: Callable[[Any, Any], bool] = getattr(operator, kind)
-    return lambda types: compute if PLAIN.issuperset(t.name for t in types.args) else None
+    return lambda types: compute if all(map(is_plain, types.args)) else None
 
 
 for _kind in _ARROW:
@@ -418,65 +333,9 @@ for _kind, _surface in NAMES.items():
         overload(_surface, f"{_t} mz_timestamp", _function, "mz_timestamp mz_timestamp")
 
 
-def order_bytes(array: pa.Array, type: SqlType) -> list[bytes | None]:
-    """Return for each row bytes with SQL's order and equality."""
-    return [None if d is None else datum_bytes(d, type) for d in from_array(array, type)]
-
-
-def datum_bytes(datum: Any, type: SqlType) -> bytes:
-    """Return the bytes of one datum (not NULL) that define its order."""
-    if type.element is not None:
-        element = type.element
-        parts = [b"\x02" if d is None else b"\x01" + _ended(datum_bytes(d, element)) for d in datum]
-        return b"".join(parts) + b"\x00"
-    match type.name:
-        case "jsonb":
-            from foreshore.expr.functions.jsontext import json_order_bytes
-
-            return json_order_bytes(datum)
-        case "float4" | "float8":
-            return float_bytes(datum)
-        case "interval":
-            return int(order_key(datum, type) + 2**95).to_bytes(12, "big")
-        case "number":
-            value, rest = order_key(datum, type)
-            return bytes(_unit_bytes(value, UNCONSTRAINED_SCALE) + rest)
-        case "numeric":
-            return _unit_bytes(Decimal(datum), type.scale or 0)
-        case _ if isinstance(datum, bytes):
-            return datum
-        case "bool":
-            return b"\x01" if datum else b"\x00"
-        case _ if isinstance(datum, str):
-            return datum.encode()
-        case _ if isinstance(datum, tuple):
-            return b"".join((d + 2**63).to_bytes(8, "big") for d in datum)
-        case _:
-            return (int(datum) + 2**63).to_bytes(8, "big")
-
-
-def _unit_bytes(value: Decimal, scale: int) -> bytes:
-    units = int(value.scaleb(scale, _WIDE))
-    return int(units + 2**127).to_bytes(16, "big")
-
-
-def _ended(data: bytes) -> bytes:
-    """Return `data` with a terminator that keeps the order, so that none is a prefix of another."""
-    return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
-
-
-def float_bytes(value: float) -> bytes:
-    """Return the bytes that define the order of a double: NaN last, -0.0 as 0.0."""
-    if value != value:
-        return b"\xff" * 8
-    (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
-    flipped = bits ^ (2**64 - 1) if bits >> 63 else bits | 2**63
-    return int(flipped).to_bytes(8, "big")
-
-
 hidden(
     "order_bytes",
     "any",
     "bytea",
-    lambda types, a: pa.array(order_bytes(a, types.args[0]), pa.binary()),
+    lambda types, a: key_column(a, types.args[0]),
 )

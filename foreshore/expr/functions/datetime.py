@@ -27,6 +27,7 @@ from foreshore.expr.functions.temporal import (
     DATE_LEAST,
     DATE_LOWEST,
     DATE_MOST,
+    DATE_OF_TIMESTAMP,
     DATE_RANGE,
     DAY,
     HIGHEST,
@@ -35,6 +36,7 @@ from foreshore.expr.functions.temporal import (
     LEAST,
     LOWEST,
     MINUTE,
+    MOST,
     SECOND,
     TIMESTAMP_RANGE,
     Interval,
@@ -44,6 +46,7 @@ from foreshore.expr.functions.temporal import (
     integers,
     interval_fields,
     intervals,
+    is_beyond,
     is_infinite,
     is_infinite_date,
     nulls,
@@ -60,22 +63,34 @@ STAMPS = ("timestamp", "timestamptz")
 
 def _shift_stamps(sign: int) -> Kernel:
     def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
-        values, (months, days, micros) = integers(a), interval_fields(b)
+        mask, values, (months, days, micros) = nulls(a, b), integers(a), interval_fields(b)
+        undated = np.zeros(len(values), bool)
         if types.args[0].name == "date":
-            values = _stamps_of_dates(values)[0]
-        mask, infinite = nulls(a, b), is_infinite(values)
+            values, undated = _stamps_of_dates(values)
+        infinite = is_infinite(values)
         base = np.where(infinite, 0, values)
         out, outside = shifted(base, months * sign, days * sign, micros * sign)
         out = np.where(infinite, values, out)
-        return faulty(types, out, mask, outside & ~infinite, TIMESTAMP_RANGE)
+        return _beyond(types, out, mask, undated, outside & ~infinite)
 
     return kernel
+
+
+def _beyond(types: Signature, values: Any, mask: Any, undated: Any, outside: Any) -> Outcome:
+    """Return timestamps of dates, with errors where the date, or the timestamp, is out of range."""
+    if mask is not None:
+        undated = undated & ~mask
+    found = faulty(types, values, mask, undated | outside, TIMESTAMP_RANGE)
+    if not undated.any():
+        return found
+    values, errors = found
+    return values, pc.coalesce(text_where(undated, DATE_OF_TIMESTAMP), errors)
 
 
 def _stamps_of_dates(days: Any) -> tuple[Any, Any]:
     """Return midnights as timestamps, and which dates are out of the range of timestamps."""
     infinite = is_infinite_date(days)
-    outside = ~infinite & ((days < DATE_LEAST) | (days > 106_751_990))
+    outside = ~infinite & ((days < DATE_LEAST) | (days > MOST // DAY))
     out = np.where(infinite | outside, 0, days) * DAY
     out = np.where(days == DATE_LOWEST, LOWEST, out)
     return np.where(days == DATE_HIGHEST, HIGHEST, out), outside
@@ -83,8 +98,14 @@ def _stamps_of_dates(days: Any) -> tuple[Any, Any]:
 
 def _date_to_stamp(types: Signature, a: pa.Array) -> Outcome:
     out, outside = _stamps_of_dates(integers(a))
-    text = data_error("22008", "date out of range for timestamp")
-    return faulty(types, out, nulls(a), outside, text)
+    return faulty(types, out, nulls(a), outside, DATE_OF_TIMESTAMP)
+
+
+def _date_to_compare(types: Signature, a: pa.Array) -> Outcome:
+    """Return midnights as timestamps to compare with; later ones as the last timestamp."""
+    days = integers(a)
+    out, outside = _stamps_of_dates(days)
+    return column(np.where(outside, MOST, out), arrow_type(types.result), nulls(a))
 
 
 def _stamp_to_date(types: Signature, a: pa.Array) -> Outcome:
@@ -116,7 +137,9 @@ def _round_stamp(types: Signature, a: pa.Array) -> Outcome:
     infinite = is_infinite(values)
     offset = np.where(infinite, 0, values) - epoch
     half = np.sign(offset) * ((np.abs(offset) + unit // 2) // unit * unit)
-    return column(np.where(infinite, values, half + epoch), arrow_type(types.result), nulls(a))
+    out = np.where(infinite, values, half + epoch)
+    beyond = ~infinite & (half > MOST - epoch)
+    return faulty(types, out, nulls(a), beyond, TIMESTAMP_RANGE)
 
 
 def _one_rounded(types: Signature) -> Callable[[Any], Any]:
@@ -131,9 +154,17 @@ def _one_rounded(types: Signature) -> Callable[[Any], Any]:
             return value
         offset = value - epoch
         half = (abs(offset) + unit // 2) // unit * unit
-        return epoch + (half if offset > 0 else -half)
+        found = epoch + (half if offset > 0 else -half)
+        if found > MOST:
+            raise Failure(TIMESTAMP_RANGE)
+        return found
 
     return rounded
+
+
+def _rounds_stamps(types: Signature) -> bool:
+    """Whether a cast rounds timestamps, of which the last has none above it."""
+    return types.result.length is not None and types.result.length < 6
 
 
 def _difference(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
@@ -209,8 +240,11 @@ def _time_difference(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
 def _date_plus_time(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
     stamps, outside = _stamps_of_dates(integers(a))
     infinite = is_infinite(stamps)
-    out = np.where(infinite, stamps, np.where(infinite, 0, stamps) + integers(b))
-    return faulty(types, out, nulls(a, b), outside, TIMESTAMP_RANGE)
+    base, micros = np.where(infinite, 0, stamps), integers(b)
+    with np.errstate(all="ignore"):
+        out = np.where(infinite, stamps, base + micros)
+    beyond = ~infinite & is_beyond(out, base.astype(np.float64) + micros)
+    return _beyond(types, out, nulls(a, b), outside, beyond)
 
 
 def _age(a: int, b: int) -> Interval:
@@ -252,7 +286,7 @@ def _make_date(year: int, month: int, day: int) -> int:
         raise Failure(text)
     days = calendar.days_from_civil(internal, month, day)
     if not DATE_LEAST <= days <= DATE_MOST:
-        raise fail("22008", f"date out of range: {year}-{month:02}-{day:02}")
+        raise fail("22008", f"date out of range: {internal}-{month:02}-{day:02}")
     return days
 
 
@@ -267,8 +301,11 @@ def _make_time(hour: int, minute: int, second: float) -> int:
 
 def _make_timestamp(*parts: Any) -> int:
     year, month, day, hour, minute, second = parts
-    micros = _make_date(year, month, day) * DAY + _make_time(hour, minute, second)
-    if micros >= HIGHEST:
+    # Of 4714 BC, some days are before all dates, but none of them is before November.
+    before = year == -4714 and month == 11 and day < 24
+    days = _make_date(year, month, 24 if before else day)
+    micros = (days - (24 - day if before else 0)) * DAY + _make_time(hour, minute, second)
+    if before or micros > MOST:
         shown = f"{year}-{month:02}-{day:02} {hour}:{minute:02}:{second:02g}"
         raise fail("22008", f"timestamp out of range: {shown}")
     return micros
@@ -299,7 +336,7 @@ def _interval_zone(sign: int) -> Callable[[Interval, int], int]:
         if micros in (LOWEST, HIGHEST):
             return micros
         moved = micros + sign * zone[2]
-        if not LEAST <= moved < HIGHEST:
+        if not LEAST <= moved <= MOST:
             raise Failure(TIMESTAMP_RANGE)
         return moved
 
@@ -324,7 +361,7 @@ def _millis(types: Signature, a: pa.Array) -> Outcome:
 
 def _from_millis(types: Signature, a: pa.Array) -> Outcome:
     values = integers(a)
-    outside = values > 9_223_372_036_854_775
+    outside = values > MOST // 1000
     return faulty(types, np.where(outside, 0, values) * 1000, nulls(a), outside, TIMESTAMP_RANGE)
 
 
@@ -372,7 +409,8 @@ def _declare_shifts(type: str, result: str) -> None:
         ("+", f"interval {type}", _swapped(later), "add"),
         ("-", f"{type} interval", earlier, "subtract"),
     ):
-        declare(name, types, result, kernel, stem=stem, fallible=True, error=TIMESTAMP_RANGE)
+        only = None if type == "date" else TIMESTAMP_RANGE
+        declare(name, types, result, kernel, stem=stem, fallible=True, error=only)
 
 
 for _t in STAMPS:
@@ -381,9 +419,20 @@ for _t in STAMPS:
     declare("age", f"{_t} {_t}", "interval", data_rows(_age), fallible=True)
     declare("isfinite", _t, "bool", _isfinite)
     hidden(f"cast(date,{_t})", "date", _t, _date_to_stamp, fallible=True)
+    hidden(f"compared(date,{_t})", "date", _t, _date_to_compare)
     hidden(f"cast({_t},date)", _t, "date", _stamp_to_date)
     hidden(f"cast({_t},time)", _t, "time", _stamp_to_time)
-    hidden(f"cast({_t},{_t})", _t, _t, _round_stamp, one=_one_rounded)
+    for _other in STAMPS:
+        hidden(
+            f"cast({_t},{_other})",
+            _t,
+            _other,
+            _round_stamp,
+            one=_one_rounded,
+            fallible=True,
+            fails=_rounds_stamps,
+            error=TIMESTAMP_RANGE,
+        )
     hidden(f"cast({_t},mz_timestamp)", _t, "mz_timestamp", _millis, fallible=True)
     hidden(f"cast(mz_timestamp,{_t})", "mz_timestamp", _t, _from_millis, fallible=True)
 _declare_shifts("date", "timestamp")
@@ -399,8 +448,6 @@ declare("+", "date time", "timestamp", _date_plus_time, stem="add", fallible=Tru
 declare("+", "time date", "timestamp", _swapped(_date_plus_time), stem="add", fallible=True)
 declare("isfinite", "date", "bool", _isfinite)
 declare("isfinite", "interval", "bool", lambda types, a: pa.repeat(True, len(a)))
-hidden("cast(timestamp,timestamptz)", "timestamp", "timestamptz", _round_stamp, one=_one_rounded)
-hidden("cast(timestamptz,timestamp)", "timestamptz", "timestamp", _round_stamp, one=_one_rounded)
 hidden("cast(time,time)", "time", "time", _round_stamp, one=_one_rounded)
 hidden("cast(date,mz_timestamp)", "date", "mz_timestamp", _millis, fallible=True)
 hidden("cast(interval,interval)", "interval", "interval", _declared_interval)

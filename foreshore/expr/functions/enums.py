@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import repeat
 from foreshore.errors import data_error
-from foreshore.expr.datum import repeat
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare
 from foreshore.expr.functions.rows import collect
 

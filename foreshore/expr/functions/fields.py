@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,14 @@ from foreshore.expr.functions.rows import Failure, fail
 from foreshore.expr.functions.temporal import (
     DAY,
     HOUR,
+    LEAST,
+    LOWEST,
     MINUTE,
     SECOND,
+    TIMESTAMP_RANGE,
     by_first,
     civil,
-    column,
+    faulty,
     from_civil,
     integers,
     interval_fields,
@@ -36,7 +40,7 @@ from foreshore.expr.functions.temporal import (
     iso_week,
     nulls,
 )
-from foreshore.types import SqlType, arrow_type, numeric_of_scale
+from foreshore.types import TEXT, SqlType, numeric_of_scale
 
 STAMPS = ("timestamp", "timestamptz")
 
@@ -76,6 +80,7 @@ TRUNCATIONS = frozenset(
     ]
 )
 # Units of a day or more: a value truncated to one is a midnight.
+_YEARLY = frozenset(["month", "quarter", "year", "decade", "century", "millennium"])
 TRUNCATED_DAYS = TRUNCATIONS - {"microseconds", "milliseconds", "second", "minute", "hour"}
 _CLOCK = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "milliseconds": 1000, "microseconds": 1}
 
@@ -151,7 +156,27 @@ def truncation(name: str, type: SqlType) -> str:
 
 def _date_trunc(types: Signature, name: str, a: pa.Array) -> Outcome:
     unit = truncation(name, types.args[1])
-    return column(truncated(unit, integers(a)), arrow_type(types.result), nulls(a))
+    values = integers(a)
+    out = truncated(unit, values)
+    return faulty(types, out, nulls(a), (out < LEAST) & (values != LOWEST), TIMESTAMP_RANGE)
+
+
+def _trunc_error(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
+    """Return SQL for the error of a time whose unit, a literal, begins before all times."""
+    text, value = quoted_literal(args[0]), args[1]
+    if text is None or unit_of(text) not in _YEARLY:
+        return None
+    first = int(_first_boundary(unit_of(text)))
+    from_, to = (dialect.literal(each, types.args[1]) for each in (LEAST, first))
+    error = dialect.literal(TIMESTAMP_RANGE, TEXT)
+    return f"CASE WHEN {value} >= {from_} AND {value} < {to} THEN {error} END"
+
+
+@cache
+def _first_boundary(unit: str) -> int:
+    """Return the first timestamp at which a unit of months or years begins."""
+    days = np.arange(LEAST // DAY, LEAST // DAY + 400_000)
+    return int(days[_truncate_days(unit, days) == days][0]) * DAY
 
 
 def _trunc_interval(types: Signature, name: str, a: pa.Array) -> Outcome:
@@ -466,7 +491,9 @@ def total_unit(key: str, literals: Literals, types: tuple[SqlType, ...]) -> bool
     if len(types) != 2:
         return False
     if key.startswith("date_trunc"):
-        return name in TRUNCATIONS and (name != "week" or types[1].name != "interval")
+        if types[1].name == "interval":
+            return name in TRUNCATIONS and name != "week"
+        return name in TRUNCATIONS - _YEARLY
     if types[1].name not in ("timestamp", "timestamptz", "date"):
         return False
     if types[1].name == "date" and name in _NOT_OF_DATE:
@@ -485,6 +512,7 @@ for _t in STAMPS:
         fallible=True,
         duckdb=_date_trunc_sql,
         spark=_date_trunc_sql,
+        error_sql=_trunc_error,
     )
 declare("date_trunc", "text interval", "interval", by_first(_trunc_interval), fallible=True)
 for _t in ("timestamp", "timestamptz", "date", "time", "interval"):

@@ -6,7 +6,7 @@ loads the families and is the interface for all other code.
 A kernel receives the exact types of the call and, for each argument, an array of its physical form,
 all of one length. It returns the results, or the results and the errors: texts of
 `foreshore.errors.data_error`, NULL for successful rows; a failed row has a NULL result. A strict
-kernel may return anything in rows with a NULL argument: `apply` makes them NULL.
+kernel may return anything in rows with a NULL argument: `apply.py` makes them NULL.
 
 A rendering receives the SQL of the arguments, which cannot fail, and returns SQL with exactly the
 kernel's value, NULL where the kernel fails. It returns None if there is no such SQL for these
@@ -18,11 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore.arrow_alone import use_arrow_alone
-from foreshore.expr.functions.lengths import require_room_for
 from foreshore.types import (
     MAX_PLANNED_SCALE,
     NUMERIC,
@@ -49,6 +46,7 @@ Kernel = Callable[..., Outcome]  # (Signature, *arrays)
 One = Callable[[Signature], Callable[..., Any] | None]  # from the types, the function of data
 Literals = tuple[Any, ...] | None  # the datum of each literal argument, otherwise `NO_LITERAL`
 ResultRule = Callable[[tuple[SqlType, ...], Literals], SqlType]
+NamesOf = Callable[[Literals], tuple[str, ...]]
 
 
 class _NoLiteral:
@@ -127,13 +125,15 @@ class TableFunction:
     `names` are its columns: the element, and for each of `more`, (key, type), the result of that
     scalar function over the first argument and the element. A type of None is that of the first
     argument's elements or values. With `item_last` the element is the last column,
-    with `item_hidden` it is none.
+    with `item_hidden` it is none. Where the columns follow from the constants of a call, `names_of`
+    gives them, and the elements are jsonb arrays of their texts.
     """
 
     names: tuple[str, ...]
     more: tuple[tuple[str, SqlType | None], ...] = ()
     item_last: bool = False
     item_hidden: bool = False
+    names_of: NamesOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +222,13 @@ def declare_table(
     more: tuple[tuple[str, SqlType | None], ...] = (),
     item_last: bool = False,
     item_hidden: bool = False,
+    names_of: NamesOf | None = None,
     **options: Any,
 ) -> None:
     """Declare a table function by the scalar function that gives its rows as an array."""
     patterns = tuple(args.split())
     function = hidden(f"{name}({','.join(patterns)})", args, result, kernel, **options)
-    table = TableFunction(tuple((columns or name).split()), more, item_last, item_hidden)
+    table = TableFunction(tuple((columns or name).split()), more, item_last, item_hidden, names_of)
     TABLES.setdefault(name, []).append((Overload(patterns, function, patterns), table))
 
 
@@ -316,36 +317,6 @@ def numeric_of_text(text: str) -> SqlType:
     except ValueError:
         return NUMERIC
     return numeric_of_scale(max(scale, 0)) if scale <= MAX_PLANNED_SCALE else NUMERIC
-
-
-def apply(
-    function: ScalarFunction, signature: Signature, arrays: Sequence[pa.Array]
-) -> tuple[pa.Array, pa.Array | None]:
-    """Run the kernel; return results and errors, both with strictness applied.
-
-    Raises OutOfMemory if the results would be longer than what the query may hold.
-    """
-    require_room_for(function.name, arrays)
-    outcome = function.kernel(signature, *arrays)
-    values, errors = outcome if isinstance(outcome, tuple) else (outcome, None)
-    if errors is not None and errors.null_count == len(errors):
-        errors = None
-    if function.strict and any(array.null_count for array in arrays):
-        valid = arrays[0].is_valid()
-        for array in arrays[1:]:
-            if array.null_count:
-                valid = pc.and_(valid, array.is_valid())
-        values = mask_out(values, valid)
-        if errors is not None:
-            errors = pc.if_else(valid, errors, pa.scalar(None, pa.string()))
-            if errors.null_count == len(errors):
-                errors = None
-    return values, errors
-
-
-def mask_out(values: pa.Array, valid: pa.Array) -> pa.Array:
-    """Return `values`, NULL where `valid` is not TRUE."""
-    return pc.if_else(valid, values, pa.scalar(None, values.type))
 
 
 def quoted_literal(sql: str) -> str | None:

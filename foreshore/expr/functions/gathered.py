@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import from_array
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import from_array
 from foreshore.expr.functions.function import Outcome, Signature, hidden
 from foreshore.expr.functions.moments import spread
 from foreshore.expr.functions.number_sums import variance_of

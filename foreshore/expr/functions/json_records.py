@@ -10,13 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.expr.datum import from_array
+from foreshore.array_text import NOT_PLAIN
+from foreshore.datum import from_array
+from foreshore.errors import DataError
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, hidden
 from foreshore.expr.functions.jsontext import dumps, loads
 from foreshore.expr.functions.rows import collect, fail
+from foreshore.shaped import Shaped, from_rows, stored_shaped
 from foreshore.structured import stored, values_of
 from foreshore.text import parse_text
-from foreshore.types import Datum, SqlType
+from foreshore.types import Datum, SqlType, item_of
 
 # By the number of documents: one object, or an array of them.
 ONE, SEVERAL = "json_record(any)", "json_recordset(any)"
@@ -34,8 +37,24 @@ def _datum(value: Any, type: SqlType) -> Datum:
         if not isinstance(value, list):
             raise fail("22P02", "expected JSON array")
         element = type.element
+        if element.name not in ("json", "jsonb") and any(isinstance(each, list) for each in value):
+            raise fail("0A000", NOT_PLAIN)
         return tuple(_datum(item, element) for item in value)
+    if type.name == "shaped" and not isinstance(value, str):
+        return stored_shaped(_array(value, item_of(type)), type)
     return parse_text(value if isinstance(value, str) else dumps(value), type)
+
+
+def _array(value: Any, element: SqlType) -> Shaped:
+    """Return the array of arrays within arrays."""
+    if not isinstance(value, list):
+        raise fail("22P02", "expected JSON array")
+    try:
+        array = from_rows(value)
+    except DataError as wrong:
+        is_deep = wrong.sqlstate == "54000"
+        raise wrong if is_deep else fail("22P02", "malformed JSON array") from None
+    return array._replace(items=tuple(_datum(item, element) for item in array.items))
 
 
 def _record(document: dict[str, Any], type: SqlType, base: Sequence[Datum]) -> bytes:

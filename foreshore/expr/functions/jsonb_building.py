@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.datum import from_array, to_array
 from foreshore.errors import data_error
-from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, hidden
 from foreshore.expr.functions.jsontext import MISSING, as_json, dumps, loads

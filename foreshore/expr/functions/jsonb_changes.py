@@ -1,14 +1,14 @@
 """Changes of jsonb documents: ||, -, #-, jsonb_set and others, jsonb_insert, jsonb_strip_nulls."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, hidden
 from foreshore.expr.functions.jsontext import dumps, index_of, loads
-from foreshore.expr.functions.lengths import MOST_ITEMS
 from foreshore.expr.functions.rows import collect, fail, mapped
+from foreshore.shaped import MOST_ITEMS
 
 
 def _concatenate(a: str, b: str) -> str:
@@ -166,23 +166,44 @@ def _of_nulls(compute: Callable[..., Any]) -> Kernel:
 
 def _assigned(text: str | None, path: Any, new: str | None) -> str | None:
     """Return a document with the value at `path`, and what is missing on the way there."""
-    if text is None:
+    if text is None or path is None:
         return None
     if None in path:
         raise fail("22004", "jsonb subscript in assignment must not be null")
     value = None if new is None else loads(new)
-    return dumps(_with_value(loads(text), list(path), 0, value))
+    try:
+        return dumps(_with_value(loads(text), path, value))
+    except RecursionError:
+        raise fail("54001", "stack depth limit exceeded") from None
 
 
-def _with_value(node: Any, path: list[str], level: int, new: Any) -> Any:
-    if level == len(path):
-        return new
-    step = path[level]
-    if isinstance(node, dict):
-        inner = node.get(step, _MISSING)
-        return {**node, step: _within(inner, path, level + 1, new)}
-    if not isinstance(node, list):
-        raise fail("22023", "cannot replace existing key")
+def _with_value(document: Any, path: Sequence[str], new: Any) -> Any:
+    """Return a document with a new value at `path`, which may be of any length."""
+    passed: list[tuple[Any, Any]] = []  # containers on the way, and the key or place of the next
+    node = document
+    for level, step in enumerate(path):
+        if node is _MISSING:
+            node = {} if index_of(step) is None else []
+        if isinstance(node, dict):
+            passed.append((node, step))
+            node = node.get(step, _MISSING)
+        elif isinstance(node, list):
+            at = _place(node, step, level)
+            passed.append((node, at))
+            node = node[at] if at < len(node) else _MISSING
+        else:
+            raise fail("22023", "cannot replace existing key")
+    for container, key in reversed(passed):
+        if isinstance(container, dict):
+            new = {**container, key: new}
+        else:
+            gap = [None] * (key - len(container))
+            new = [*container[:key], *gap, new, *container[key + 1 :]]
+    return new
+
+
+def _place(node: list[Any], step: str, level: int) -> int:
+    """Return the place in an array that a step of a path is, perhaps behind its end."""
     index = index_of(step)
     if index is None:
         raise fail("22P02", f'path element at position {level + 1} is not an integer: "{step}"')
@@ -191,17 +212,7 @@ def _with_value(node: Any, path: list[str], level: int, new: Any) -> Any:
         raise fail("22023", f"path element at position {level + 1} is out of range: {index}")
     if at > MOST_ITEMS:
         raise fail("54000", "array size exceeds the maximum allowed")
-    inner = node[at] if at < len(node) else _MISSING
-    gap = [None] * (at - len(node))
-    return [*node[:at], *gap, _within(inner, path, level + 1, new), *node[at + 1 :]]
-
-
-def _within(inner: Any, path: list[str], level: int, new: Any) -> Any:
-    """Return what is at a step: `inner` with the value, or a new container with it."""
-    if inner is not _MISSING or level == len(path):
-        return _with_value(inner, path, level, new)
-    empty: Any = {} if index_of(path[level]) is None else []
-    return _with_value(empty, path, level, new)
+    return at
 
 
 _MISSING = object()

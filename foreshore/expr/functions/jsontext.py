@@ -7,6 +7,7 @@ strings, so "aa" is less than "b" although it is stored after it.
 """
 
 import json
+import re
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -44,9 +45,20 @@ def json_order_bytes(text: str) -> bytes:
     return b"\x01" + (1).to_bytes(4, "big") + b"\x00" + _bytes(value)
 
 
-def json_order_key(text: str) -> bytes:
-    """Return the key by which `order_key` compares documents."""
-    return json_order_bytes(text)
+_WRITTEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?[0-9]++(?:\.[0-9]++)?')
+
+
+def json_key_text(text: str) -> str:
+    """Return the jsonb text that equal documents share: numbers without zeros at their ends."""
+    return _WRITTEN.sub(_shortest, text) if "." in text or "-0" in text else text
+
+
+def _shortest(written: re.Match[str]) -> str:
+    found = written[0]
+    if found[0] == '"' or not ("." in found or found == "-0"):
+        return found
+    found = found.rstrip("0").rstrip(".") if "." in found else found
+    return "0" if found == "-0" else found
 
 
 def _bytes(value: Any) -> bytes:

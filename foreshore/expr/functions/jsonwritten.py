@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.errors import data_error
-from foreshore.expr.datum import from_array, to_array
+from foreshore.datum import from_array, to_array
+from foreshore.errors import UndefinedFunction, data_error
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, declare_table
 from foreshore.expr.functions.function import hidden as declare_hidden
@@ -272,7 +272,10 @@ def _build_object(types: Signature, *arrays: pa.Array) -> Outcome:
 
 def _of_row(types: Signature, *arrays: pa.Array) -> Outcome:
     """Return objects of names and values in turn, written as row_to_json writes them."""
-    names = [f"{quote_json(array[0].as_py())}:" if len(array) else "" for array in arrays[::2]]
+    found = [array[0].as_py() if len(array) else "" for array in arrays[::2]]
+    if len(arrays) % 2 or not all(isinstance(name, str) for name in found):
+        raise UndefinedFunction("a row has pairs of names and values")
+    names = [f"{quote_json(name)}:" for name in found]
     columns = [written(a, t) for a, t in zip(arrays[1::2], types.args[1::2], strict=True)]
     rows = zip(*columns, strict=True)
     return pa.array(
@@ -284,7 +287,8 @@ def _of_row(types: Signature, *arrays: pa.Array) -> Outcome:
     )
 
 
-def _object_of_texts(texts: Sequence[str | None]) -> str:
+def object_of_texts(texts: Sequence[str | None]) -> str:
+    """Return the json object of keys and values in turns."""
     if len(texts) % 2:
         raise fail("2202E", "array must have even number of elements")
     return _object_of_pairs(texts[::2], texts[1::2])
@@ -395,7 +399,7 @@ declare("array_to_json", "anyarray", "json", _to_json)
 for _t in ("anyarray", "anyshaped"):
     declare("array_to_json", f"{_t} bool", "json", _array_in_lines)
 declare_hidden("json_in_lines(json)", "json", "json", mapped(_in_lines))
-declare("json_object", "text[]", "json", mapped(_object_of_texts), fallible=True)
+declare("json_object", "text[]", "json", mapped(object_of_texts), fallible=True)
 declare("json_object", "text[] text[]", "json", mapped(_object_of_pairs), fallible=True)
 declare("array_to_json", "anyshaped", "json", _to_json)
 declare(

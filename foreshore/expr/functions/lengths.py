@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from foreshore.digits import is_digits
 from foreshore.query_memory import has_limited_room, may_make, require_room
+from foreshore.shaped import MOST_ITEMS, lowest_of
 
 Arrays = Sequence[pa.Array]
 
 MAX_BYTES = 1_073_741_819  # of a value; kernels refuse longer ones with an error of the row
 PLACE = 16  # bytes of an element that is NULL
-MOST_ITEMS = 10_000_000  # of an array that an assignment fills up
 OBJECT = 64  # bytes of an element that kernels make in Python
 SPECIFIER = re.compile(r"%(?:%|(?:(\d{1,10})\$)?-*(\d{0,10})([a-zA-Z]))")
 
@@ -99,13 +99,20 @@ def _joined_by(arrays: Arrays) -> int:
 def _listed(arrays: Arrays) -> int:
     """Return the length of the elements of lists, or what stands for NULL, and of separators."""
     lists = arrays[0]
-    if not pa.types.is_list(lists.type):
-        return _added(arrays[:1])
+    if not pa.types.is_list(lists.type):  # of any shape: of so many bytes and fewer elements
+        return _added(arrays[:1]) + sum(int(np.dot(_bytes(lists), _bytes(b))) for b in arrays[1:])
     length = _added(arrays[:1]) + int(np.dot(_counts(lists), _bytes(arrays[1])))
     if len(arrays) > 2 and lists.flatten().null_count:
-        nulls = [sum(each is None for each in row or ()) for row in lists.to_pylist()]
+        nulls = _counted(lists, lambda items, rows: items.is_null())
         length += int(np.dot(nulls, _bytes(arrays[2])))
     return length
+
+
+def _counted(lists: pa.Array, test: Callable[[pa.Array, pa.Array], pa.Array]) -> np.ndarray:
+    """Return for how many elements of each list a test of elements and their rows is TRUE."""
+    rows = np.repeat(np.arange(len(lists)), _counts(lists).astype(int))
+    found = test(lists.flatten(), pa.array(rows)).fill_null(False)
+    return np.bincount(rows[np.asarray(found)], minlength=len(lists)).astype(float)
 
 
 def _counts(lists: pa.Array) -> np.ndarray:
@@ -117,12 +124,13 @@ def _with_others(arrays: Arrays) -> int:
     """Return the length of lists in which each element that equals another gets a new value."""
     lists, old, new = arrays
     if not pa.types.is_list(lists.type):
-        return _added(arrays)
+        return _added(arrays[:1]) + int(np.dot(_bytes(lists), _bytes(new)))
     most = _added(arrays[:1]) + int(np.dot(_counts(lists), _bytes(new)))
     if may_make(most):
         return most
-    rows = zip(lists.to_pylist(), old.to_pylist(), strict=True)
-    counts = [(items or []).count(each) for items, each in rows]
+    counts = _counts(lists)
+    if not pa.types.is_nested(old.type):  # else any element may be the one
+        counts = _counted(lists, lambda items, rows: pc.equal(items, old.take(rows)))
     return _added(arrays[:1]) + int(np.dot(counts, _bytes(new)))
 
 
@@ -132,10 +140,22 @@ def _extended(arrays: Arrays) -> int:
     return _added(arrays) + int(PLACE * places[places <= MOST_ITEMS].sum())
 
 
+def _extended_shapes(arrays: Arrays) -> int:
+    """Return the length of arrays of any shape with elements beyond the others."""
+    length = _added(arrays)
+    data = arrays[0].to_pylist()
+    for places in arrays[2:]:
+        for datum, place in zip(data, places.to_pylist(), strict=True):
+            low = lowest_of(datum) if datum else None
+            distance = 0 if low is None or place is None else abs(place - low)
+            length += PLACE * distance if distance <= MOST_ITEMS else 0
+    return length
+
+
 def _extended_document(arrays: Arrays) -> int:
     """Return the length of documents with an element at a place beyond the others."""
     steps = (step for path in arrays[1].to_pylist() for step in path or ())
-    places = (int(step) for step in steps if step and is_digits(step[:10]))
+    places = (int(step) for step in steps if step and len(step) <= 10 and is_digits(step))
     return _added(arrays) + sum(PLACE * place for place in places if place <= MOST_ITEMS)
 
 
@@ -213,6 +233,7 @@ LENGTHS: dict[str, Callable[[Arrays], int]] = {
     "array_to_string": _listed,
     "array_replace": _with_others,
     "array_assigned": _extended,
+    **dict.fromkeys(("shaped_assigned", "shaped_slice_assigned"), _extended_shapes),
     "jsonb_assigned": _extended_document,
     "format": _formatted,
     "array_fill": _filled,

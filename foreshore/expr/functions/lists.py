@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import from_array
 from foreshore.errors import data_error
-from foreshore.expr.datum import from_array
-from foreshore.expr.functions.comparison import order_key
+from foreshore.expr.equality import python_key
 from foreshore.expr.functions.function import (
     Literals,
     Outcome,
@@ -83,7 +83,7 @@ def _remove(types: Signature) -> Callable[..., Any]:
     item_type = item_of(type)
 
     def key(item: Datum) -> Any:
-        return None if item is None else (order_key(item, item_type),)
+        return None if item is None else (python_key(item, item_type),)
 
     def remove(datum: bytes | None, item: Datum) -> bytes | None:
         if datum is None:
@@ -148,9 +148,9 @@ def _list_of_elements(types: tuple[SqlType, ...], literals: Literals) -> SqlType
 def _contains(types: Signature) -> Callable[..., Any]:
     def contains(a: bytes, b: bytes) -> bool:
         type = types.args[0]
-        held = {order_key(x, item_of(type)) for x in values_of(a, type) if x is not None}
+        held = {python_key(x, item_of(type)) for x in values_of(a, type) if x is not None}
         wanted = values_of(b, type)
-        return all(x is not None and order_key(x, item_of(type)) in held for x in wanted)
+        return all(x is not None and python_key(x, item_of(type)) in held for x in wanted)
 
     return contains
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import from_array
 from foreshore.errors import UndefinedFunction
-from foreshore.expr.datum import from_array
 from foreshore.expr.functions.function import (
     Literals,
     Outcome,

@@ -37,14 +37,21 @@ def _moment(moment: float, n: int) -> float | None:
 
 def _corr(sxx: float, syy: float, sxy: float) -> float | None:
     sxx, syy, sxy = map(_checked, (sxx, syy, sxy))
-    return sxy / math.sqrt(sxx * syy) if sxx and syy else None
+    return _quotient(sxy, math.sqrt(sxx * syy)) if sxx and syy else None
 
 
 def _r2(sxx: float, syy: float, sxy: float) -> float | None:
     sxx, syy, sxy = map(_checked, (sxx, syy, sxy))
     if not sxx:
         return None
-    return (sxy * sxy) / (sxx * syy) if syy else 1.0
+    return _quotient(sxy * sxy, sxx * syy) if syy else 1.0
+
+
+def _quotient(a: float, b: float) -> float:
+    """Return a / b as in IEEE 754, where the product of small numbers may be 0."""
+    if b:
+        return a / b
+    return math.copysign(math.inf, a) if a and a == a else math.nan
 
 
 def _slope(sxx: float, sxy: float) -> float | None:

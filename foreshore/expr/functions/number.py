@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import number_roots, numbers
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare
 from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, computed
 from foreshore.numbers import Operation, column_of, numbers_of

@@ -8,17 +8,18 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore import numbers
 from foreshore.expr.functions.casting import INTEGERS
-from foreshore.expr.functions.function import Outcome, Renderer, Signature, hidden
+from foreshore.expr.functions.function import Kernel, Outcome, Renderer, Signature, hidden
 from foreshore.expr.functions.jsontext import kind_of, loads
 from foreshore.expr.functions.number import NO_REST, rows_of
 from foreshore.expr.functions.rows import Failure, fail, out_of_range
 from foreshore.number_text import numeric_text
 from foreshore.numbers import column_of
 from foreshore.text import format_text, parse_text
-from foreshore.types import NUMBER_PARTS, NUMERIC_DIGITS, UNCONSTRAINED_SCALE, SqlType
+from foreshore.types import NUMBER, NUMBER_PARTS, NUMERIC_DIGITS, UNCONSTRAINED_SCALE, SqlType
 
 _WHOLE_DIGITS = NUMERIC_DIGITS - UNCONSTRAINED_SCALE
 _INTEGER = pa.decimal128(19, 0)
@@ -57,7 +58,7 @@ def _shown(value: Decimal | None, type: SqlType) -> Decimal | None:
 
 def _from_numeric_sql(dialect: Renderer, types: Signature, args: Any) -> str | None:
     (type,) = types.args
-    if not _is_sure(type):
+    if not _is_sure(type) or _has_limit(types):
         return None
     name = f"DECIMAL({NUMERIC_DIGITS},{UNCONSTRAINED_SCALE})"
     scale = f"CAST({type.scale or 0} AS SMALLINT)"
@@ -141,20 +142,48 @@ def _to_other(types: Signature, a: pa.Array) -> Outcome:
     return rows_of(convert)(types, a)
 
 
+def _has_limit(types: Signature) -> bool:
+    return types.result.length is not None
+
+
+def _limited(types: Signature, a: pa.Array) -> Outcome:
+    """Round numbers to the declared scale, which fails for those with too many digits."""
+    precision, scale = types.result.length, types.result.scale
+    assert precision is not None, types
+    assert scale is not None, types
+    of_numbers = Signature((NUMBER,), types.result)
+    return rows_of(lambda value: numbers.limited(value, precision, scale))(of_numbers, a)
+
+
+def to_number(name: str, kernel: Kernel, *, fallible: bool = False, **options: Any) -> None:
+    """Declare the cast to numeric, which may have a precision and a scale to hold the values to."""
+
+    def limiting(types: Signature, a: pa.Array) -> Outcome:
+        outcome = kernel(types, a)
+        if not _has_limit(types):
+            return outcome
+        made, failed = _errors_of(outcome)
+        kept, errors = _errors_of(_limited(types, made))
+        if failed is not None:
+            errors = failed if errors is None else pc.coalesce(failed, errors)
+        return kept if errors is None else (kept, errors)
+
+    fails = None if fallible else _has_limit
+    hidden(f"cast({name},number)", name, "number", limiting, fallible=True, fails=fails, **options)
+
+
+def _errors_of(outcome: Outcome) -> tuple[pa.Array, pa.Array | None]:
+    return outcome if isinstance(outcome, tuple) else (outcome, None)
+
+
 for _name in ("numeric", *INTEGERS, "mz_timestamp", "uint2", "uint4"):
-    hidden(
-        f"cast({_name},number)",
-        _name,
-        "number",
-        _from_numeric,
-        duckdb=_from_numeric_sql,
-        spark=_from_numeric_sql,
-    )
-hidden("cast(uint8,number)", "uint8", "number", _from_text)
+    to_number(_name, _from_numeric, duckdb=_from_numeric_sql, spark=_from_numeric_sql)
+hidden("cast(number,number)", "number", "number", _limited, fallible=True)
+to_number("uint8", _from_text)
 for _name in ("float4", "float8"):
-    hidden(f"cast({_name},number)", _name, "number", _from_float)
+    to_number(_name, _from_float)
     hidden(f"cast(number,{_name})", "number", _name, _to_float, fallible=True)
-hidden("cast(jsonb,number)", "jsonb", "number", _from_jsonb, fallible=True)
+to_number("jsonb", _from_jsonb, fallible=True)
 hidden("cast(number,numeric)", "number", "numeric", _to_numeric, fallible=True)
 for _name in INTEGERS:
     hidden(f"cast(number,{_name})", "number", _name, _to_integer, fallible=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import number_roots, numbers
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.expr.functions.function import Outcome, Signature, hidden
 from foreshore.expr.functions.number import NO_REST, rows_of
 from foreshore.expr.functions.rows import computed

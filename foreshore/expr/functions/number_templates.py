@@ -19,7 +19,7 @@ from foreshore.digits import is_digits
 from foreshore.expr.functions.function import declare
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import fail, mapped
-from foreshore.numbers import MOST_DIGITS, MOST_SCALE, shown
+from foreshore.numbers import MOST_DIGITS, MOST_SCALE
 
 _EXACT = Context(prec=MOST_DIGITS + MOST_SCALE)  # those of any number
 _WORDS = ("EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", *"09BCDGLSV")
@@ -277,6 +277,8 @@ class _Writer:
 
 
 def _ordinal(digits: str, style: str) -> str:
+    if not is_digits(digits[-1:]):
+        raise fail("22P02", f'"{digits}" is not a number')
     teen = len(digits) > 1 and digits[-2] == "1"
     suffix = "th" if teen else {"1": "st", "2": "nd", "3": "rd"}.get(digits[-1], "th")
     return suffix.upper() if style == "TH" else suffix
@@ -337,6 +339,8 @@ def _whole(value: Decimal) -> int:
 def numeric_to_char(value: Decimal, text: str) -> str:
     """Return a numeric written by a template."""
     template = parse(text)
+    if not value.is_finite():
+        return _special_to_char(value, template)
     if "RN" in template.flags:
         number = _whole(value)
         if not -(2**31) <= number < 2**31:
@@ -347,6 +351,14 @@ def numeric_to_char(value: Decimal, text: str) -> str:
     value = value.scaleb(template.multiplied, _EXACT)
     rounded = value.quantize(Decimal(1).scaleb(-template.after), ROUND_HALF_UP, _EXACT)
     return _written(template, f"{rounded or abs(rounded):f}")
+
+
+def _special_to_char(value: Decimal, template: Template) -> str:
+    if "RN" in template.flags:
+        raise fail("0A000", f"cannot convert {'NaN' if value.is_nan() else 'infinity'} to integer")
+    if "EEEE" in template.flags:
+        return _special_exponent(template)
+    return _written(template, _special(value))
 
 
 def _scientific_of(value: Decimal, digits: int) -> str:
@@ -384,18 +396,17 @@ def _float_to_char(
             return _roman(template, round(value) if inside else 0)
         if "EEEE" in template.flags:
             if not math.isfinite(value):
-                point = "." if "point" in template.flags else " "
-                return f" {'#' * template.before}{point}{'#' * (template.after + 4)}"
+                return _special_exponent(template)
             return _scientific(f"{value:.{template.after}e}")
         if template.multiplied:
             value = multiplied(value, 10.0**template.multiplied)
-        length = len(f"{abs(value):.0f}")
+        length = len(_digits_of(abs(value), 0))
         after = template.after
         if length >= significant:
             after = 0
         elif length + after > significant:
             after = significant - length
-        digits = _finite_digits(value, after)
+        digits = _digits_of(value, after)
         shortened = Template(
             template.parts, template.flags, template.before, after, template.multiplied,
             template.zero_start, template.zero_end, template.sign_at, template.sign_last,
@@ -405,12 +416,21 @@ def _float_to_char(
     return compute
 
 
-def _finite_digits(value: float, after: int) -> str:
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "-inf" if value < 0 else "inf"
-    return f"{value:.{after}f}"
+def _digits_of(value: float, after: int) -> str:
+    return f"{value:.{after}f}" if math.isfinite(value) else _special(value)
+
+
+def _special(value: float | Decimal) -> str:
+    """Return NaN or an infinity as PostgreSQL writes it."""
+    if value != value:
+        return "NaN"
+    return "-Infinity" if value < 0 else "Infinity"
+
+
+def _special_exponent(template: Template) -> str:
+    """Return what stands in place of NaN or an infinity in scientific notation."""
+    marks = "#" * (template.before + template.after + 5)
+    return f" {marks[: template.before]}.{marks[template.before + 1 :]}"
 
 
 # --- to_number ---------------------------------------------------------------------------------
@@ -527,13 +547,7 @@ def _to_number(text: str, format: str) -> Decimal | None:
     return value.scaleb(-template.multiplied, _EXACT)
 
 
-def _number_to_char(value: Decimal, text: str) -> str:
-    if not value.is_finite():
-        raise fail("0A000", f'the numeric value "{shown(value)}" is not supported')
-    return numeric_to_char(value, text)
-
-
-declare("to_char", "number text", "text", rows_of(_number_to_char), fallible=True)
+declare("to_char", "number text", "text", rows_of(numeric_to_char), fallible=True)
 for _t, _compute in (
     ("int4", _int_to_char),
     ("int8", _int_to_char),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.expr.functions.function import Outcome, Signature, declare
 
 Period = tuple[Any, Any]  # numbers, or bytes in order

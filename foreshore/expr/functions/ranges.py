@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.expr.functions.function import (
     Kernel,
     Outcome,

@@ -1,13 +1,15 @@
 """Records: constructors, columns, and casts between records, lists or maps of other parts."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from foreshore.expr.datum import from_array, to_array
-from foreshore.expr.functions.casts import resolve_cast
-from foreshore.expr.functions.function import BY_KEY, Kernel, Outcome, Signature, apply, hidden
+from foreshore.datum import from_array, to_array
+from foreshore.expr.functions.apply import apply
+from foreshore.expr.functions.casts import Context, resolve_cast
+from foreshore.expr.functions.function import BY_KEY, Kernel, Outcome, Signature, hidden
 from foreshore.shaped import shaped_of, stored_shaped
 from foreshore.structured import pairs_of, stored, stored_map, values_of
 from foreshore.types import Datum, SqlType, arrow_type, item_of, list_of
@@ -83,7 +85,7 @@ def _joined(datum: bytes, source: SqlType, target: SqlType, values: Sequence[Dat
     return stored(values, target)
 
 
-def _recast(types: Signature, a: pa.Array) -> Outcome:
+def _recast(types: Signature, a: pa.Array, context: Context = "explicit") -> Outcome:
     """Cast each part of the values."""
     source, target = types.args[0], types.result
     data = a.to_pylist()
@@ -98,7 +100,7 @@ def _recast(types: Signature, a: pa.Array) -> Outcome:
         failed = [next((e[i] for _, e in done if e[i] is not None), None) for i in range(len(rows))]
     else:
         flat = [value for row in rows for value in row]
-        items, errors = _cast_all(flat, item_of(source), item_of(target))
+        items, errors = _cast_all(flat, item_of(source), item_of(target), context)
         values, failed = [], []
         at = 0
         for row in rows:
@@ -117,10 +119,10 @@ def _recast(types: Signature, a: pa.Array) -> Outcome:
 
 
 def _cast_all(
-    values: Sequence[Datum], source: SqlType, target: SqlType
+    values: Sequence[Datum], source: SqlType, target: SqlType, context: Context = "explicit"
 ) -> tuple[list[Datum], list[str | None]]:
     """Return the values cast to `target`, and the errors."""
-    step = resolve_cast(source, target, "explicit")
+    step = resolve_cast(source, target, context)
     assert step is not None, (source, target)
     array, errors = to_array(values, source), None
     if step.key != "relabel":
@@ -165,3 +167,10 @@ for _name in ("record", "list", "map", "shaped"):
         fallible=True,
         fails=_parts_may_fail,
     )
+hidden(
+    "assign_shaped(anyshaped)",
+    "anyshaped",
+    "anyshaped",
+    partial(_recast, context="assignment"),
+    fallible=True,
+)

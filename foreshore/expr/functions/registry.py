@@ -9,7 +9,7 @@
 Keys are stable names within plans; they are not SQL. Importing this module loads all families.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -30,11 +30,11 @@ from foreshore.expr.functions.function import (
     Signature,
     numeric_of_text,
 )
+from foreshore.expr.functions.python import python_scalar
 from foreshore.expr.functions.resolve import select_common_type
 from foreshore.expr.functions.tables import ResolvedTable, resolve_table
 from foreshore.expr.ir import Call, Scalar
 from foreshore.python_functions.definition import is_python
-from foreshore.python_functions.kernel import python_scalar
 from foreshore.types import TYPES, SqlType, category_of, without_modifiers
 
 _FAMILIES = (
@@ -66,6 +66,8 @@ _FAMILIES = (
     "bit_strings",
     "unicode_forms",
     "checksums",
+    "hashes",
+    "stored_sizes",
     "identifiers",
     "acls",
     "pattern",
@@ -77,6 +79,7 @@ _FAMILIES = (
     "jsonwritten",
     "jsonpaths",
     "arrays",
+    "extracted_rows",
     "records",
     "json_records",
     "shaped",
@@ -131,6 +134,11 @@ def scalar_function(key: str) -> ScalarFunction:
     if function is None:
         raise InternalError(f"no function {key}")
     return function
+
+
+def scalar_names() -> Collection[str]:
+    """Return the SQL names of the scalar functions and operators."""
+    return {*SCALARS, *_COMMON, "nullif"}
 
 
 def function_exists(name: str) -> bool:

@@ -43,19 +43,25 @@ from foreshore.types import (
 
 POLYMORPHIC = frozenset(
     "any anyelement anynonarray anyarray anycompatible anycompatiblearray anyenum anyrecord"
-    " anyshaped anylist anymap anycompatiblelist anycompatiblemap".split()
+    " anyshaped anycompatibleshaped anylist anymap anycompatiblelist anycompatiblemap".split()
 )
 _ARRAYS = frozenset({"anyarray", "anycompatiblearray"})
+# The form of a pattern of plain arrays for arrays of any shape.
+_WITH_SHAPE = {
+    "anyarray": "anyshaped",
+    "anycompatiblearray": "anycompatibleshaped",
+    "text[]": "shaped<text>",
+}
 # Patterns of types with items, and how a type is made of one.
 _CONTAINERS: dict[str, Callable[[SqlType], SqlType]] = {
     **dict.fromkeys(_ARRAYS, array_of),
     **dict.fromkeys(("anylist", "anycompatiblelist"), list_of),
     **dict.fromkeys(("anymap", "anycompatiblemap"), map_of),
-    "anyshaped": shaped_array,
+    **dict.fromkeys(("anyshaped", "anycompatibleshaped"), shaped_array),
 }
 _STRUCTURED_PATTERNS = {
     "anyrecord": "record",
-    "anyshaped": "shaped",
+    **dict.fromkeys(("anyshaped", "anycompatibleshaped"), "shaped"),
     "anylist": "list",
     "anycompatiblelist": "list",
     "anymap": "map",
@@ -91,8 +97,6 @@ def select_common_type(types: Sequence[SqlType]) -> SqlType | None:
     same = [t for t in known if type_key(t) == type_key(chosen)]
     if chosen.name == "numeric":
         return common_numeric(known)
-    if chosen.name == "number":
-        return chosen
     if chosen.element is not None and chosen.element.name == "numeric":
         return array_of(common_numeric([t.element for t in same if t.element is not None]))
     if chosen.members and len(same) == len(known):
@@ -136,11 +140,8 @@ def _castable(source: str, pattern: str) -> bool:
         if pattern in _ARRAYS:
             return source.endswith("[]") or (source == "unknown" or source in VECTORS)
         if pattern in _STRUCTURED_PATTERNS:
-            is_array = source.endswith("[]")
-            if pattern == "anyshaped" and is_array:
-                return True
             of = _STRUCTURED_PATTERNS[pattern]
-            return source == "unknown" or (name_of_key(source) == of and not is_array)
+            return source == "unknown" or (name_of_key(source) == of and source[-2:] != "[]")
         if pattern == "anyenum":
             return source == "unknown" or (source.startswith("enum:") and source[-1] != "]")
         return pattern != "anynonarray" or not (
@@ -212,7 +213,7 @@ def _choose_scalar(name: str, inputs: tuple[str, ...]) -> Candidate | None:
 
 def _is_of_numbers(key: str) -> bool:
     """Return whether a type or pattern is of numerics without a scale."""
-    return key.removesuffix("[]") == "number"
+    return key.removesuffix("[]") in ("number", "shaped<number>")
 
 
 def _as_planned(key: str) -> str:
@@ -225,8 +226,43 @@ def _as_numbers(pattern: str) -> str:
     return "number" if pattern == "numeric" else pattern
 
 
+def _is_shaped(source: str) -> bool:
+    """Return whether a type is of arrays of any shape."""
+    return source.startswith("shaped<") and not source.endswith("[]")
+
+
+def _as_plain(source: str) -> str:
+    """Return the type by which a call is resolved, that of plain arrays."""
+    return f"{_element_name(source)}[]" if _is_shaped(source) else source
+
+
 def choose(name: str, inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> Candidate | None:
     """Return the candidate that `inputs` select, or None; raises AmbiguousFunction.
+
+    Arrays of any shape select as plain ones; then their own form is taken, if there is. A function
+    without one gets plain arrays, and fails for others.
+    """
+    plain = [c for c in candidates if not _is_form(c)]
+    if not any(map(_is_shaped, inputs)):
+        return _choose_plain(name, inputs, plain)
+    chosen = _exact(name, inputs, candidates)
+    chosen = chosen or _choose_plain(name, tuple(map(_as_plain, inputs)), plain)
+    if chosen is None:
+        return None
+    wanted = tuple(_WITH_SHAPE.get(pattern, pattern) for pattern in chosen.patterns)
+    return next((c for c in candidates if c.patterns == wanted), chosen)
+
+
+def _is_form(candidate: Candidate) -> bool:
+    """Return whether it is the form of a function for arrays of any shape; users' have none."""
+    is_system = candidate.function is not None
+    return is_system and any(p in _WITH_SHAPE.values() for p in candidate.patterns)
+
+
+def _choose_plain(
+    name: str, inputs: tuple[str, ...], candidates: Sequence[Candidate]
+) -> Candidate | None:
+    """Return the candidate that `inputs` select, none of them an array of any shape.
 
     Numerics without a scale select as those with one; then their own form is taken, if there is.
     """
@@ -271,8 +307,6 @@ def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
     elements: set[str] = set()
     compatible: list[SqlType] = []
     for source, pattern in zip(inputs, patterns, strict=True):
-        if pattern == "anyshaped" and not any(map(_is_shaped, inputs)):
-            return False
         if pattern == "anymap" and source == "unknown" and len(patterns) > 1:
             pairs = zip(inputs, patterns, strict=True)
             if not any(of == "anymap" and given != "unknown" for given, of in pairs):
@@ -287,10 +321,6 @@ def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
         elif pattern != "anynonarray" or "anyelement" in patterns:
             elements.add(element)
     return len(elements) <= 1 and (not compatible or select_common_type(compatible) is not None)
-
-
-def _is_shaped(source: str) -> bool:
-    return source.startswith("shaped<") and not source.endswith("[]")
 
 
 def _element_name(source: str) -> str:
@@ -417,7 +447,7 @@ def _common_element(types: tuple[SqlType, ...], patterns: tuple[str, ...]) -> Sq
         if pattern in _STRUCTURED_PATTERNS and source.members:
             found.append(item_of(source))
         elif pattern in _CONTAINERS:
-            found.append(source.element or parse_type(_element_name(source.name)))
+            found.append(source.element or parse_type(_element_name(type_key(source))))
         else:
             found.append(source)
     if not polymorphic:

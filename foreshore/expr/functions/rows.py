@@ -1,22 +1,41 @@
 """Kernels that compute row by row, and failures of single rows."""
 
 import logging
+import re
+import struct
 import traceback
+import zlib
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import re2
 
-from foreshore.errors import DatabaseError, data_error
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
+from foreshore.errors import InternalError, NumericValueOutOfRange, UserError, data_error
 from foreshore.expr.functions.function import Outcome, Signature
+from foreshore.number_text import numeric_text
 from foreshore.types import SqlType
 
 logger = logging.getLogger(__name__)
 
-# Exceptions that follow from a row. Memory, files, imports and depth fail the whole step instead,
-# which is tried again.
-OF_A_ROW = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+# Exceptions that follow from a row and that nobody expected. Memory, files, imports and depth fail
+# the whole step instead, which is tried again.
+OF_A_ROW = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    InternalError,
+    re.error,
+    re2.error,
+    struct.error,
+    zlib.error,
+)
 _LOGGED: set[tuple[str, str, int | None]] = set()
 
 DIVISION_BY_ZERO = data_error("22012", "division by zero")
@@ -43,7 +62,7 @@ def out_of_range(type: SqlType) -> str:
 def rowwise(types: Signature, compute: Callable[..., Any], *arrays: pa.Array) -> Outcome:
     """Apply `compute` to each row without NULLs, given Arrow's Python values.
 
-    `compute` returns data. A `Failure` or a `DatabaseError` fails the row.
+    `compute` returns data. A `Failure` or a `UserError` fails the row.
     """
     return collect(types, compute, zip(*(array.to_pylist() for array in arrays), strict=True))
 
@@ -67,15 +86,32 @@ def _each_converted(
         try:
             to_array([value], type)
         except OF_A_ROW as error:
-            values[i], messages[i] = None, unforeseen(error)
+            values[i], messages[i] = None, text_of(_too_wide(value, type) or error)
     return to_array(values, type), pa.array(messages, pa.string())
 
 
-def unforeseen(error: Exception) -> str:
-    """Return the failure of a row for an exception that nobody expected of its function.
+def _too_wide(value: Any, type: SqlType) -> UserError | None:
+    """Return the error of a number with more digits than its type holds, None of other values."""
+    if type.name == "numeric":
+        try:
+            numeric_text(Decimal(value), type)
+        except UserError as error:
+            return error
+        except ArithmeticError:
+            return NumericValueOutOfRange("numeric field overflow")
+    return None
 
-    It follows from the row alone, so that it goes with the row. The first of a kind is logged.
+
+def text_of(error: Exception) -> str:
+    """Return the failure of a row, as `data_error` encodes it, for an exception of its function.
+
+    It follows from the row alone, so that it goes with the row. Of exceptions that nobody expected,
+    the first of each kind is logged.
     """
+    if isinstance(error, Failure):
+        return error.text
+    if isinstance(error, UserError):
+        return data_error(error.sqlstate, error.message)
     last = traceback.extract_tb(error.__traceback__)[-1]
     kind = type(error).__name__, last.filename, last.lineno
     if kind not in _LOGGED:
@@ -94,12 +130,8 @@ def computed(compute: Callable[..., Any], rows: Any) -> tuple[list[Any], pa.Arra
         if None not in row:
             try:
                 value = compute(*row)
-            except Failure as failure:
-                error, failed = failure.text, True
-            except DatabaseError as fault:
-                error, failed = data_error(fault.sqlstate, fault.message), True
-            except OF_A_ROW as fault:
-                error, failed = unforeseen(fault), True
+            except (*OF_A_ROW, Failure, UserError) as fault:
+                error, failed = text_of(fault), True
         values.append(value)
         errors.append(error)
     return values, pa.array(errors, pa.string()) if failed else None

@@ -1,10 +1,14 @@
 """System functions that need no catalog, functions with side effects, and checks in plans."""
 
+import hashlib
 import re
+import uuid
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from foreshore.digits import is_digits
@@ -19,10 +23,13 @@ from foreshore.expr.functions.function import (
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import fail, mapped, rowwise
 from foreshore.interval_fields import of_interval_typmod
+from foreshore.numbers import shown
 from foreshore.privileges import LETTERS
 from foreshore.types import (
-    NUMERIC_DIGITS,
+    BOOL,
+    INT4,
     OTHER_TYPES,
+    REGCLASS,
     TEXT,
     TYPES,
     SqlType,
@@ -72,9 +79,7 @@ def _formatted(oid: int, modifier: int | None) -> str:
     match type.name:
         case "numeric" | "number" if modifier >= 4:
             precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
-            if precision <= NUMERIC_DIGITS:
-                return format_type(numeric(precision, scale))
-            return f"numeric({precision},{scale})"
+            return format_type(numeric(precision, (scale ^ 0x400) - 0x400))
         case "varchar" | "bpchar" if modifier > 4:
             return format_type(SqlType(type.name, modifier - 4))
         case "interval":
@@ -84,6 +89,11 @@ def _formatted(oid: int, modifier: int | None) -> str:
             return format_type(SqlType(type.name, modifier))
         case _:
             return str(type)
+
+
+def _refuse_aggregate(name: str) -> str:
+    """Raise, as pg_get_functiondef does for an aggregate."""
+    raise fail("42809", f'"{name}" is an aggregate function')
 
 
 def _single_row(types: Signature, count: pa.Array) -> Outcome:
@@ -103,6 +113,7 @@ def _always(types: Signature, *arrays: pa.Array) -> Outcome:
 
 declare("pg_typeof", "any", "regtype", _type_oid, strict=False)
 declare("format_type _format_type", "oid int4", "text", _format_type, strict=False)
+declare("_aggregate_definition", "text", "text", mapped(_refuse_aggregate), fallible=True)
 # FALSE, or the error of a scalar subquery with more than one row, given the number of rows.
 hidden(
     "single_row_check",
@@ -134,6 +145,8 @@ _SIZE_UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 def _size_pretty(size: int | Decimal) -> str:
     """Return a number of bytes in the largest unit of which there are at least 10."""
+    if isinstance(size, Decimal) and not size.is_finite():
+        return f"{shown(size)} {_SIZE_UNITS[-1]}"
     if -10 * 1024 < size < 10 * 1024:
         return f"{size:f} bytes" if isinstance(size, Decimal) else f"{size} bytes"
     halves = abs(int(size)) >> 9  # of the unit, so that it can be rounded at the end
@@ -142,7 +155,8 @@ def _size_pretty(size: int | Decimal) -> str:
     while halves >= _SIZE_LIMIT and unit != _SIZE_UNITS[-1]:
         halves >>= 10
         unit = next(units)
-    return f"{'-' if size < 0 else ''}{(halves + 1) // 2} {unit}"
+    # Of a Decimal, as Python refuses to write long integers.
+    return f"{'-' if size < 0 else ''}{Decimal((halves + 1) // 2):f} {unit}"
 
 
 def _size_bytes(text: str) -> int:
@@ -213,7 +227,8 @@ for _key, _args in (
     ("setval", "regclass int8 bool"),
 ):
     hidden(_key, _args, "int8", _number_above, fallible=True, volatility="volatile")
-SLEEP = "pg_sleep(float8)"
+SLEEP, SET_SEED = "pg_sleep(float8)", "setseed(float8)"
+declare("setseed", "float8", "void", _only_above, fallible=True, volatility="volatile")
 declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")
 
 
@@ -221,6 +236,35 @@ declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="vo
 declare("random", "", "float8", _random_above, fallible=True, volatility="volatile")
 declare("gen_random_uuid", "", "uuid", _random_above, fallible=True, volatility="volatile")
 RANDOM, RANDOM_UUID = "random()", "gen_random_uuid()"
+
+
+def _random_of(types: Signature, seeds: pa.Array, numbers: pa.Array) -> Outcome:
+    """Return values from 0 on, below 1: a mixture of the bits of seed and number (splitmix64)."""
+    bits = seeds.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
+    rows = numbers.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = _mixed(_mixed(bits) + rows * np.uint64(0x9E3779B97F4A7C15))
+    return pa.array((mixed >> np.uint64(11)).astype(np.float64) / 2.0**53)
+
+
+def _mixed(bits: Any) -> Any:
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _uuid_of(seed: bytes, number: int) -> bytes:
+    """Return a random UUID, version 4."""
+    drawn = hashlib.blake2b(
+        number.to_bytes(8, "big", signed=True), digest_size=16, key=seed
+    ).digest()
+    return uuid.UUID(bytes=drawn, version=4).bytes
+
+
+# The function of a seed and a row number that gives random values like those of a call.
+DRAWN = {RANDOM: "random_of(float8,int8)", RANDOM_UUID: "random_uuid_of(uuid,int8)"}
+hidden(DRAWN[RANDOM], "float8 int8", "float8", _random_of)
+hidden(DRAWN[RANDOM_UUID], "uuid int8", "uuid", mapped(_uuid_of))
 
 
 def _answer_above(types: Signature, *args: pa.Array) -> Outcome:
@@ -263,6 +307,10 @@ for _key in SIGNALS:
 # Reads the server's configuration files again.
 RELOAD = "pg_reload_conf()"
 declare("pg_reload_conf", "", "bool", _answer_above, fallible=True, volatility="volatile")
+
+# Gives up the removal of what a dropped source or sink has left in another system.
+FORGET_LEFTOVER = "mz_forget_leftover(text)"
+declare("mz_forget_leftover", "text", "bool", _answer_above, fallible=True, volatility="volatile")
 
 # Advisory locks: waiting forms return void, others return success as a boolean.
 ADVISORY = tuple(
@@ -327,9 +375,20 @@ _PRIVILEGES = {
     "foreign_data_wrapper": frozenset(["usage"]),
     "parameter": frozenset(["set", "alter system"]),
     "role": frozenset(["member", "usage"]),
+    "cluster": frozenset(["usage", "create"]),
+    "connection": frozenset(["usage"]),
+    "secret": frozenset(["usage"]),
+    "system": frozenset(["createrole", "createdb", "createcluster", "createnetworkpolicy"]),
 }
 _OPTIONS = (" with grant option", " with admin option")
-_ROLE_LETTERS = {"member": "M", "usage": "U"}
+# Of kinds whose rights are no grants on an object: memberships, and attributes of roles.
+_OTHER_LETTERS = {
+    "role": {"member": "M", "usage": "U"},
+    "system": {
+        **{"createrole": "R", "createdb": "B"},
+        **{"createcluster": "N", "createnetworkpolicy": "P"},
+    },
+}
 
 
 def _asked(kind: str, words: str) -> str:
@@ -337,6 +396,8 @@ def _asked(kind: str, words: str) -> str:
 
     PostgreSQL still accepts RULE, which no role can hold. Of memberships, `A` is the admin option.
     """
+    if kind not in _PRIVILEGES:
+        raise fail("22023", f'unrecognized kind of object: "{kind}"')
     options = _OPTIONS if kind == "role" else _OPTIONS[:1]
     found: list[str] = []
     for word in words.split(","):
@@ -345,8 +406,9 @@ def _asked(kind: str, words: str) -> str:
         name = name.removesuffix(option)
         if name not in _PRIVILEGES[kind]:
             raise fail("22023", f'unrecognized privilege type: "{word.strip()}"')
-        if kind == "role":
-            found.append("A" if option else _ROLE_LETTERS[name])
+        if kind in _OTHER_LETTERS:
+            is_admin = kind == "role" and option
+            found.append("A" if is_admin else _OTHER_LETTERS[kind][name] + ("*" if option else ""))
         elif name != "rule":
             letter = LETTERS.get({"temp": "TEMPORARY"}.get(name, name.upper()), "s")  # type: ignore[call-overload]
             found.append(letter + ("*" if option else ""))
@@ -360,6 +422,8 @@ def _gives(rights: str, grantable: str, asked: str) -> bool:
 
 def _raised(sqlstate: str, message: str) -> str:
     """Fail with the error text that the caller provides."""
+    if len(sqlstate) != 5:
+        raise fail("22023", f'invalid SQLSTATE: "{sqlstate}"')
     raise fail(sqlstate, message)
 
 
@@ -380,10 +444,10 @@ def _types_by_name() -> dict[str, int]:
     for name, info in TYPES.items():
         if name == "number":
             continue  # a form of numeric
-        for shown in (info.display, "anyarray" if name == "array" else name):
-            found[shown] = info.oid
+        for each in (info.display, "anyarray" if name == "array" else name):
+            found[each] = info.oid
             if info.array_oid:
-                found[f"{shown}[]"] = found[f"_{shown}"] = info.array_oid
+                found[f"{each}[]"] = found[f"_{each}"] = info.array_oid
     return found
 
 
@@ -431,9 +495,28 @@ declare_table(
 )
 
 
+def _no_parent(_relation: int, _part: int) -> None:
+    """Return NULL: there are no partitioned tables."""
+
+
 def _no_ancestors(_relation: int) -> tuple[int, ...]:
     """Return the tables of which a relation is a partition: there are no partitioned tables."""
     return ()
 
 
+hidden("parentrelid(regclass,regclass)", "regclass regclass", "regclass", mapped(_no_parent))
+hidden("isleaf(regclass,regclass)", "regclass regclass", "bool", mapped(_no_parent))
+hidden("level(regclass,regclass)", "regclass regclass", "int4", mapped(_no_parent))
+declare_table(
+    "pg_partition_tree",
+    "regclass",
+    "regclass[]",
+    mapped(_no_ancestors),
+    columns="relid parentrelid isleaf level",
+    more=(
+        ("parentrelid(regclass,regclass)", REGCLASS),
+        ("isleaf(regclass,regclass)", BOOL),
+        ("level(regclass,regclass)", INT4),
+    ),
+)
 declare_table("pg_partition_ancestors", "regclass", "regclass[]", mapped(_no_ancestors))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from foreshore.errors import UndefinedFunction
 from foreshore.expr.functions.function import TABLES, Literals, type_key
 from foreshore.expr.functions.resolve import Candidate, choose, complete, spelled
-from foreshore.expr.ir import Call, Column, Scalar
-from foreshore.types import ColumnType, SqlType, item_of
+from foreshore.expr.ir import Call, Column, Literal, Scalar
+from foreshore.types import INT4, TEXT, ColumnType, SqlType, item_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ def _element_of(type: SqlType) -> SqlType:
     return type.element or (item_of(type) if type.name == "map" else type)
 
 
+def _text_at(document: Scalar, place: int) -> Scalar:
+    """Return the text at a place of a jsonb array."""
+    return Call("json_get_text(jsonb,int4)", (document, Literal(place, INT4)), TEXT)
+
+
 def resolve_table(
     name: str, arg_types: Sequence[SqlType], literals: Literals = None
 ) -> ResolvedTable:
@@ -62,11 +67,16 @@ def resolve_table(
     element = resolved.result.element
     assert element is not None, resolved
     item = Column(len(types), element)
+    if table.names_of is not None:
+        names = table.names_of(literals)
+        columns: tuple[Scalar, ...] = tuple(_text_at(item, place) for place in range(len(names)))
+        return ResolvedTable(
+            resolved.key, resolved.arg_types, resolved.result, ColumnType(element), names, columns
+        )
     given = [Column(0, type) for type in resolved.arg_types[:1]]
     more = tuple(
         Call(key, (*given, item), type or _element_of(given[0].type)) for key, type in table.more
     )
-    columns: tuple[Scalar, ...]
     columns = more if table.item_hidden else (*more, item) if table.item_last else (item, *more)
     return ResolvedTable(
         resolved.key,

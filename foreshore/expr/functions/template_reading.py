@@ -19,10 +19,10 @@ from foreshore.expr.functions.template_parts import (
 )
 from foreshore.expr.functions.temporal import (
     DAY,
-    HIGHEST,
     HOUR,
     LEAST,
     MINUTE,
+    MOST,
     SECOND,
     data_rows,
     zone_of,
@@ -32,7 +32,6 @@ _NUMBER = re.compile(r"\s*[+-]?\d+", re.ASCII)
 _INT = range(-(2**31), 2**31)
 _JULIAN_EPOCH = 2_440_588  # of 1970-01-01
 _LONGEST_OFFSET = 15  # hours
-_EXCLUSIVE_DATES = 2**31 - 2_440_588  # days since 1970 that PostgreSQL's date cannot reach
 _GREGORIAN = frozenset("DDD DD D MM MONTH MON RM WW W Y,YYY YYYY YYY YY Y".split())
 _ISO = frozenset("IDDD ID IW IYYY IYY IY I".split())
 # The field that a keyword sets, and how many digits it takes.
@@ -213,8 +212,8 @@ class _Reader:
         raise self._wrong((self.text[self.at :].split(None, 1) or [""])[0], part)
 
     def _offset_hours(self, place: int, part: Part) -> None:
-        sign = self.text[self.at]
-        if sign in "+- ":
+        sign = self.text[self.at : self.at + 1]  # empty at the end of the text
+        if sign in ("+", "-", " "):
             self.offset_sign = -1 if sign == "-" else 1
             self.at += 1
         else:
@@ -346,7 +345,7 @@ def _first_iso_day(year: int) -> int:
 
 def _to_date(text: str, template: str) -> int:
     days = read_template(text, template)[0]
-    if not -_JULIAN_EPOCH <= days < _EXCLUSIVE_DATES:
+    if not calendar.DATE_LEAST <= days <= calendar.DATE_MOST:
         raise fail("22008", f'date out of range: "{text}"')
     return days
 
@@ -357,7 +356,7 @@ def _to_timestamp(zone: str | None, text: str, template: str) -> int:
     if offset is None and zone is not None:
         offset = calendar.local_offset(zone_of(zone), local)
     found = local - (offset or 0) * SECOND
-    if not LEAST <= found < HIGHEST:
+    if not LEAST <= found <= MOST:
         raise fail("22008", "timestamp out of range")
     return found
 

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from foreshore import calendar
 from foreshore.datetime_text import ABBREVIATIONS
-from foreshore.errors import DatabaseError, data_error
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
+from foreshore.errors import UserError, data_error
 from foreshore.expr.functions.decimals import text_where
 from foreshore.expr.functions.function import Kernel, Outcome, Signature
-from foreshore.expr.functions.rows import Failure, collect, only_value
+from foreshore.expr.functions.rows import Failure, collect, only_value, text_of
 from foreshore.types import SqlType, arrow_type
 
 DAY = 86_400_000_000
@@ -30,13 +30,12 @@ LOWEST = -(2**63)
 HIGHEST = 2**63 - 1
 DATE_LOWEST = -(2**31)
 DATE_HIGHEST = 2**31 - 1
-# PostgreSQL's least timestamp and date, the start of Julian days.
-LEAST = -210_866_803_200_000_000
-DATE_LEAST = -2_440_588
-DATE_MOST = 2_145_042_541
+LEAST, MOST = calendar.TIMESTAMP_LEAST, calendar.TIMESTAMP_MOST
+DATE_LEAST, DATE_MOST = calendar.DATE_LEAST, calendar.DATE_MOST
 
 TIMESTAMP_RANGE = data_error("22008", "timestamp out of range")
 DATE_RANGE = data_error("22008", "date out of range")
+DATE_OF_TIMESTAMP = data_error("22008", "date out of range for timestamp")
 INTERVAL_RANGE = data_error("22008", "interval out of range")
 
 Ints = Any
@@ -120,13 +119,20 @@ def shifted(base: Ints, months: Ints, days: Ints, micros: Ints) -> tuple[Ints, A
     whole, rest = base // DAY, base % DAY
     if months.any():
         whole = np.where(months == 0, whole, add_months(whole, months))
+    before = whole < DATE_LEAST  # though later days may lead back
     whole = whole + days
-    # Floats detect overflow of int64; they are exact where it matters.
     rough = whole.astype(np.float64) * DAY + rest + micros.astype(np.float64)
-    outside = (rough < LEAST - 1e6) | (rough > 9.2233720e18)
     with np.errstate(all="ignore"):
         out = whole * DAY + rest + micros
-    return out, outside | (out < LEAST)
+    return out, is_beyond(out, rough) | before | (whole < DATE_LEAST)
+
+
+def is_beyond(values: Ints, rough: Any) -> Any:
+    """Return which timestamps are out of range; `rough` has them as floats.
+
+    The integers have lost what is beyond 64 bits. The floats tell where, but for the last bits.
+    """
+    return (rough < LEAST - 1e6) | (rough > 9.3e18) | (values < LEAST) | (values > MOST)
 
 
 def iso_week(days: Ints) -> tuple[Ints, Ints]:
@@ -158,7 +164,7 @@ def by_first(one: Callable[..., Outcome]) -> Kernel:
     """Return the kernel of a function whose first argument is usually the same text in all rows.
 
     `one(types, text, *arrays)` computes the rows of one text from the other arguments; a `Failure`
-    or a `DatabaseError` fails all of them.
+    or a `UserError` fails all of them.
     """
 
     def kernel(types: Signature, texts: pa.Array, *arrays: pa.Array) -> Outcome:
@@ -190,10 +196,8 @@ def by_first(one: Callable[..., Outcome]) -> Kernel:
 def _tried(one: Any, types: Signature, text: str, *arrays: pa.Array) -> Outcome:
     try:
         return one(types, text, *arrays)
-    except Failure as failure:
-        error = failure.text
-    except DatabaseError as fault:
-        error = data_error(fault.sqlstate, fault.message)
+    except (Failure, UserError) as fault:
+        error = text_of(fault)
     count = len(arrays[0])
     return pa.nulls(count, arrow_type(types.result)), pa.array([error] * count)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.expr.datum import from_array
+from foreshore.datum import from_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.conditional import template
 from foreshore.expr.functions.function import (
@@ -90,6 +90,13 @@ def overlay(text: str, new: str, start: int, count: int | None = None) -> str:
         raise fail("22011", "negative substring length not allowed")
     length = len(new) if count is None else count
     return text[: start - 1] + new + text[max(start - 1 + length, 0) :]
+
+
+def _overlaid_bytes(data: bytes, new: bytes, start: int, count: int | None = None) -> bytes:
+    if start <= 0:
+        raise fail("22011", "negative substring length not allowed")
+    length = len(new) if count is None else count
+    return data[: start - 1] + new + data[max(start - 1 + length, 0) :]
 
 
 def left(text: str, count: int) -> str:
@@ -409,6 +416,9 @@ declare("substring substr", "bytea int4", "bytea", mapped(_substring_bytes))
 declare("substring substr", "bytea int4 int4", "bytea", mapped(_substring_bytes), fallible=True)
 declare("overlay", "text text int4", "text", mapped(overlay), fallible=True)
 declare("overlay", "text text int4 int4", "text", mapped(overlay), fallible=True)
+declare("overlay", "bytea bytea int4", "bytea", mapped(_overlaid_bytes), fallible=True)
+declare("overlay", "bytea bytea int4 int4", "bytea", mapped(_overlaid_bytes), fallible=True)
+declare("position", "bytea bytea", "int4", mapped(lambda data, part: data.find(part) + 1))
 declare("left", "text int4", "text", mapped(left))
 declare("right", "text int4", "text", mapped(right))
 declare("lpad", "text int4", "text", mapped(_pad(True)), fallible=True)

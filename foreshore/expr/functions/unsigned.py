@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foreshore.datum import to_array
 from foreshore.errors import data_error
-from foreshore.expr.datum import to_array
 from foreshore.expr.functions.casting import INTEGERS
 from foreshore.expr.functions.comparison import NAMES
 from foreshore.expr.functions.decimals import limit_of, rescale, scale_of, unscaled

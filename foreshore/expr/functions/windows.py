@@ -7,15 +7,15 @@ In a `ResolvedWindow`, `Column(i)` within `cores` is the i-th argument, coerced 
 `finish`, `Column(j)` is the result of the j-th core.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import to_array
 from foreshore.errors import DatatypeMismatch, UndefinedFunction
 from foreshore.expr.columns import type_of
-from foreshore.expr.datum import to_array
 from foreshore.expr.functions.aggregates import ResolvedAggregate
 from foreshore.expr.functions.function import Outcome, Signature, hidden
 from foreshore.expr.functions.resolve import (
@@ -157,6 +157,11 @@ _WINDOWS: dict[str, tuple[tuple[int, ...], Rule]] = {
 }
 
 
+def window_function_names() -> Collection[str]:
+    """Return the names of the window functions that are not aggregates."""
+    return _WINDOWS.keys()
+
+
 def is_window_function(name: str) -> bool:
     """Return whether `name` is a window function that is not an aggregate."""
     return name in _WINDOWS
@@ -235,7 +240,7 @@ def _offset(which: str) -> Callable[..., Outcome]:
         return value[0]
 
     def kernel(types: Signature, values: pa.Array) -> Outcome:
-        from foreshore.expr.datum import from_array
+        from foreshore.datum import from_array
 
         given = [((value,),) for value in from_array(values, types.args[0])]
         results, errors = computed(compute, given)

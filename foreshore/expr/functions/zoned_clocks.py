@@ -20,7 +20,9 @@ from foreshore.expr.functions.temporal import (
     DATE_LOWEST,
     DAY,
     HIGHEST,
+    LEAST,
     LOWEST,
+    MOST,
     SECOND,
     Interval,
     by_first,
@@ -29,6 +31,8 @@ from foreshore.expr.functions.temporal import (
 )
 from foreshore.text import parse_text, round_micros
 from foreshore.zoned_times import at_offset, stored_zoned_time, zoned_time_of
+
+_MOST_SECONDS = 2**31  # of an offset that a time holds
 
 
 def _moved(datum: bytes, by: Interval, sign: int) -> bytes:
@@ -42,7 +46,7 @@ def _moment(day: int, datum: bytes) -> int:
         return LOWEST if day == DATE_LOWEST else HIGHEST
     micros, offset = zoned_time_of(datum)
     moment = day * DAY + micros - offset * SECOND
-    if not -210_866_803_200_000_000 <= moment < HIGHEST:
+    if not LEAST <= moment <= MOST:
         raise fail("22008", "timestamp out of range")
     return moment
 
@@ -97,7 +101,10 @@ def _in_zone(types: Signature, name: str, a: pa.Array) -> Outcome:
 
 def _at_interval(zone: Interval, datum: bytes) -> bytes:
     check_zone(zone)
-    return at_offset(datum, zone[2] // SECOND)
+    offset = zone[2] // SECOND
+    if abs(offset) >= _MOST_SECONDS:
+        raise fail("22009", "time zone displacement out of range")
+    return at_offset(datum, offset)
 
 
 def _read(types: Signature, name: str, a: pa.Array) -> Outcome:

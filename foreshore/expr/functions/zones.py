@@ -35,7 +35,9 @@ from foreshore.expr.functions.rows import collect, fail
 from foreshore.expr.functions.temporal import (
     DAY,
     HIGHEST,
+    LEAST,
     LOWEST,
+    MOST,
     SECOND,
     TIMESTAMP_RANGE,
     Ints,
@@ -104,6 +106,16 @@ def _timezone(sign: int, offsets: Callable[[tzinfo, Ints], Ints]) -> Callable[..
         return faulty(types, out, nulls(a), outside & ~infinite, TIMESTAMP_RANGE)
 
     return convert
+
+
+def _moment_to_compare(types: Signature, name: str, a: pa.Array) -> Outcome:
+    """Return moments to compare with of local times; those out of range as the nearest in it."""
+    values = integers(a)
+    infinite = is_infinite(values)
+    base = np.where(infinite, 0, values)
+    out, outside = _moved(base, -local_offsets(zone_of(name), base))
+    out = np.where(outside, np.where(base < 0, LEAST - 1, MOST), out)
+    return column(np.where(infinite, values, out), arrow_type(types.result), nulls(a))
 
 
 to_local = _timezone(1, utc_offsets)
@@ -266,6 +278,7 @@ for _key, _sign in (("add", 1), ("subtract", -1)):
         by_first(_shift(_sign)),
         fallible=True,
     )
+hidden("compared(text,timestamp)", "text timestamp", "timestamptz", by_first(_moment_to_compare))
 hidden(
     "age(text,timestamptz,timestamptz)",
     "text timestamptz timestamptz",

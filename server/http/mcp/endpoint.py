@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from foreshore import blocking
 from foreshore.errors import DatabaseError, InvalidParameterValue, QueryCanceled
+from foreshore.json_errors import describe_json_error
 from foreshore.server import metrics
 from foreshore.server.connection import client_error
 from foreshore.server.http.ending import Disconnected
@@ -121,7 +122,9 @@ class McpEndpoint:
         try:
             args = msgspec.convert(call.params.get("arguments") or {}, tool.arguments)
         except msgspec.ValidationError as error:
-            return _failed(InvalidParameterValue(f"invalid arguments: {error}"))
+            return _failed(
+                InvalidParameterValue(f"invalid arguments: {describe_json_error(error)}")
+            )
         try:
             found = await run(tool.run, args)
         except DatabaseError as error:

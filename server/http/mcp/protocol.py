@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from foreshore.json_errors import describe_json_error
 from foreshore.server.http.messages import as_json
 from foreshore.server.http.params import decoder
 
@@ -77,9 +78,9 @@ def decoded(body: bytes) -> Message:
     try:
         message = _decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise RpcError(INVALID_REQUEST, f"invalid request: {error}") from None
+        raise RpcError(INVALID_REQUEST, f"invalid request: {describe_json_error(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RpcError(PARSE_ERROR, f"invalid JSON: {error}") from None
+        raise RpcError(PARSE_ERROR, describe_json_error(error)) from None
     if message.jsonrpc != "2.0":
         raise RpcError(INVALID_REQUEST, 'invalid request: "jsonrpc" must be "2.0"')
     return message

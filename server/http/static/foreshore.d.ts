@@ -70,7 +70,7 @@ export interface Live<R extends Row = Row> {
   readonly columns: string[];
   /** The number of rows. */
   readonly size: number;
-  /** All rows as arrays of values, equal ones as often as they are there. */
+  /** All rows as arrays of values in the query's order, equal ones as often as they are there. */
   values(): Value[][];
   rows(): R[];
   /** The row with these values of the key's columns. */

@@ -57,6 +57,8 @@ class Live {
   #address;
   #stop = new AbortController();
   #columns = [];
+  #order = []; // ORDER BY of the query: {column, descending, nulls_first}
+  #sorted = null; // the rows in that order, until the next change
   #copies = new Map(); // the text of a row: the row, and how many there are
   #byKey = new Map(); // the text of a key: the row
   #gathered = []; // changes of a time of which more may come
@@ -95,13 +97,16 @@ class Live {
     return size;
   }
 
-  /** All rows as arrays of values, equal ones as often as they are there. */
+  /** All rows as arrays of values in the query's order, equal ones as often as they are there. */
   values() {
-    const found = [];
-    for (const { row, count } of this.#copies.values()) {
-      for (let copy = 0; copy < count; copy++) found.push(row);
+    if (this.#sorted === null) {
+      const found = [];
+      for (const { row, count } of this.#copies.values()) {
+        for (let copy = 0; copy < count; copy++) found.push(row);
+      }
+      this.#sorted = sorted(found, this.#order, this.#columns);
     }
-    return found;
+    return [...this.#sorted];
   }
 
   /** All rows as objects with a member for each column. */
@@ -202,7 +207,10 @@ class Live {
     switch (name) {
       case "rows": {
         const { desc, rows } = JSON.parse(data);
-        if (desc) this.#describe(desc.columns);
+        if (desc) {
+          this.#order = desc.order ?? [];
+          this.#describe(desc.columns);
+        }
         for (const change of rows) this.#gathered.push(change);
         break;
       }
@@ -228,6 +236,7 @@ class Live {
 
   #describe(columns) {
     this.#columns = columns;
+    this.#sorted = null;
     for (const name of this.#keyNames()) {
       if (!columns.some((column) => column.name === name)) {
         throw new ForeshoreError({ code: "42703", message: `column "${name}" does not exist` }, 400);
@@ -242,6 +251,7 @@ class Live {
     this.#gathered = [];
     this.#isReset = false;
     this.time = time;
+    if (reset || changes.length > 0) this.#sorted = null;
     if (reset) {
       this.#copies.clear();
       this.#byKey.clear();
@@ -287,6 +297,119 @@ class Live {
     this.#end(error);
     this.#reject(error);
   }
+}
+
+// --- the order of rows: SQL's order of values that came as JSON or as PostgreSQL's text
+
+const NUMBERS = new Set([20, 21, 23, 26, 1700]); // oids of types
+const FLOATS = new Set([700, 701]);
+const TIMES = new Set([1082, 1083, 1114, 1184, 1266]);
+const INTERVAL = 1186;
+
+function sorted(rows, order, columns) {
+  if (order.length === 0) return rows;
+  const keys = order.map(({ column, descending, nulls_first: nullsFirst }) => {
+    const key = keyOf(columns[column].type_oid);
+    return { of: (row) => (row[column] === null ? null : key(row[column])), descending, nullsFirst };
+  });
+  const found = rows.map((row) => ({ row, keys: keys.map(({ of }) => of(row)) }));
+  found.sort((a, b) => {
+    for (let at = 0; at < keys.length; at++) {
+      const [x, y] = [a.keys[at], b.keys[at]];
+      if (x === null && y === null) continue;
+      if (x === null || y === null) return (x === null) === keys[at].nullsFirst ? -1 : 1;
+      const less = compared(x, y);
+      if (less !== 0) return keys[at].descending ? -less : less;
+    }
+    return 0;
+  });
+  return found.map(({ row }) => row);
+}
+
+/** What makes of a value a list of numbers, BigInts and texts that are compared one by one. */
+function keyOf(type) {
+  if (NUMBERS.has(type)) return (value) => numberKey(String(value));
+  if (FLOATS.has(type)) return (value) => (Number.isNaN(Number(value)) ? [1] : [0, Number(value)]);
+  if (TIMES.has(type)) return timeKey;
+  if (type === INTERVAL) return intervalKey;
+  return (value) => [typeof value === "boolean" ? Number(value) : textOf(value)];
+}
+
+function textOf(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return /[\ud800-\udfff]/.test(text) ? Array.from(text) : text; // by characters, not by halves of them
+}
+
+function compared(x, y) {
+  if (Array.isArray(x) && Array.isArray(y)) {
+    for (let at = 0; at < Math.min(x.length, y.length); at++) {
+      const less = compared(x[at], y[at]);
+      if (less !== 0) return less;
+    }
+    return x.length - y.length;
+  }
+  if (Array.isArray(x)) return compared(x, Array.from(y));
+  if (Array.isArray(y)) return compared(Array.from(x), y);
+  if (typeof x === "string" && x.length > 0 && y.length > 0) {
+    const less = x.codePointAt(0) - y.codePointAt(0);
+    if (less !== 0) return less;
+  }
+  return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/** Numbers of any length: the whole part, then the digits behind the point as a text. */
+function numberKey(text) {
+  const found = /^(-?)(\d+)(?:\.(\d*))?$/.exec(text);
+  if (found === null) {
+    const rank = { NaN: 2, Infinity: 1, "-Infinity": -1 }[text];
+    return rank === undefined ? [0, textOf(text)] : [rank];
+  }
+  const [, minus, whole, digits = ""] = found;
+  const behind = digits.replace(/0+$/, "");
+  if (minus === "" || /^[0.]*$/.test(text.slice(1))) return [0, BigInt(whole), 1, behind];
+  // What is further from zero comes first: digits count backwards, and an end is behind all of them.
+  const backwards = behind.replace(/\d/g, (digit) => String(9 - Number(digit)));
+  return [0, -BigInt(whole), behind === "" ? 1 : -1, `${backwards}:`];
+}
+
+/** Days and seconds since 1970, as if in UTC; of a time alone the seconds. */
+function timeKey(text) {
+  if (text === "infinity" || text === "-infinity") return [text === "infinity" ? 1 : -1];
+  const found =
+    /^(?:(\d+)-(\d\d)-(\d\d))?[ T]?(?:(\d\d):(\d\d):(\d\d(?:\.\d+)?))?(?:([+-])(\d\d)(?::?(\d\d))?(?::?(\d\d))?)?( BC)?$/.exec(
+      text,
+    );
+  if (found === null) return [0, textOf(text)];
+  const [, year, month = "1", day = "1", hour = "0", minute = "0", second = "0"] = found;
+  const [, , , , , , , sign, hours = "0", minutes = "0", seconds = "0", bc] = found;
+  const ahead = (Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds);
+  const at = (Number(hour) * 60 + Number(minute)) * 60 + Number(second);
+  const utc = at - (sign === "-" ? -ahead : ahead);
+  const days = year === undefined ? 0 : daysOf(bc ? 1 - Number(year) : Number(year), Number(month), Number(day));
+  const more = Math.floor(utc / 86_400);
+  return [0, days + more, utc - more * 86_400, year === undefined ? -ahead : 0];
+}
+
+/** Days since 1970 of a date of the Gregorian calendar. */
+function daysOf(year, month, day) {
+  const shifted = month <= 2 ? year - 1 : year;
+  const era = Math.floor(shifted / 400);
+  const ofEra = shifted - era * 400;
+  const ofYear = Math.floor((153 * (month + (month > 2 ? -3 : 9)) + 2) / 5) + day - 1;
+  return era * 146_097 + ofEra * 365 + Math.floor(ofEra / 4) - Math.floor(ofEra / 100) + ofYear - 719_468;
+}
+
+/** Days, a month having 30, and seconds: an interval of 24 hours equals that of a day. */
+function intervalKey(text) {
+  const found =
+    /^(?:(-?\d+) years? ?)?(?:(-?\d+) mons? ?)?(?:(-?\d+) days? ?)?(?:([+-]?)(\d+):(\d\d):(\d\d(?:\.\d+)?))?$/.exec(text);
+  if (found === null) return [textOf(text)];
+  const [years, months, days] = found.slice(1, 4).map((each) => Number(each ?? 0));
+  const [hours, minutes, seconds] = found.slice(5, 8).map((each) => Number(each ?? 0));
+  const time = ((hours * 60 + minutes) * 60 + seconds) * (found[4] === "-" ? -1 : 1);
+  const all = (years * 12 + months) * 30 + days;
+  const more = Math.floor(time / 86_400);
+  return [all + more, time - more * 86_400];
 }
 
 /** Whether another attempt would fail too: the request itself is wrong, or is not allowed. */

@@ -11,6 +11,7 @@ from foreshore.hydrate_mode import checked_mode
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of, require_cluster
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.parse.clusters import AUTO_SCALING
 from foreshore.sql.plan import (
     AlterCluster,
@@ -20,7 +21,6 @@ from foreshore.sql.plan import (
     SetCluster,
     Swap,
 )
-from foreshore.sql.planning import Planning, located
 
 DEFAULT_SIZE = "embedded"
 MAX_REPLICAS = 64  # per cluster
@@ -39,6 +39,7 @@ ENGINE_OPTIONS = {
     "executor memory": "executor_memory",
     "shuffle partitions": "shuffle_partitions",
     "hydrate": "hydrate",
+    "workload class": "workload_class",  # a name for metrics, which engines do not read
 }
 _MEMORY = re.compile(r"\A\s*([0-9]{1,9})\s*(MB|GB|TB|MiB|GiB|TiB)\s*\Z", re.IGNORECASE)
 
@@ -194,7 +195,7 @@ def _engine_options(given: Mapping[str, str], at: int) -> dict[str, str]:
                     value = _count(text, "WORKERS", MAX_WORKERS)
                 case "shuffle partitions":
                     value = _count(text, "SHUFFLE PARTITIONS", MAX_PARTITIONS)
-                case "master":
+                case "master" | "workload class":
                     value = text
                 case "hydrate":
                     value = checked_mode(text)

@@ -19,24 +19,21 @@ from foreshore.item_view import Name
 from foreshore.sequence import BOUNDS, Generated
 from foreshore.sequence import Sequence as Numbers
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.coerce import assign
-from foreshore.sql.bind.definitions.sequence import (
-    FUNCTIONS,
-    identity_sequence,
-    require_schema_of,
-    sequence_constant,
-)
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.definitions.sequence import identity_sequence, require_schema_of
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.reg_values import name_parts
 from foreshore.sql.bind.scope import Scope
+from foreshore.sql.bind.sequence_calls import FUNCTIONS, sequence_constant
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import domain_of_name, qualified_types, type_of_name
 from foreshore.sql.parse.collations import check_collatable
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.parse.lexer import STRING, tokenize
 from foreshore.sql.plan import ColumnSequence
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted, is_regclass
 from foreshore.sql.rewrite.text_edits import apply_edits
 from foreshore.types import INT2, INT4, INT8, SqlType

@@ -17,24 +17,18 @@ from foreshore.expr.ir import Column, Environment, Scalar
 from foreshore.expr.traversal import walk_scalars
 from foreshore.item_view import Name
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.coerce import assign
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.scope import row_scope
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import qualified_types
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.column_names import column_refs, without_qualifiers
 from foreshore.types import ColumnType, SqlType, format_type
-
-
-def row_scope(table: Name, names: Sequence[str], columns: Sequence[ColumnType]) -> Scope:
-    """Return the scope of a row of a table, in which any column may be NULL."""
-    slots = [Slot(name, i) for i, name in enumerate(names)]
-    nullable = [ColumnType(column.type) for column in columns]
-    return Scope(nullable, [Table(table.item, table.schema, tuple(slots))], slots)
 
 
 def generated_column(

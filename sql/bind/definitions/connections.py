@@ -6,8 +6,8 @@ from foreshore.connection_spec import RULES, TUNNEL, ConnectionKind
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, ValidateConnection
-from foreshore.sql.planning import Planning, located
 
 
 def bind_create_connection(

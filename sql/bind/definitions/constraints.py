@@ -13,15 +13,16 @@ from foreshore.expr.ir import Scalar
 from foreshore.expr.split import columns_used
 from foreshore.item_view import Name
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.definitions.column import object_name
-from foreshore.sql.bind.definitions.computed import row_scope
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.scope import row_scope
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import qualified_types
 from foreshore.sql.bind.widths import check_index_columns
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.column_names import without_qualifiers
 from foreshore.sql.rewrite.parentheses import without_enclosing
 from foreshore.types import ColumnType

@@ -4,8 +4,10 @@ from foreshore.domain import Domain, DomainCheck
 from foreshore.errors import DuplicateObject, SyntaxError_
 from foreshore.expr.ir import Literal, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.definitions.column import bind_default, qualified_default
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
@@ -13,7 +15,6 @@ from foreshore.sql.bind.type_names import domain_of_name, qualified_types, type_
 from foreshore.sql.parse.collations import check_collatable
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateDomain
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
 from foreshore.sql.rewrite.constant_text import constant_text, expression_text
 from foreshore.sql.rewrite.full_names import dotted

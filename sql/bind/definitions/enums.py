@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from foreshore.errors import InvalidName, UniqueViolation
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.plan import AlterEnum, CreateEnum
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 
 _MAX_BYTES = 63

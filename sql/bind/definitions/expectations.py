@@ -19,13 +19,14 @@ from foreshore.expr.ir import TRUE, Call, Case, Column, Filter, Literal, Relatio
 from foreshore.item_view import Name
 from foreshore.kept_definition import SKIP_ERRORS
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
 from foreshore.sql.bind.coerce import coerce
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import BOOL, TEXT
 

@@ -8,8 +8,8 @@ from foreshore.sql.bind.definitions.objects import name_of
 from foreshore.sql.bind.definitions.sinks.create import COMMIT_INTERVAL, TIMEOUT
 from foreshore.sql.bind.definitions.sources.kafka import batch_interval
 from foreshore.sql.bind.definitions.sources.options import Parse, milliseconds, parsed_options
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.plan import AlterSink, AlterSource
-from foreshore.sql.planning import Planning
 
 _OF_SOURCES: Mapping[str, tuple[str, Parse]] = {
     "timestamp interval": ("batch_ms", batch_interval),

@@ -22,8 +22,8 @@ from foreshore.item_view import ItemView, Name
 from foreshore.number_text import INTEGERS
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.column import object_name
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.widths import check_foreign_key
-from foreshore.sql.planning import Planning, located
 from foreshore.types import RelationDesc, SqlType
 
 _IN_A_ZONE = frozenset(("timestamptz", "timetz"))

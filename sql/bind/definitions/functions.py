@@ -13,8 +13,10 @@ from foreshore.errors import (
 from foreshore.expr.columns import type_of
 from foreshore.item_view import Name
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.coerce import coerce
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.python_calls import check_python, with_handler
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.type_names import type_of_name
@@ -27,7 +29,6 @@ from foreshore.sql.bind.user_functions import (
 from foreshore.sql.bind.widths import check_parameters
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import AlterFunction, CreateFunction, DropFunction
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.text_edits import apply_edits
 from foreshore.sql_function import FunctionParameter, SqlFunction

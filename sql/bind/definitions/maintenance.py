@@ -3,9 +3,9 @@
 from foreshore.errors import WrongObjectType
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.table_options import require_table
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.writes.target import require_deletable
 from foreshore.sql.plan import Maintain, Truncate
-from foreshore.sql.planning import Planning, located
 
 
 def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Truncate:

@@ -4,9 +4,9 @@ from foreshore.errors import DatatypeMismatch, FeatureNotSupported, UndefinedCol
 from foreshore.item_view import ItemView
 from foreshore.metric_spec import check_label, check_metric_name
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateMetric
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 
 _READ = ("table", "source", "view", "materialized view")

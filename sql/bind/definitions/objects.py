@@ -19,7 +19,7 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
-from foreshore.expr.ir import Column, Environment, Relation, Scalar
+from foreshore.expr.ir import Call, Column, Environment, Relation, Scalar
 from foreshore.expr.recursion import check_may_skip_errors
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.temporal import temporal_filters
@@ -30,14 +30,18 @@ from foreshore.interval_text import parse_interval
 from foreshore.item_view import ItemView, Name
 from foreshore.sizes import bytes_of
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.definitions.expectations import (
     checked,
     counting_view,
     kept_checks,
     violations,
 )
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
+from foreshore.sql.bind.definitions.partitions import check_partition
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.from_clause import alias_of, qualify
+from foreshore.sql.bind.item_relations import relation_of_item
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.python_calls import refuse_not_immutable, refuse_python
 from foreshore.sql.bind.query import bind_query
@@ -70,7 +74,6 @@ from foreshore.sql.plan import (
     ShowCreate,
     ShowCreateAll,
 )
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.object_options import EMIT
@@ -131,6 +134,7 @@ def bind_create_view(
         names = tuple(f"column{i}" for i in range(1, len(names) + 1))
     check_columns(names, defined=planning.defined)
     query = plain_query(checked(planning, statement, bound, names), names)
+    check_partition(statement.partition_by, names, query.desc.columns)
     notices: tuple[str, ...] = ()
     if any(planning.catalog.item(each).name.temporary for each in planning.depends_on):
         if statement.materialized:
@@ -220,11 +224,16 @@ def final_query(query: Query) -> Query:
 
 
 def refuse_environment(relation: Relation, what: str) -> None:
-    """Raise an error if the relation depends on the time or the session."""
+    """Raise an error if the relation depends on the time or the session, or on calls."""
     for node in walk_relations(relation):
         for scalar in scalars_of(node):
             refuse_not_immutable(scalar, what)
             for part in walk_scalars(scalar):
+                if isinstance(part, Call) and part.number:
+                    raise FeatureNotSupported(
+                        f"{part.function.partition('(')[0]} cannot be used in {what}, "
+                        "because each call has another value"
+                    )
                 if isinstance(part, Environment):
                     raise FeatureNotSupported(
                         f"{part.name.split(':')[0]} cannot be used in {what}, "
@@ -255,6 +264,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
     qualify(planning, statement.on, item)
     refuse_environment(temporal_filters(relation_of_item(planning, item)), "an index")
     require_cluster(planning, statement.cluster)
+    as_of = None if statement.as_of is None else bind_as_of(planning, statement.as_of)
     planning.in_view = planning.maintained = True
     columns = item.desc.columns
     slots = [Slot(column, i) for i, column in enumerate(item.desc.names)]
@@ -299,6 +309,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         retention(statement.retain),
         memory_limit(statement.memory_limit),
         hydrate_mode(statement.hydrate),
+        as_of,
     )
 
 
@@ -473,7 +484,8 @@ def bind_show_create(planning: Planning, statement: ast.ShowCreateStatement) -> 
     kind = _KINDS[statement.kind]
     name = name_of(planning, kind, statement.name)
     text = ColumnType(TEXT, False)
-    return ShowCreate(kind, name, RelationDesc(("name", "create_sql"), (text, text)))
+    desc = RelationDesc(("name", "create_sql"), (text, text))
+    return ShowCreate(kind, name, desc, statement.redacted)
 
 
 def bind_show_create_all() -> ShowCreateAll:

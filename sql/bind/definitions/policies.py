@@ -17,6 +17,7 @@ from foreshore.policy import PolicyTexts
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import filtered
 from foreshore.sql.bind.from_clause import alias_of
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.row_security import bind_text, table_of
 from foreshore.sql.plan import (
@@ -26,7 +27,6 @@ from foreshore.sql.plan import (
     DropPolicy,
     SetRowSecurity,
 )
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.policy_texts import policy_statement
 from foreshore.sql.rewrite.text_edits import apply_edits
 

@@ -8,9 +8,9 @@ from foreshore.expr.traversal import walk_relations
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.time import bind_time
 from foreshore.sql.plan import CreateMaterializedView, CreateView, RefreshOptions, RefreshView
-from foreshore.sql.planning import Planning, located
 
 _POLICIES = ("auto", "incremental", "full")
 

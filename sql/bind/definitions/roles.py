@@ -8,6 +8,7 @@ from foreshore.role_options import RoleOptions
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.functions import types_of_name
 from foreshore.sql.bind.definitions.objects import name_of
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.plan import (
     AlterDefaultRights,
     AlterNetworkPolicy,
@@ -27,7 +28,6 @@ from foreshore.sql.plan import (
     Rights,
     SetRoleSetting,
 )
-from foreshore.sql.planning import Planning
 from foreshore.types import TIMESTAMPTZ
 
 # What messages call a kind whose privileges are wrong, where it is not its own name.

@@ -4,12 +4,13 @@ from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.ir import Literal
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.definitions.objects import name_of
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.plan import AlterSecret, CreateSecret
-from foreshore.sql.planning import Planning, located
 
 _TYPES = ("unknown", "text", "varchar", "bytea")
 LONGEST = 512 * 1024  # bytes

@@ -2,11 +2,11 @@
 
 from foreshore.errors import FeatureNotSupported, InvalidObjectDefinition
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
 from foreshore.sql.bind.widths import check_columns
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateStructured
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import CONTAINERS, Member, SqlType, written_type
 

@@ -52,6 +52,7 @@ from foreshore.sql.bind.definitions.watermark import (
     watermark_text,
 )
 from foreshore.sql.bind.domain_values import column_checks
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.bind.widths import check_columns
 from foreshore.sql.parse.keywords import quote_identifier
@@ -61,13 +62,12 @@ from foreshore.sql.plan import (
     CreateTable,
     ForeignKeyChanges,
 )
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import column_refs, with_column_renamed, without_qualifiers
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.statement_heads import APPEND_ONLY
 from foreshore.types import ColumnType, RelationDesc, is_composite, written_type
 
-_NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
+_NOT_STORED = frozenset(("record", "void", "unknown"))
 
 
 def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:

@@ -13,6 +13,7 @@ from foreshore.sql.bind.bound_query import plain_relation, project
 from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.definitions.table import bind_create_table
 from foreshore.sql.bind.definitions.table_options import bound_on_commit
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.side_effects import split_calls
@@ -20,7 +21,6 @@ from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.widths import check_columns
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateTableAs
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import RelationDesc, written_type
 
@@ -47,7 +47,9 @@ def bind_create_table_as(
     text = f"CREATE TABLE {dotted(name.parts)} ({columns})"
     (definition,) = parse(text)
     assert isinstance(definition.ast, ast.CreateTableStatement), text
-    table = bind_create_table(Planning(planning.catalog, text), definition.ast)
+    table = bind_create_table(
+        Planning(planning.catalog, text, binding=planning.binding), definition.ast
+    )
     table = replace(table, on_commit=on_commit)
     relation = _in_columns(planning, relation, table.desc)
     source, over = split_calls(relation) or (relation, ())

@@ -2,8 +2,8 @@
 
     CREATE TABLE new (LIKE old INCLUDING DEFAULTS INCLUDING CONSTRAINTS, more int)
 
-Names, types and NOT NULL are always copied. CHECKs keep their names; keys get new ones. INCLUDING
-CONSTRAINTS also copies the watermark.
+Names, types and NOT NULL are always copied. CHECKs keep their names; keys and indexes get new ones.
+INCLUDING CONSTRAINTS also copies the watermark.
 """
 
 import msgspec
@@ -11,8 +11,8 @@ import msgspec
 from foreshore.errors import WrongObjectType
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
 from foreshore.types import written_type
 
@@ -26,15 +26,18 @@ def with_likes_expanded(planning: Planning, statement: ast.CreateTableStatement)
         return
     columns: list[ast.ColumnDefinition] = []
     constraints = list(statement.constraints)
+    indexes: list[tuple[str | None, str]] = []
     for each in statement.elements:
         if isinstance(each, ast.ColumnDefinition):
             columns.append(each)
             continue
         found, more, mark = _like(planning, each)
+        indexes += _indexes(planning, each)
         columns += found
         constraints += more
         statement.watermark = statement.watermark or mark
     statement.elements, statement.constraints = tuple(columns), tuple(constraints)
+    statement.indexes = (*statement.indexes, *indexes)
 
 
 def _like(
@@ -67,6 +70,14 @@ def _like(
     if mark is not None:  # the clock's marks are the new table's own
         mark = ast.WatermarkDefinition(mark.column, mark.delay, like.table.at, mark.idle)
     return tree.columns, constraints, mark
+
+
+def _indexes(planning: Planning, like: ast.LikeTable) -> list[tuple[str | None, str]]:
+    """Return the keys of the table's indexes as they are written; the copies get new names."""
+    if "indexes" not in like.including:
+        return []
+    id = planning.catalog.resolve_item(like.table.name).id
+    return [(None, keys) for keys in planning.catalog.keys_of_indexes(id)]
 
 
 def _definition_of(item: ItemView) -> ast.CreateTableStatement:

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from foreshore.errors import UndefinedObject, UndefinedTable
 from foreshore.item_view import Name
-from foreshore.sql.planning import Planning
+from foreshore.sql.bind.planning import Planning
 
 
 def require_index(planning: Planning, table: Name, index: str) -> None:

@@ -16,8 +16,8 @@ from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.table import altered
 from foreshore.sql.bind.definitions.table_options import require_table
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.plan import AlterTable
-from foreshore.sql.planning import Planning, located
 
 
 def bind_create_unique_index(

@@ -26,11 +26,11 @@ from foreshore.expr.ir import (
     Union,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.from_clause import renumbered
+from foreshore.sql.bind.item_relations import renumbered
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.result import lower_and_optimize_block
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.plan import Query, Select
-from foreshore.sql.planning import Planning, located
 from foreshore.types import BOOL, INT8, ColumnType, RelationDesc
 
 COUNTS = ("expected", "found")

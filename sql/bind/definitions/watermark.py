@@ -14,8 +14,8 @@ from foreshore.errors import (
 from foreshore.ids import GlobalId
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import located
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.planning import located
 from foreshore.text import format_text
 from foreshore.types import INTERVAL, ColumnType, Watermark, format_type
 

@@ -1,16 +1,14 @@
 """SET column[subscript] = value: the value of the whole column with the part replaced."""
 
-from collections.abc import Sequence
-
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Case, Literal, Scalar
 from foreshore.sql import ast
-from foreshore.sql.bind.arrays import make_array
-from foreshore.sql.bind.coerce import assign, coerce, to_known
+from foreshore.sql.bind.arrays import index_of, is_array, make_array, slice_bounds
+from foreshore.sql.bind.coerce import assign, cast, coerce, to_known
 from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.positions import at_of
-from foreshore.types import BOOL, INT4, JSONB, TEXT, SqlType
+from foreshore.types import BOOL, JSONB, TEXT, item_of, shaped_array
 
 
 def with_part(
@@ -24,28 +22,45 @@ def with_part(
         )
     if type.name == "jsonb":
         return _with_member(binder, column, name, assignment)
-    if type.element is None or len(assignment.subscripts) > 1:
-        raise FeatureNotSupported(
-            "assigning to a part of a column is supported for jsonb and arrays of one dimension",
+    if not is_array(type):
+        raise DatatypeMismatch(
+            f"cannot subscript type {type} because it does not support subscripting",
             position=assignment.at + 1,
         )
-    (subscript,) = assignment.subscripts
-    place = _coerced(binder, subscript, INT4, "array subscript must have type integer")
-    item = assign(binder.planning, binder.bind(value), type.element, name, at_of(value))
-    return Call("array_assigned(anyarray,int4,anyelement)", (column, place, item), type)
+    steps = assignment.subscripts
+    is_slice = any(step.slice for step in steps)
+    if type.element is not None and len(steps) == 1 and not is_slice:
+        item = assign(binder.planning, binder.bind(value), type.element, name, at_of(value))
+        place = _index(binder, steps[0])
+        return Call("array_assigned(anyarray,int4,anyelement)", (column, place, item), type)
+    shaped = type if type.element is None else shaped_array(type.element)
+    array = cast(binder.planning, column, shaped, assignment.at)
+    wanted = shaped if is_slice else item_of(shaped)
+    new = assign(binder.planning, binder.bind(value), wanted, name, at_of(value))
+    places = slice_bounds(binder, steps) if is_slice else [_index(binder, step) for step in steps]
+    part = "shaped_slice_assigned(anyshaped,anyshaped,int4)"
+    key = part if is_slice else "shaped_assigned(anyshaped,anyelement,int4)"
+    changed = Call(key, (array, new, *places), shaped)
+    return assign(binder.planning, changed, type, name, assignment.at)
+
+
+def _index(binder: ExpressionBinder, step: ast.Place) -> Scalar:
+    found = index_of(binder, step.lower)
+    assert found is not None, step
+    return found
 
 
 def _with_member(
     binder: ExpressionBinder, column: Scalar, name: str, assignment: ast.Assignment
 ) -> Scalar:
-    steps: Sequence[Scalar] = [
-        to_known(binder.planning, binder.bind(each), at_of(each)) for each in assignment.subscripts
-    ]
+    keys = [each.lower for each in assignment.subscripts if each.lower is not None]
+    if any(each.slice for each in assignment.subscripts):
+        raise DatatypeMismatch(
+            "jsonb subscript does not support slices", position=assignment.subscripts[0].at + 1
+        )
+    steps = [to_known(binder.planning, binder.bind(key), at_of(key)) for key in keys]
     is_index = type_of(steps[0]).name in ("int2", "int4")
-    texts = tuple(
-        _as_text(binder, step, at_of(each))
-        for step, each in zip(steps, assignment.subscripts, strict=True)
-    )
+    texts = tuple(_as_text(binder, step, at_of(key)) for step, key in zip(steps, keys, strict=True))
     value = assignment.value
     new = assign(binder.planning, binder.bind(value), JSONB, name, at_of(value))
     is_null = Call("is_null", (column,), BOOL)
@@ -65,12 +80,3 @@ def _as_text(binder: ExpressionBinder, step: Scalar, at: int) -> Scalar:
     text = coerce(binder.planning, step, TEXT, "assignment", at)
     assert text is not None, step
     return text
-
-
-def _coerced(
-    binder: ExpressionBinder, expr: ast.Expression, target: SqlType, message: str
-) -> Scalar:
-    found = coerce(binder.planning, binder.bind(expr), target, "assignment", at_of(expr))
-    if found is None:
-        raise DatatypeMismatch(message, position=at_of(expr) + 1)
-    return found

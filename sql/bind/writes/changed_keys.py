@@ -36,6 +36,7 @@ from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.bind.with_clause import Lets, with_lets
@@ -45,7 +46,6 @@ from foreshore.sql.optimize.lookup import RANGES, is_widening
 from foreshore.sql.optimize.nullability import strict_in
 from foreshore.sql.optimize.scalars import conjuncts
 from foreshore.sql.plan import ChangedKeys
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import is_closed, map_scalar, relations_within
 from foreshore.types import BOOL, SqlType
 

@@ -7,15 +7,16 @@ from foreshore.expr.ir import Scalar
 from foreshore.expr.split import columns_used
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.computed import row_scope
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_security import policies_of
+from foreshore.sql.bind.scope import row_scope
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.writes.copy_options import check_forced_columns, copy_options
 from foreshore.sql.bind.writes.target import default_of, is_stored, positions_of, target_table
 from foreshore.sql.plan import CopyFrom
-from foreshore.sql.planning import Planning, located
 
 _WHERE = "COPY FROM WHERE conditions"
 

@@ -10,10 +10,10 @@ from foreshore.digits import is_digits
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
 from foreshore.sizes import bytes_of
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.connection import bind_connection
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.writes.copy_options import copy_options
 from foreshore.sql.plan import CopyFrom, CopyFromFiles, CopyOptions, FileOptions
-from foreshore.sql.planning import Planning
 
 _BY_SUFFIX = {
     ".csv": "csv",

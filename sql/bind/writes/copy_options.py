@@ -26,7 +26,11 @@ def copy_options(statement: ast.CopyStatement) -> CopyOptions:
             f'COPY format "{text["format"]}" not recognized', position=given["format"][1]
         )
     if format == "arrow":
-        return _arrow_options(given)
+        return _arrow_options(given, is_from=statement.is_from)
+    if "exact_numeric" in given:
+        raise SyntaxError_(
+            "EXACT_NUMERIC is an option of ARROW", position=given["exact_numeric"][1]
+        )
     csv = format == "csv"
     if "freeze" in text and text["freeze"].lower() not in _TRUE + _FALSE:
         raise SyntaxError_("freeze requires a Boolean value")
@@ -60,12 +64,20 @@ def copy_options(statement: ast.CopyStatement) -> CopyOptions:
     )
 
 
-def _arrow_options(given: Mapping[str, tuple[object, int]]) -> CopyOptions:
-    """Return the options of the format arrow, which are none."""
+def _arrow_options(given: Mapping[str, tuple[object, int]], *, is_from: bool) -> CopyOptions:
+    """Return the options of the format arrow: EXACT_NUMERIC of COPY TO."""
     for name, (_, position) in given.items():
-        if name not in ("format", "freeze"):
+        if name not in ("format", "freeze", "exact_numeric"):
             raise SyntaxError_(f"cannot specify {name.upper()} in ARROW mode", position=position)
-    return CopyOptions("arrow")
+    if "exact_numeric" not in given:
+        return CopyOptions("arrow")
+    value, position = given["exact_numeric"]
+    word = str(value).lower()
+    if word not in _TRUE + _FALSE:
+        raise SyntaxError_("exact_numeric requires a Boolean value", position=position)
+    if is_from:
+        raise FeatureNotSupported("cannot use EXACT_NUMERIC in COPY FROM", position=position)
+    return CopyOptions("arrow", exact_numeric=word in _TRUE)
 
 
 def check_forced_columns(
@@ -85,7 +97,7 @@ def check_forced_columns(
 
 _NAMES = frozenset(
     "format freeze delimiter null header quote escape force_quote force_not_null force_null "
-    "encoding".split()
+    "encoding exact_numeric".split()
 )
 _FORCES = ("force_quote", "force_not_null", "force_null")
 

@@ -19,11 +19,11 @@ from foreshore.expr.ir import And, Call, Column, Environment, Scalar
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.from_clause import origins_in
+from foreshore.sql.bind.locking import Source, names_of, sources_in
 from foreshore.sql.bind.needs import Needs
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.select_statement import bind_select
-from foreshore.sql.bind.writes.locking import Source, names_of, sources_in
 from foreshore.sql.plan import CursorTable, Declare, Select
-from foreshore.sql.planning import Planning
 from foreshore.types import BOOL
 
 PREFIX = "current_of"

@@ -31,11 +31,14 @@ from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.bind.argument_rows import bind_rows
+from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_query import filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.constant_rows import column_values
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.near_columns import hint_for
 from foreshore.sql.bind.needs import moved
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.query import bind_query, constant_of, rows_relation
 from foreshore.sql.bind.result import lower_and_optimize
@@ -61,7 +64,6 @@ from foreshore.sql.bind.writes.target import (
 )
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.plan import Insert, OnConflict, RowCheck
-from foreshore.sql.planning import Planning
 from foreshore.types import INT8, ColumnType, Datum, SqlType
 
 
@@ -104,7 +106,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         not sources_of(relation),
         on_conflict,
         over,
-        None if statement.as_of is None else bind_as_of(planning, statement.as_of, relation),
+        None if statement.as_of is None else bind_as_of(planning, statement.as_of),
         order_by,
         checks=checks,
     )
@@ -151,7 +153,7 @@ def _on_conflict(
     planning: Planning, item: ItemView, ref: ast.TableRef, clause: ast.OnConflict
 ) -> tuple[OnConflict, bool]:
     """Return ON CONFLICT, and whether it needs the right SELECT on the table."""
-    arbiters, reads = _arbiters(item, clause), bool(clause.columns or clause.constraint)
+    arbiters, reads = _arbiters(item, ref, clause), bool(clause.columns or clause.constraint)
     if clause.columns or clause.constraint:
         found = (each for each in item.constraints if each.name in arbiters)
         columns_ = {at for each in found if isinstance(each, Unique) for at in each.columns}
@@ -195,7 +197,7 @@ def _on_conflict(
     return OnConflict(arbiters, lower_and_optimize(relation)), reads
 
 
-def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:
+def _arbiters(item: ItemView, ref: ast.TableRef, clause: ast.OnConflict) -> tuple[str, ...]:
     """Return the names of the unique constraints that detect conflicts."""
     unique = [each for each in item.constraints if isinstance(each, Unique)]
     if clause.constraint is not None:
@@ -213,7 +215,11 @@ def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:
     wanted = set()
     for name, at in clause.columns:
         if name not in item.desc.names:
-            raise UndefinedColumn(f'column "{name}" does not exist', position=at + 1)
+            slots = tuple(Slot(each, i) for i, each in enumerate(item.desc.names))
+            row = Scope([], [Table(ref.alias or item.name.item, None, slots)], [])
+            raise UndefinedColumn(
+                f'column "{name}" does not exist', position=at + 1, hint=hint_for(row, name)
+            )
         wanted.add(item.desc.names.index(name))
     matching = tuple(each.name for each in unique if set(each.columns) == wanted)
     if not matching:

@@ -21,17 +21,23 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import is_not_null, is_null
+from foreshore.expr.traversal import walk_relations
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.bound_item import BoundItem, scope_of
 from foreshore.sql.bind.coerce import assign
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.from_clause import BoundItem, bind_item, scope_of, side_by_side
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.from_clause import bind_item
+from foreshore.sql.bind.from_items import side_by_side
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.row_security import policies_of
 from foreshore.sql.bind.scope import Scope
-from foreshore.sql.bind.side_effects import split_calls
+from foreshore.sql.bind.side_effects import has_side_effects, split_calls
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import keys_of, linked
 from foreshore.sql.bind.writes.row_security import (
@@ -50,7 +56,6 @@ from foreshore.sql.bind.writes.target import (
     target_table,
 )
 from foreshore.sql.plan import Merge, MergeAction, MergeChecks
-from foreshore.sql.planning import Planning
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 
 
@@ -93,7 +98,12 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
     lets = rows.lets(lets, *(("select",) if selects else ()))
     selection, over = split_calls(relation) or (relation, ())
     link = linked(item, len(source.columns), source.relation, 0, (on,))
-    keys = keys_of(planning, item, (link,), relation, lets)
+    draws = any(  # calls that choose rows are made for all rows at once
+        has_side_effects(scalar)
+        for node in walk_relations(selection)
+        for scalar in scalars_of(node)
+    )
+    keys = None if draws else keys_of(planning, item, (link,), relation, lets)
     return Merge(
         item.id,
         lower_and_optimize(with_lets(lets, selection)),

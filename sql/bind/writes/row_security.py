@@ -8,6 +8,7 @@ from foreshore.expr.ir import Call, Get, Let, Literal, LocalGet, Relation, Scala
 from foreshore.item_view import ItemView
 from foreshore.policy import PolicyCommand, PolicyView
 from foreshore.sql.bind.bound_query import filtered
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.result import lower_and_optimize, query_over
 from foreshore.sql.bind.row_security import (
     any_of,
@@ -22,7 +23,6 @@ from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.with_clause import Lets
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.plan import RowCheck
-from foreshore.sql.planning import Planning
 from foreshore.types import BOOL
 
 About = str

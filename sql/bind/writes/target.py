@@ -14,35 +14,46 @@ from foreshore.errors import (
     WrongObjectType,
     append_only_error,
 )
+from foreshore.expr.columns import columns_of
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.ir import (
     Call,
     Column,
+    Finishing,
     Literal,
     LocalGet,
+    Project,
+    Relation,
     Scalar,
+    ScalarSubquery,
 )
 from foreshore.expr.traversal import walk_scalars
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.coerce import assign
-from foreshore.sql.bind.definitions.sequence import RIGHTS_OF_CALLS, need_sequence
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.from_clause import origins_in
 from foreshore.sql.bind.needs import Origin
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.random_rows import is_random
 from foreshore.sql.bind.result import lower_and_optimize, query_over
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import project_targets
+from foreshore.sql.bind.sequence_calls import RIGHTS_OF_CALLS, need_sequence
 from foreshore.sql.bind.side_effects import (
+    RemainingCalls,
+    calls_in_scalars,
     distinct_calls,
+    split_calls,
 )
 from foreshore.sql.bind.with_clause import Lets, with_lets
 from foreshore.sql.bind.writes.assigned_parts import with_part
 from foreshore.sql.plan import Query
-from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar
-from foreshore.types import ColumnType
+from foreshore.types import ColumnType, RelationDesc
 
 
 def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
@@ -134,10 +145,18 @@ def returning_over(
     """Return RETURNING over the changed rows, which `scope` describes."""
     if not targets:
         return None
-    relation = LocalGet(0, tuple(scope.columns))
+    relation: Relation = LocalGet(0, tuple(scope.columns))
     clause = Clause("RETURNING", merge_action=merge_action)
     outputs, names, origins = project_targets(planning, targets, scope, relation, clause)
-    return query_over(lower_and_optimize(with_lets(lets, outputs)), names, origins)
+    relation = with_lets(lets, outputs)
+    split = split_calls(relation)
+    if split is None or not all(map(is_random, calls_in_scalars(split[1]))):
+        return query_over(lower_and_optimize(relation), names, origins)
+    below, over = split
+    columns = columns_of(relation)
+    finishing = Finishing((), None, 0, tuple(range(len(columns))))
+    desc = RelationDesc(names, columns, origins=origins)
+    return Query(lower_and_optimize(below), finishing, desc, row_outputs=over)
 
 
 def row_of(
@@ -202,26 +221,23 @@ def _computed(value: Scalar) -> Scalar:
 
 def _columns_of_row(binder: ExpressionBinder, row: ast.Subquery, count: int) -> list[Scalar]:
     """Return the columns of a subquery's only row, each as a subquery of its own."""
-    from foreshore.sql.bind.limit import has_side_effects_in
     from foreshore.sql.bind.query import bind_query
 
     with binder.scope.seen_from(binder.clause):
         bound = bind_query(binder.planning, row.query, binder.scope)
     if len(bound.names) != count:
         raise SyntaxError_("number of columns does not match number of values", position=row.at + 1)
-    if has_side_effects_in(bound):
+    relation = plain_relation(bound)
+    # Random values are the same in each of the subqueries, as calls have one number in all.
+    if not all(is_random(call) for call, _ in RemainingCalls.of(relation).calls):
         raise FeatureNotSupported(
             "functions with side effects in a subquery for several columns are not supported",
             position=row.at + 1,
         )
-    names = tuple(f"column{place}" for place in range(1, count + 1))
-    source = ast.SubqueryRef(row.query, "*row*", names, False, row.at)
-    scalars = []
-    for name in names:
-        target = ast.Target(ast.ColumnRef((name,), row.at), None, row.at)
-        select = ast.Select(None, (target,), (source,), None, (), None, row.at)
-        scalars.append(binder.bind(ast.Subquery("scalar", ast.Query(select, row.at), row.at)))
-    return scalars
+    return [
+        ScalarSubquery(Project(relation, (place,)), column.type)
+        for place, column in enumerate(columns_of(relation))
+    ]
 
 
 def _assigned(

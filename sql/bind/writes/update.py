@@ -9,9 +9,12 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import TRUE, Column, Get, Join, Literal, Map, Project, Relation, TopK
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.bound_item import BoundItem, scope_of
 from foreshore.sql.bind.bound_query import distinct, filtered
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.from_clause import BoundItem, right_side, scope_of, side_by_side
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.from_items import right_side, side_by_side
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import (
@@ -23,7 +26,6 @@ from foreshore.sql.bind.writes.current_of import condition_of_current
 from foreshore.sql.bind.writes.row_security import TargetRows, new_row_checks, reads_target
 from foreshore.sql.bind.writes.target import assigned_columns, returning_over, row_of, target_table
 from foreshore.sql.plan import Delete, Update
-from foreshore.sql.planning import Planning
 from foreshore.types import INT8
 
 

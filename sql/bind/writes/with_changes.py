@@ -17,6 +17,7 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Constant, Get, Relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import CommonTable, Planning
 from foreshore.sql.bind.writes import insert, merge, update
 from foreshore.sql.plan import (
     Change,
@@ -29,7 +30,6 @@ from foreshore.sql.plan import (
     Update,
     WithChanges,
 )
-from foreshore.sql.planning import CommonTable, Planning
 
 ChangeSyntax = ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement
 
@@ -123,11 +123,6 @@ def bind_changing_table(
 
     `before` are the queries of WITH that it may read.
     """
-    if id(common) not in planning.changing:
-        raise FeatureNotSupported(
-            "WITH clause containing a data-modifying statement must be at the top level",
-            position=common.at + 1,
-        )
     if id(common) not in planning.written:
         kept = planning.init_plans, planning.common_tables, planning.changes
         planning.common_tables, planning.changes = [], None

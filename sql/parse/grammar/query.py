@@ -6,16 +6,17 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
+from foreshore.sql.parse.grammar.hints import HintParser
 from foreshore.sql.parse.grammar.nodes import ColumnSpelling, GroupingSets, Shown
-from foreshore.sql.parse.grammar.stars import StarParser, is_star
-from foreshore.sql.parse.keywords import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
+from foreshore.sql.parse.grammar.stars import is_star
+from foreshore.sql.parse.grammar.word_classes import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
 
 
-class Parser(StarParser):
+class Parser(HintParser):
     """Parse PostgreSQL's queries from a given token on."""
 
     # A locking clause after the last operand applies to the whole set operation.
-    SET_OP_MODIFIERS = {*StarParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
+    SET_OP_MODIFIERS = {*HintParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
 
     # --- entry points for statements
 
@@ -82,7 +83,10 @@ class Parser(StarParser):
             if without and self._parse_join() is not None:
                 self.fail(token)
             this.meta["modified"] = True
-        return super()._parse_query_modifiers(this)
+        query = super()._parse_query_modifiers(this)
+        if isinstance(this, exp.Select) and self._take_hints():
+            query = super()._parse_query_modifiers(query)
+        return query
 
     def _parse_csv(self, parse_method: Any, *args: Any, **kwargs: Any) -> list[Any]:
         """Parse a comma-separated list; a trailing comma is an error."""
@@ -301,7 +305,7 @@ class Parser(StarParser):
 
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
         """Parse `[AS] alias [(columns)]`."""
-        if not self._curr or self._at_time_clause() or self._at_qualify():
+        if not self._curr or self._at_time_clause() or self._at_qualify() or self._at_hints():
             return None
         if self._curr.token_type == TokenType.PARTITION_BY or self._at_asof() or self.at_keys():
             return None

@@ -1,6 +1,6 @@
 """Which intervals of a sink are in a directory: a claim for each, in a hidden directory beside.
 
-    _foreshore/<sink>/<lower>                  {"upper": ..., "staged": the next one, or null}
+    _foreshore/<sink>/<lower>                  {"upper": ..., "staged": the next one, or null, ...}
     _foreshore/<sink>/<lower>-<upper>-<id>     the rows, until they have their own name
 
 A claim is created only if there is none for its lower bound, so of two exporters that write at the
@@ -20,10 +20,17 @@ KEPT = 100  # claims; older ones can only be asked for by an exporter that is fa
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """An interval, and where its rows were put before it was claimed; None if there are none."""
+    """An interval, and where its rows were put before it was claimed; None if there are none.
+
+    `begins` is the lower bound of the sink's newest file, which has the rows of this interval, too;
+    None: there is no file yet, or each interval has a file of its own. `grows` says whether that
+    file gets the rows of the next interval.
+    """
 
     upper: Timestamp
     staged: str | None
+    begins: Timestamp | None = None
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,6 @@ class DeltaSinkKind:
             )
         await blocking.run(None, lambda: _check(export))
 
-    async def dispose(self, export: Export) -> None:
-        """Do nothing: the frontier is a part of the table's history."""
-
 
 def _check(export: Export) -> None:
     columns = own_columns(export)

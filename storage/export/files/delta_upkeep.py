@@ -2,8 +2,11 @@
 
 Small files are merged as they come, in tiers, so that a row is written a few times only:
 
-    MOST_FILES files of less than a megabyte   are merged into files of up to a megabyte
-    MOST_FILES files of less than 16           into files of up to 16
+    CROWDED files of less than a megabyte   are merged into files of up to a megabyte
+    CROWDED files of less than 16           into files of up to 16
+
+A commit adds a file to a partition, and CROWDED commits are between two looks. So there are at most
+MOST_FILES of a tier.
 
 Files that no version has had for the table's retention are removed from time to time. Checkpoints,
 and the end of old versions of the log, are the package's at each hundredth commit.
@@ -26,8 +29,9 @@ MERGED = "delta.autoOptimize.autoCompact"
 OLD_FILES, OLD_VERSIONS = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 TIERS = (1 << 20, 16 << 20)  # bytes
 MOST_FILES = 16  # of a partition, in a tier
+CROWDED = MOST_FILES // 2
 MOST_PARTITIONS = 64  # that are looked after at a time
-COMMITS = 16  # between two looks
+COMMITS = CROWDED  # between two looks; the first one follows the first commit
 OLD_COMMITS, OLD_SECONDS = 512, 3600.0  # whichever comes first, between two removals
 
 logger = logging.getLogger(__name__)
@@ -50,7 +54,7 @@ class DeltaUpkeep:
     def after_commit(self, table: Any) -> None:
         """Count a commit, and do what is due; blocks. What fails is logged, and tried again."""
         self._commits += 1
-        if self._commits % COMMITS:
+        if self._commits % COMMITS != 1:
             return
         try:
             properties = table.metadata().configuration
@@ -86,11 +90,11 @@ def _crowded(
     small = files.filter(pc.less(files["size_bytes"], size))
     partitions = zip(*(small[f"partition.{name}"].to_pylist() for name in columns), strict=True)
     if not columns:
-        if small.num_rows >= MOST_FILES:
+        if small.num_rows >= CROWDED:
             yield None
         return
     found: Mapping[tuple[Any, ...], int] = Counter(partitions)
     most = sorted(found, key=lambda each: -found[each])[:MOST_PARTITIONS]
-    for values in (each for each in most if found[each] >= MOST_FILES):
+    for values in (each for each in most if found[each] >= CROWDED):
         texts = ("" if value is None else str(value) for value in values)
         yield [(name, "=", value) for name, value in zip(columns, texts, strict=True)]

@@ -13,7 +13,9 @@ next one.
     no answer       it may have been committed, or may be yet: look for the frontier
 """
 
+import logging
 import tempfile
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from foreshore.errors import DatabaseError, ObjectInUse
 from foreshore.sinks.errors import TargetLost
 from foreshore.sinks.places import IcebergTarget
 from foreshore.storage.export.files.iceberg_change import (
+    CROWDED,
     FILE_BYTES,
     IcebergChange,
     check_writable,
@@ -35,6 +38,10 @@ from foreshore.storage.export.messages import Export
 from foreshore.storage.external.iceberg import catalog_of, errors
 from foreshore.update import Timestamp
 
+logger = logging.getLogger(__name__)
+
+COMMITS = CROWDED  # between two looks for small files that an interval has added
+MERGED = "foreshore.merged"  # a property of a snapshot that merges files: which attempt it was
 ATTEMPTS = 5  # of a commit that conflicts with those of other writers
 
 
@@ -49,6 +56,7 @@ class IcebergExporter:
         self._property = f"foreshore.frontier.{export.name}"
         self._reached: Timestamp | None = None  # the frontier that the table must have
         self._upkeep = IcebergUpkeep()
+        self._commits = 0
 
     async def resume(self) -> Timestamp | None:
         """Reach the catalog, and return the frontier."""
@@ -125,7 +133,8 @@ class IcebergExporter:
                     change.abandon()
                     raise
                 try:
-                    change.commit(self._property, upper, lambda: self._has_come_to(upper))
+                    said = {self._property: str(upper)}
+                    change.commit(said, lambda: self._has_come_to(upper))
                 except CommitFailedException:
                     change.abandon()  # a conflict: nothing was committed
                     continue
@@ -133,11 +142,44 @@ class IcebergExporter:
                     if not self._has_come_to(upper):
                         raise
                 self._reached = upper
+            self._commits += 1
+            if self._export.spec.envelope == "append" and self._commits % COMMITS == 1:
+                self._merge(upper)
             self._upkeep.after_commit(self._table)
             return
         raise DatabaseError(
             f"other writers changed the Iceberg table during {ATTEMPTS} attempts to commit",
             sqlstate="40001",
+        )
+
+    def _merge(self, upper: Timestamp) -> None:
+        """Merge small files by a commit of its own; if that fails it is done later."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        mark = uuid.uuid4().hex
+        try:
+            with errors():
+                change = IcebergChange(self._table(), self._export)
+                try:
+                    if not change.prepare_merge():
+                        return
+                except BaseException:
+                    change.abandon()
+                    raise
+                said = {self._property: str(upper), MERGED: mark}
+                try:
+                    change.commit(said, lambda: self._has_merged(mark), merges=True)
+                except CommitFailedException:
+                    change.abandon()
+        except DatabaseError as error:
+            logger.warning("files of an Iceberg table were not merged: %s", error)
+
+    def _has_merged(self, mark: str) -> bool:
+        """Return whether a merge was committed."""
+        summaries = [each.summary for each in self._table().snapshots()]
+        return any(
+            each is not None and each.additional_properties.get(MERGED) == mark
+            for each in summaries
         )
 
     def _has_come_to(self, upper: Timestamp) -> bool:

@@ -5,13 +5,16 @@ without them; of large ones the rows are deleted by position, in one file of del
 file, until a quarter of it is deleted: then it is rewritten, too. Where small files are many, they
 are merged. So a commit writes little, and what all commits write is bounded by what has changed.
 
+An interval that is appended only adds files, as programs follow such a table by what its snapshots
+add. There small files are merged by a commit of its own, whose snapshot says that no row changes.
+
 The property `write.merge.mode = copy-on-write` of a table has all files rewritten, for readers that
 know no deletes.
 """
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -37,7 +40,9 @@ from foreshore.storage.lake.iceberg_rows import IcebergRows, positions_in
 
 FILE_BYTES = 64 << 20  # of rows, after which another file begins
 SMALL_BYTES = 1 << 20  # of a file that is rewritten rather than having rows deleted
-MOST_SMALL = 16  # files of a partition, before they are merged
+MOST_SMALL = 16  # files of a partition
+CROWDED = MOST_SMALL // 2  # small files of a partition that are merged
+MOST_PARTITIONS = 64  # whose files are merged by one commit
 MOST_DELETED = 0.25  # of the rows of a file, before it is rewritten
 MODE, REWRITES = "write.merge.mode", "copy-on-write"
 GONE = "__gone"  # the row of a key that is not in the relation at the end of the interval
@@ -52,6 +57,18 @@ class IcebergChange:
         self._added: list[Any] = []
         self._deletes: list[Any] = []
         self._removed: list[Any] = []
+
+    def prepare_merge(self) -> bool:
+        """Write the rows of many small files into few; return whether there is anything to do."""
+        with IcebergRows(self._table) as reader:
+            found = planned_files(self._table, self._table.current_snapshot())
+            small = [each for each in found if each.file.file_size_in_bytes < SMALL_BYTES]
+            merged = list(chain.from_iterable(_crowded(small, CROWDED)[:MOST_PARTITIONS]))
+            for each in merged:
+                self._removed += [each.file, *_own_deletes(each)]
+            schema = self._table.schema()
+            self._write(chain.from_iterable(reader.rows(each, schema) for each in merged))
+        return bool(merged)
 
     def prepare(self, file: Path | None) -> None:
         """Write the files that the updates of a file need."""
@@ -73,10 +90,13 @@ class IcebergChange:
             kept = (self._kept(reader, each, keys) for each in rewritten)
             self._write(chain(added_rows(rows, GONE), chain.from_iterable(kept)))
 
-    def commit(self, property: str, upper: int, is_made: Callable[[], bool]) -> None:
-        """Commit the files with the frontier; raises CommitFailedException if it conflicts.
+    def commit(
+        self, said: Mapping[str, str], is_made: Callable[[], bool], *, merges: bool = False
+    ) -> None:
+        """Commit the files, and properties of the snapshot; raises CommitFailedException.
 
-        Where the package says so, `is_made` says whether the commit was made after all.
+        Where the package says that it conflicts, `is_made` says whether the commit was made after
+        all. The properties become those of the table, too, unless it only `merges` files.
         """
         from pyiceberg.exceptions import CommitFailedException
 
@@ -93,9 +113,9 @@ class IcebergChange:
 
         self._table._do_commit = asked
         transaction = self._table.transaction()
-        said = {property: str(upper)}
-        transaction.set_properties(said)
-        changes = FileChanges(self._added, self._deletes, self._removed)
+        if not merges:
+            transaction.set_properties(dict(said))
+        changes = FileChanges(self._added, self._deletes, self._removed, merges)
         add_snapshot(transaction, changes, said)
         transaction.commit_transaction()
 
@@ -112,7 +132,7 @@ class IcebergChange:
         from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 
         may_have = _InclusiveMetricsEvaluator(self._table.schema(), keys.filter()).eval
-        rewritten, small = [], defaultdict(list)
+        rewritten, small = [], []
         for each in found:
             at = self._places(reader, each, keys) if may_have(each.file) else np.empty(0)
             if len(at) and self._is_dear(reader, each, len(at)):
@@ -120,11 +140,8 @@ class IcebergChange:
             elif len(at):
                 rewritten.append(each)
             elif each.file.file_size_in_bytes < SMALL_BYTES:
-                small[each.file.spec_id, each.file.partition].append(each)
-        for files in small.values():
-            if len(files) > MOST_SMALL:
-                rewritten += files
-        return rewritten
+                small.append(each)
+        return [*rewritten, *chain.from_iterable(_crowded(small, MOST_SMALL))]
 
     def _places(self, reader: IcebergRows, planned: Planned, keys: Keys) -> np.ndarray:
         """Return the numbers of a file's rows that have one of the keys."""
@@ -210,6 +227,14 @@ def check_writable(table: Any) -> None:
             raise FeatureNotSupported(
                 f"sinks to Iceberg tables with partitions by {field.transform}"
             ) from None
+
+
+def _crowded(small: Iterable[Planned], least: int) -> list[list[Planned]]:
+    """Return the small files of those partitions that have many, the fullest partition first."""
+    found = defaultdict(list)
+    for each in small:
+        found[each.file.spec_id, each.file.partition].append(each)
+    return sorted((files for files in found.values() if len(files) >= least), key=len, reverse=True)
 
 
 def _own_deletes(planned: Planned) -> list[Any]:

@@ -36,9 +36,6 @@ class IcebergSinkKind:
             )
         await blocking.run(None, lambda: _check(export))
 
-    async def dispose(self, export: Export) -> None:
-        """Do nothing: the frontier is a part of the table's history."""
-
 
 def _columns(export: Export) -> dict[str, SqlType]:
     """Return the columns that a sink writes."""

@@ -53,7 +53,7 @@ class TransactionalProducer:
         self._is_open = False  # whether a transaction is
         try:
             self._producer = Producer(
-                configuration(access)
+                configuration(access, self.failures)
                 | {
                     "transactional.id": id,
                     "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),

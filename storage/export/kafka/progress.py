@@ -51,7 +51,7 @@ def frontier_of(access: Access, group: str, sink: str) -> Timestamp | None:
     A producer must have shut out all earlier ones of the sink before. Raises DatabaseError.
     """
     topic, failures = topic_of(access), Failures(access)
-    base = configuration(access) | {
+    base = configuration(access, failures) | {
         "group.id": group,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",

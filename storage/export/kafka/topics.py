@@ -22,7 +22,7 @@ class Topics:
         self._failures = Failures(access)
         try:
             self._admin = AdminClient(
-                configuration(access)
+                configuration(access, self._failures)
                 | {"log_level": 0, "error_cb": self._failures.told, "socket.timeout.ms": 10_000}
             )
         except KafkaException as error:

@@ -69,11 +69,13 @@ class PostgresSinkKind:
                 )
 
     async def dispose(self, export: Export) -> None:
-        """Remove the sink's frontier; the table stays."""
+        """Remove the sink's frontier, unless all frontiers were; the table stays."""
         async with writing(access_of(export)) as connection:
             try:
                 gone = f"DELETE FROM {FRONTIERS} WHERE sink = $1"
                 await connection.execute(gone, (export.name,))
+            except psycopg.errors.UndefinedTable:
+                return
             except psycopg.Error as error:
                 raise as_ours(error) from error
 

@@ -28,9 +28,6 @@ class PythonSinkKind:
         assert isinstance(target, PythonTarget), target
         _check(target, await asyncio.to_thread(function_of, target.function))
 
-    async def dispose(self, export: Export) -> None:
-        """Do nothing: what the other end keeps is its own."""
-
 
 def _check(target: PythonTarget, function: Callable[..., Any]) -> None:
     given = 2

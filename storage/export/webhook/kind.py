@@ -28,8 +28,5 @@ class WebhookSinkKind:
         place, private = place_of(target.url), target.private
         await blocking.run(None, lambda: addresses_of(place, private=private))
 
-    async def dispose(self, export: Export) -> None:
-        """Do nothing: the other end keeps nothing."""
-
 
 KIND = WebhookSinkKind()

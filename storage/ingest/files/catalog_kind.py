@@ -8,7 +8,7 @@ from foreshore.sources.iceberg import IcebergSource
 from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.external.iceberg import catalog_of, errors
-from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.connector import Connector
 from foreshore.storage.ingest.files.kind import output_of
 from foreshore.storage.ingest.files.tables import TableConnector
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
@@ -38,9 +38,6 @@ class CatalogKind:
             return output_of(IcebergTable(open, row_filter=spec.filter), spec.columns)
 
         return Discovered(spec, {OWN_ROWS: await asyncio.to_thread(find)})
-
-    async def dispose(self, spec: IcebergSource, position: Position, accesses: Accesses) -> None:
-        """Do nothing: nothing is left there."""
 
 
 def _check_files(opened: Opened) -> None:

@@ -15,7 +15,7 @@ from foreshore.storage.ingest.errors import Unreadable
 from foreshore.storage.lake.columns import WrongValue, from_file, type_of_file
 from foreshore.storage.lake.places import Location
 from foreshore.storage.lake.reading import CsvForm, header_of
-from foreshore.types import RelationDesc
+from foreshore.types import RelationDesc, written_type
 from foreshore.update import DIFF
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -35,8 +35,8 @@ def columns_of(spec: FilesSource, location: Location) -> tuple[Column, ...]:
                     parted = partitions_in(key) if spec.hive else {}
                     own = (each for each in _in_file(spec, path) if each.name not in parted)
                     return (*own, *(Column(name, "text") for name in parted))
-                except (pa.ArrowInvalid, OSError) as error:
-                    raise BadCopyFileFormat(f'file "{key}": {error}') from None
+                except (pa.ArrowInvalid, OSError):
+                    raise BadCopyFileFormat(f'file "{key}" is not a {spec.format} file') from None
     return ()
 
 
@@ -74,7 +74,13 @@ def with_partitions(rows: pa.RecordBatch, key: str, names: Sequence[str]) -> pa.
 
 def columns_of_schema(schema: pa.Schema) -> tuple[Column, ...]:
     """Return the columns of a file or table, with their types as SQL writes them."""
-    return tuple(Column(each.name, str(type_of_file(each.name, each.type)[0])) for each in schema)
+    return tuple(Column(each.name, _written(each.name, each.type)) for each in schema)
+
+
+def _written(name: str, type: pa.DataType) -> str:
+    """Return the type of a column as SQL writes it."""
+    found, _ = type_of_file(name, type)
+    return written_type(found) if found.name == "shaped" else str(found)
 
 
 def as_relation(

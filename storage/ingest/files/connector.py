@@ -1,18 +1,20 @@
 """The connector of files: each file once, in the order of their names, or of their times.
 
 The position of a file is its time of change in nanoseconds, or its size in a bucket; 0 if it was
-read and is gone; minus the number of rows that were read of it if these are not all.
+read and is gone; minus the number of rows that were read of it if these are not all. So is that of
+the newest file of a sink, which may get more rows (`foreshore.sinks.places.GROWING`).
 """
 
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
 
 from foreshore.errors import DatabaseError, FeatureNotSupported, Unavailable
+from foreshore.sinks.places import GROWING
 from foreshore.sources.files import FilesSource
 from foreshore.sources.outputs import ERRORS, OWN_ROWS
 from foreshore.storage.ingest.connector import REACHED, Batch, Durable, Position
@@ -45,6 +47,7 @@ class FilesConnector:
         self._desc = desc
         self._location = location
         self._unfit: DatabaseError | None = None  # of the last file whose columns do not fit
+        self._seen: dict[str, int] = {}  # what told that a growing file had changed, when read last
 
     async def run(self, durable: Durable) -> AsyncIterator[Batch]:
         """Yield the rows of new files, and errors of those that have changed or are gone.
@@ -71,7 +74,8 @@ class FilesConnector:
     async def furthest(self) -> Position:
         """Return the position after the files that are there."""
         found, _ = await asyncio.to_thread(lambda: _stamps(self._location(), self._spec))
-        return found
+        grow = _growing(found)  # how many rows these have is not known before they are read
+        return {key: stamp for key, stamp in found.items() if key not in grow}
 
     def committed(self, position: Position) -> None:
         """Do nothing: files stay where they are."""
@@ -93,14 +97,18 @@ class FilesConnector:
                 moved[key] = now
         if errors:
             yield Batch({ERRORS: error_rows(errors)}, moved)
+        grow = _growing({**found, **young})
         yield from _gathered(
             batch
             for key, stamp in found.items()
-            if position.get(key, -1) < GONE
-            for batch in self._file(location, key, stamp, -position.get(key, 0))
+            if position.get(key, -1) < GONE and not (key in grow and self._seen.get(key) == stamp)
+            for batch in self._file(location, key, stamp, -position.get(key, 0), key in grow)
         )
+        self._seen = {key: found[key] for key in grow if key in found}
 
-    def _file(self, location: Location, key: str, stamp: int, done: int) -> Iterator[Batch]:
+    def _file(
+        self, location: Location, key: str, stamp: int, done: int, grows: bool
+    ) -> Iterator[Batch]:
         """Yield the rows of a file after the first `done`."""
         names = self._desc.names
         parted = partitions_in(key) if self._spec.hive else {}
@@ -144,7 +152,10 @@ class FilesConnector:
         wrong += _letters(key, bad.taken(), done)
         if failure is not None:
             wrong.append(Unreadable(key, read, failure.message))
-        yield _batch(tables, wrong, {key: stamp})
+        if grows and failure is None:
+            stamp = -max(read, done)
+        if stamp != -done or not grows:
+            yield _batch(tables, wrong, {key: stamp})
 
 
 def _letters(key: str, lines: Sequence[BadLine], done: int) -> Iterator[Unreadable]:
@@ -186,6 +197,22 @@ def _together(batches: Sequence[Batch]) -> Batch:
         rows[reference] = pa.concat_tables(found)
     moved = {key: stamp for batch in batches for key, stamp in batch.moved.items()}
     return Batch(rows, moved)
+
+
+def _growing(found: Iterable[str]) -> frozenset[str]:
+    """Return the files that may get more rows: of each sink the newest."""
+    newest: dict[str, str] = {}
+    for key in found:
+        directory, _, name = key.rpartition("/")
+        if (match := GROWING.fullmatch(name)) is not None:
+            sink = f"{directory}/{match[1]}"
+            newest[sink] = max(newest.get(sink, key), key, key=_age)
+    return frozenset(newest.values())
+
+
+def _age(key: str) -> tuple[int, str]:
+    """Return what orders the files of one sink; they are named by times of the same length."""
+    return len(key), key
 
 
 def _stamps(location: Location, spec: FilesSource) -> tuple[dict[str, int], dict[str, int]]:

@@ -8,7 +8,7 @@ from foreshore.sources.files import PLACES, TABLES, FilesSource
 from foreshore.sources.outputs import OWN_ROWS, Column, Output
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.external.aws import bucket_of
-from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.connector import Connector
 from foreshore.storage.ingest.files.columns import columns_of, columns_of_schema
 from foreshore.storage.ingest.files.connector import FilesConnector
 from foreshore.storage.ingest.files.tables import TableConnector
@@ -72,9 +72,6 @@ class FilesKind:
             return Output(columns)
 
         return Discovered(spec, {OWN_ROWS: await asyncio.to_thread(find)})
-
-    async def dispose(self, spec: FilesSource, position: Position, accesses: Accesses) -> None:
-        """Do nothing: nothing is left there."""
 
 
 KIND = FilesKind()

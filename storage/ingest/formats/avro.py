@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.datum import to_array
 from foreshore.errors import DatabaseError, InvalidParameterValue, UndefinedObject
-from foreshore.expr.datum import to_array
 from foreshore.json_text import canonical_json
 from foreshore.sources.outputs import Column
 from foreshore.storage.ingest.formats.avro_bounds import Schema, parsed

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from foreshore.sources.generators import OUTPUTS, LoadGenerator
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.connector import Connector
 from foreshore.storage.ingest.generators.clock import ClockConnector
 from foreshore.storage.ingest.generators.connector import GeneratorConnector
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
@@ -24,9 +24,6 @@ class GeneratorKind:
     async def discover(self, spec: LoadGenerator, accesses: Accesses) -> Discovered:
         """Return its tables."""
         return Discovered(spec, dict(OUTPUTS[spec.generator]))
-
-    async def dispose(self, spec: LoadGenerator, position: Position, accesses: Accesses) -> None:
-        """Do nothing: there is nothing outside."""
 
 
 KIND = GeneratorKind()

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from foreshore.sources.kafka import KafkaSource
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.connector import Connector
 from foreshore.storage.ingest.kafka.connector import KafkaConnector
 from foreshore.storage.ingest.kafka.discover import outputs_of
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
@@ -28,9 +28,6 @@ class KafkaKind:
         if begins is not None and begins < 0:  # so many milliseconds ago
             spec = replace(spec, start_timestamp=max(0, time.time_ns() // 1_000_000 + begins))
         return Discovered(spec, await outputs_of(spec, accesses))
-
-    async def dispose(self, spec: KafkaSource, position: Position, accesses: Accesses) -> None:
-        """Do nothing: a consumer group that nobody uses is forgotten by itself."""
 
 
 KIND = KafkaKind()

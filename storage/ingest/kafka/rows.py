@@ -19,7 +19,7 @@ from foreshore.storage.ingest.connector import Batch
 from foreshore.storage.ingest.formats.decoder import Decoded
 from foreshore.storage.ingest.formats.decoders import decoder_of
 from foreshore.storage.ingest.kafka.layout import Layout
-from foreshore.storage.ingest.kafka.upsert import KeyedRows, keys_of
+from foreshore.storage.ingest.kafka.upsert import KeyedRows
 from foreshore.storage.ingest.messages import OutputRelation
 from foreshore.types import SqlType
 from foreshore.update import DIFF, DIFF_FIELD
@@ -62,7 +62,7 @@ class RowMaker:
             )
         self.present: KeyedRows | None = None
         if spec.envelope != "none":
-            self.present = KeyedRows(self._schema, layout.key_at)
+            self.present = KeyedRows(self._schema, layout.key_at, _at(types, layout.key_at))
 
     def load(self, rows: pa.Table) -> None:
         """Take rows of the relation as they are when the source starts."""
@@ -150,11 +150,11 @@ class RowMaker:
     ) -> pa.Table:
         """Return the updates of keyed rows."""
         assert self.present is not None
-        keys = keys_of([columns[at] for at in self._layout.key_at])
         rows = pa.Table.from_arrays(
             [each.cast(field.type) for each, field in zip(columns, self._schema, strict=True)],
             schema=self._schema,
         )
+        keys = self.present.keys_of(rows)
         count = rows.num_rows
         stays = [True] * count
         for row in gone:

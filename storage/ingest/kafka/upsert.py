@@ -5,13 +5,17 @@ rows that are gone is reclaimed when they are the most.
 """
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foreshore.datum import from_array
 from foreshore.errors import OutOfMemory
+from foreshore.expr.equality import is_plain, python_keys
 from foreshore.memory import physical_bytes
+from foreshore.types import SqlType
 from foreshore.update import DIFF_FIELD
 
 LARGEST_CHUNK = 1 << 28  # bytes
@@ -21,10 +25,10 @@ SHARE = 4  # of the machine's memory a source may take one part in
 
 
 class KeyedRows:
-    """Rows by their keys, which are the values of some of their columns."""
+    """Rows by their keys, which are the values of some of their columns, as SQL compares them."""
 
-    def __init__(self, schema: pa.Schema, key_at: Sequence[int]) -> None:
-        self._schema, self._key_at = schema, tuple(key_at)
+    def __init__(self, schema: pa.Schema, key_at: Sequence[int], types: Sequence[SqlType]) -> None:
+        self._schema, self._key_at, self._types = schema, tuple(key_at), tuple(types)
         self._numbers: dict[Hashable, int] = {}
         self._chunks: list[pa.Table] = []
         self._total = 0  # rows in chunks
@@ -43,8 +47,10 @@ class KeyedRows:
         return key in self._numbers
 
     def keys_of(self, rows: pa.Table) -> list[Hashable]:
-        """Return the keys of rows."""
-        return keys_of([rows.column(at) for at in self._key_at])
+        """Return the keys of rows; None is in those with a NULL."""
+        columns = [rows.column(at) for at in self._key_at]
+        values = [_keys(*each) for each in zip(columns, self._types, strict=True)]
+        return values[0] if len(values) == 1 else list(zip(*values, strict=True))
 
     def load(self, rows: pa.Table) -> None:
         """Add rows whose keys are new; raises OutOfMemory if there are too many."""
@@ -112,10 +118,9 @@ class KeyedRows:
         self._put([keys[each] for each in order.tolist()], rows)
 
 
-def keys_of(columns: Sequence[pa.ChunkedArray | pa.Array]) -> list[Hashable]:
-    """Return the keys that columns stand for; None is in those with a NULL."""
-    values = [each.to_pylist() for each in columns]
-    return values[0] if len(values) == 1 else list(zip(*values, strict=True))
+def _keys(chunked: pa.ChunkedArray, type: SqlType) -> list[Any]:
+    column = chunked.combine_chunks()
+    return from_array(column, type) if is_plain(type) else python_keys(column, type)
 
 
 def _with_diff(rows: pa.Table, diff: int) -> pa.Table:

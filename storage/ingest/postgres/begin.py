@@ -5,12 +5,13 @@ created, whose snapshot has the rows at the place where it begins. Tables that w
 snapshot from a slot of their own, which is not used otherwise: they join when the stream is there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
 import psycopg
 
+from foreshore.errors import ConnectionFailure
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.access import Access
 from foreshore.storage.external.libpq import ReplicationSession, open_session
@@ -66,8 +67,12 @@ def begin(
     access: Access,
     position: Position,
     anew: str | None,
+    is_stopped: Callable[[], bool],
 ) -> Begun:
-    """Return how the source begins, with all rows if `anew` says why; raises DatabaseError."""
+    """Return how the source begins, with all rows if `anew` says why; raises DatabaseError.
+
+    No slot is made once the source `is_stopped`: it may have been dropped, and its slot with it.
+    """
     session = ReplicationSession(access)
     try:
         server = system_of(session)
@@ -86,6 +91,8 @@ def begin(
                     overlap = overlap_of(connection, spec.slot, position)
                     return Begun(session, identity, None, joining, None, overlap)
             drop_slot(connection, spec.slot)
+        if is_stopped():
+            raise ConnectionFailure("the source was stopped while it began")
         return Begun(session, identity, create_slot(session, spec.slot), why=why)
     except psycopg.Error as error:
         session.close()

@@ -80,7 +80,7 @@ class PostgresConnector:
         looking = loop.create_task(self._look_at_slot())
         try:
             begun = await loop.run_in_executor(
-                thread, lambda: begin(spec, tables, access, position, anew)
+                thread, lambda: begin(spec, tables, access, position, anew, stopping.is_set)
             )
             unused.append(begun.session)
             self._lost, self._ceased, self._waits = None, {}, {}

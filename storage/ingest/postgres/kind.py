@@ -10,7 +10,7 @@ import pyarrow as pa
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.access import Accesses
-from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.connector import Connector
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.postgres.begin import dispose
 from foreshore.storage.ingest.postgres.connector import PostgresConnector
@@ -45,7 +45,7 @@ class PostgresKind:
         except Misfit as error:
             raise ObjectNotInPrerequisiteState(str(error)) from error
 
-    async def dispose(self, spec: PostgresSource, position: Position, accesses: Accesses) -> None:
+    async def dispose(self, spec: PostgresSource, accesses: Accesses) -> None:
         """Drop the replication slot."""
         await asyncio.to_thread(dispose, spec, accesses[spec.connection])
 

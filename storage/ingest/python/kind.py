@@ -7,7 +7,7 @@ from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.python import PythonSource
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.external.python import check_arguments, function_of
-from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.connector import Connector
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.python.connector import PythonConnector
 
@@ -28,9 +28,6 @@ class PythonKind:
         function = await asyncio.to_thread(function_of, spec.function)
         check_arguments(spec.function, function, 1, spec.arguments, _ARGUMENTS)
         return Discovered(spec, {OWN_ROWS: Output(spec.columns)})
-
-    async def dispose(self, spec: PythonSource, position: Position, accesses: Accesses) -> None:
-        """Do nothing: nothing is left there."""
 
 
 KIND = PythonKind()

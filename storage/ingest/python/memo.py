@@ -16,6 +16,7 @@ from foreshore.memory import physical_bytes
 from foreshore.python_functions.row_hashes import Words
 from foreshore.storage.ingest.kafka.upsert import KEY_BYTES, SHARE, KeyedRows
 from foreshore.storage.ingest.python.memo_rows import NetRows, keys_of, words_of
+from foreshore.types import BYTEA
 from foreshore.update import DIFF, DIFF_FIELD
 
 KEY = "__key"
@@ -114,7 +115,9 @@ class ForgottenAnswers:
     def __init__(self, schema: pa.Schema) -> None:
         self._counts: dict[bytes, int] = {}  # of the rows that the input has
         self._pending: set[bytes] = set()  # being answered
-        self._answers = KeyedRows(schema.append(pa.field(KEY, pa.binary())), (len(schema),))
+        self._answers = KeyedRows(
+            schema.append(pa.field(KEY, pa.binary())), (len(schema),), (BYTEA,)
+        )
         self._loaded: set[bytes] = set()  # answered before this process began
 
     def load(self, words: Words, rows: pa.Table) -> None:

@@ -10,7 +10,7 @@ from foreshore.sources.outputs import OWN_ROWS, Output
 from foreshore.sources.python import MemoSource
 from foreshore.storage.external.access import Accesses
 from foreshore.storage.external.python import check_arguments, function_of
-from foreshore.storage.ingest.connector import Connector, Position
+from foreshore.storage.ingest.connector import Connector
 from foreshore.storage.ingest.messages import Discovered, OutputRelation
 from foreshore.storage.ingest.python.memo_connector import MemoConnector
 
@@ -42,9 +42,6 @@ class MemoKind:
         """Return the columns, if there is the function and it takes the arguments."""
         _check(spec, await asyncio.to_thread(function_of, spec.function))
         return Discovered(spec, {OWN_ROWS: Output(spec.written)})
-
-    async def dispose(self, spec: MemoSource, position: Position, accesses: Accesses) -> None:
-        """Do nothing: nothing is left there."""
 
 
 KIND = MemoKind()

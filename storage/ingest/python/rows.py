@@ -42,8 +42,10 @@ def _of_dictionaries(rows: Sequence[Mapping[str, Any]], desc: RelationDesc) -> p
             values = [None if each is None else json.dumps(each) for each in values]
         try:
             columns[name] = pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidParameterValue(f'column "{name}": {error}') from None
+        except (pa.ArrowException, TypeError, OverflowError):
+            raise InvalidParameterValue(
+                f'column "{name}" has values of several types, or of one that SQL has not'
+            ) from None
     columns[DIFF] = pa.array([row.get(DIFF, 1) for row in rows], pa.int64())
     return pa.table(columns)
 

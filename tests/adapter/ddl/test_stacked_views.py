@@ -9,7 +9,7 @@ import pytest
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.expr.ir import Relation
 from foreshore.expr.traversal import walk_relations
-from foreshore.sql.rewrite import view_expansion
+from foreshore.sql import view_expansion
 from foreshore.view_over import ViewOver
 from tests.adapter.harness import TestEnvironment, in_environment
 

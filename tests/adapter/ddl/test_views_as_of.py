@@ -56,6 +56,30 @@ def test_view_as_of_is_exact_from_its_time_also_after_restart(tmp_path: Path) ->
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("on", ["parts", "sums"])
+def test_index_as_of_is_exact_from_its_time(tmp_path: Path, on: str) -> None:
+    async def main() -> None:
+        env = TestEnvironment(tmp_path, lag_ms=50)
+        await env.open()
+        await env.query("w", f"CREATE TABLE parts (k int) {LONG}")
+        await env.query("w", "CREATE VIEW sums AS SELECT sum(k) AS k FROM parts")
+        times = await written(env, "w", 1, 2, 3)
+        made = f"CREATE INDEX i ON {on} (k) {LONG} AS OF {times[1]}"
+        assert await env.query("w", made) == "CREATE INDEX"
+        state, as_ofs = env.environment.coordinator.state, env.environment.coordinator.as_ofs
+        (index,) = (item for item in state.items() if item.name == "i")
+        assert as_ofs[index.id] == times[1]
+        for time, sum_ in zip(times, (1, 3, 6), strict=True):
+            answer = await env.query("r", f"SELECT sum(k) FROM {on} AS OF {time}")
+            assert answer == f"{sum_}\nSELECT 1", (time, answer)
+        assert "AS OF" not in await env.query("r", "SHOW CREATE INDEX i")
+        await env.reopen()
+        assert await env.query("r", f"SELECT sum(k) FROM {on}") == "6\nSELECT 1"
+        await env.close()
+
+    asyncio.run(main())
+
+
 def test_unhydrated_view_as_of_keeps_its_time_after_restart(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
@@ -126,7 +150,11 @@ async def test_create_view_as_of_future_time_waits(env: TestEnvironment) -> None
             "ERROR 55000: AS OF over relations that the same transaction has made is not possible",
         ),
         ("CREATE VIEW v AS SELECT k FROM there AS OF now()", "ERROR 0A000: AS OF is for queries"),
-        ("CREATE INDEX ON there (k) AS OF now()", "ERROR 0A000: AS OF is for queries"),
+        ("CREATE INDEX ON there (k) AS OF 5", "ERROR 22023: cannot read as of 5"),
+        (
+            "BEGIN; CREATE TABLE fresh (k int); CREATE INDEX ON fresh (k) AS OF now()",
+            "ERROR 55000: AS OF over relations that the same transaction has made is not possible",
+        ),
     ],
 )
 async def test_what_is_refused(env: TestEnvironment, statement: str, error: str) -> None:

@@ -13,6 +13,7 @@ from foreshore.errors import QueryCanceled
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
 from tests.adapter.harness import TestEnvironment, until
+from tests.stopped_process import stop_process
 
 HISTORY = "WITH (RETAIN HISTORY FOR '1h')"
 
@@ -27,11 +28,13 @@ def now(env: TestEnvironment) -> int:
     return env.environment.coordinator.oracle.read_ts()
 
 
-def signal_replicas(env: TestEnvironment, number: int) -> list[int]:
-    pids = [each["pid"] for each in env.environment.coordinator.compute.clusters.status()]
-    for pid in pids:
+def replicas(env: TestEnvironment) -> list[int]:
+    return [each["pid"] for each in env.environment.coordinator.compute.clusters.status()]
+
+
+def signal_replicas(env: TestEnvironment, number: int) -> None:
+    for pid in replicas(env):
         os.kill(pid, number)
-    return pids
 
 
 async def begin(env: TestEnvironment, view: str) -> int:
@@ -93,7 +96,9 @@ async def test_alter_that_waits_for_stopped_view_can_be_canceled(
     env: TestEnvironment, stopped: list[int]
 ) -> None:
     before = await begin(env, "SELECT count(*) AS n FROM t")
-    stopped.extend(signal_replicas(env, signal.SIGSTOP))
+    for pid in replicas(env):
+        stopped.append(pid)
+        stop_process(pid)
     await env.query("s", "INSERT INTO t (k) VALUES (2)")
     altering = asyncio.create_task(env.query("s", "ALTER TABLE t ADD w int", alone=False))
     await asyncio.sleep(0.5)

@@ -3,13 +3,16 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.errors import OutOfDisk
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import ShardWrite, WriteCapability
 from foreshore.update import EMPTY, update_schema
-from tests.adapter.harness import TestEnvironment, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 WRITERS = (
     "SELECT object_name, kind, dataflow_id, token FROM mz_internal.mz_write_capabilities"
@@ -120,3 +123,46 @@ def test_complete_collection_has_no_writer(tmp_path: Path) -> None:
         await env.close()
 
     asyncio.run(main())
+
+
+def test_view_without_next_dataflow_stops_and_can_be_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ALTER is durable by then: its other views go on, and past errors stay known."""
+
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran(
+            "a",
+            "CREATE TABLE t (a int)",
+            "INSERT INTO t VALUES (0)",
+            "CREATE MATERIALIZED VIEW m AS SELECT 10 / a AS x FROM t",
+            "CREATE MATERIALIZED VIEW goes_on AS SELECT count(*) AS n FROM t",
+        )
+        coordinator = env.environment.coordinator
+        assert (await env.query("a", "SELECT * FROM m")).startswith("ERROR 22012")
+        failing = coordinator.oracle.read_ts()
+        await env.ran("a", "UPDATE t SET a = 5")
+        assert await env.query("a", "SELECT * FROM m") == "2\nSELECT 1"
+        time = coordinator.oracle.read_ts()
+        (id,) = (each.id for each in coordinator.state.items() if each.name == "m")
+        compute = coordinator.compute
+        create = compute.create_dataflow
+
+        async def fail(cluster: str, description: DataflowDescription, **given: Any) -> None:
+            if description.id == id:
+                raise OutOfDisk("the log")
+            await create(cluster, description, **given)
+
+        monkeypatch.setattr(compute, "create_dataflow", fail)
+        await env.ran("a", "ALTER TABLE t ADD COLUMN b int", "INSERT INTO t VALUES (1)")
+        assert await env.query("a", "SELECT n FROM goes_on") == "2\nSELECT 1"
+        assert (await env.query("a", "SELECT * FROM m")).startswith(
+            "ERROR XX000: materialized view foreshore.public.m is not kept up to date any more"
+        )
+        assert await env.query("a", f"SELECT * FROM m AS OF {time}") == "2\nSELECT 1"
+        past = await env.query("a", f"SELECT * FROM m AS OF {failing}")
+        assert past.startswith("ERROR 22012")
+        assert "a view has no next dataflow" in caplog.text
+        await env.ran("a", "DROP MATERIALIZED VIEW m", "DROP TABLE t CASCADE")
+
+    in_environment(tmp_path, scenario, lag_ms=600_000)

@@ -154,10 +154,11 @@ async def test_operators_of_index_are_a_tree_with_figures(env: TestEnvironment) 
     await begun(env)
     wanted = [
         "foreshore.public.totals_by_shop",
-        "  3: Linear on operator 2: Map (cast<numeric,int8>(#1)); Project (#0, #2)",
-        "    2: Reduce on operator 1 by (#0)",
-        "      1: Linear on operator 0: Project (#1, #2)",
-        "        0: Get foreshore.public.sold (#1, #2)",
+        "  3: Linear on operator 2: Map (cast<numeric,int8>(sum(amount)));"
+        " Project (shop, cast<numeric,int8>(sum(amount)))",
+        "    2: Reduce on operator 1 by (shop)",
+        "      1: Linear on operator 0: Project (shop, amount)",
+        "        0: Get foreshore.public.sold (shop, amount)",
         "  Index",
     ]
     for _ in range(200):

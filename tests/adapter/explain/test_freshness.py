@@ -40,7 +40,7 @@ def run(runner: asyncio.Runner, env: TestEnvironment) -> Run:
 
 async def explained(env: TestEnvironment, of: str, session: str = "b") -> list[Row]:
     """Return the rows of EXPLAIN FRESHNESS FOR `of`; it must not wait."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         answer = await env.query(session, f"EXPLAIN FRESHNESS FOR {of}")
     lines = [line for line in answer.splitlines() if line not in ("T", "E")]
     assert lines[-1] == f"EXPLAIN {len(lines) - 1}" or lines[-1] == "EXPLAIN", answer
@@ -51,13 +51,21 @@ async def explained(env: TestEnvironment, of: str, session: str = "b") -> list[R
 async def when(
     env: TestEnvironment, of: str, holds: Callable[[dict[str, Row]], object]
 ) -> dict[str, Row]:
-    """Return the rows by their objects' names, as soon as `holds` of them."""
-    async with asyncio.timeout(30):
-        while True:
-            found = {row["object"].split(".")[-1]: row for row in await explained(env, of)}
-            if holds(found):
-                return found
-            await asyncio.sleep(0.05)
+    """Return the rows by their objects' names, as soon as `holds` of them.
+
+    On a busy machine any collection may be late, and a culprit, for a moment: what is asked of
+    culprits belongs in `holds`.
+    """
+    found: dict[str, Row] = {}
+    try:
+        async with asyncio.timeout(120):
+            while True:
+                found = {row["object"].split(".")[-1]: row for row in await explained(env, of)}
+                if holds(found):
+                    return found
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(found) from None
 
 
 M_IN_C = (
@@ -121,9 +129,11 @@ def test_reason_names_cluster_without_replica(run: Run) -> None:
         rows = await when(
             env,
             "SELECT * FROM upper JOIN t USING (k)",
-            lambda rows: rows['"Lower"']["own_lag"] >= "00:00:01",
+            lambda rows: (
+                rows['"Lower"']["own_lag"] >= "00:00:01"
+                and culprits(rows) == {'"Lower"': 'cluster "Idle" has no replica'}
+            ),
         )
-        assert culprits(rows) == {'"Lower"': 'cluster "Idle" has no replica'}
         assert rows['"Lower"']["state"] == "no replica"
         assert rows["upper"]["state"] == "running"
         assert rows["upper"]["reason"] == 'waits for foreshore.public."Lower"'
@@ -135,8 +145,11 @@ def test_reason_names_cluster_without_replica(run: Run) -> None:
             'CREATE MATERIALIZED VIEW late IN CLUSTER "Idle" AS TABLE t',
             "CREATE MATERIALIZED VIEW over_late AS SELECT count(*) FROM late",
         )
-        rows = await when(env, "MATERIALIZED VIEW over_late", culprits)
-        assert culprits(rows) == {"late": 'cluster "Idle" has no replica'}
+        rows = await when(
+            env,
+            "MATERIALIZED VIEW over_late",
+            lambda rows: culprits(rows) == {"late": 'cluster "Idle" has no replica'},
+        )
         assert {rows["late"][lag] for lag in ("upper", "wallclock_lag", "own_lag")} == {"NULL"}
         assert rows["over_late"]["state"] == "waiting"
         assert rows["over_late"]["reason"] == "waits for foreshore.public.late"
@@ -155,9 +168,12 @@ def test_hydrating_view_is_culprit(run: Run) -> None:
             "CREATE MATERIALIZED VIEW next IN CLUSTER c AS SELECT k + 1 FROM t",
         )
         rows = await when(
-            env, "SELECT * FROM m, next", lambda rows: rows["m"]["state"] == "hydrating"
+            env,
+            "SELECT * FROM m, next",
+            lambda rows: (
+                rows["m"]["state"] == "hydrating" and culprits(rows).keys() == {"m", "next"}
+            ),
         )
-        assert culprits(rows).keys() == {"m", "next"}
         assert rows["m"]["reason"].startswith("it is being filled, for ")
         assert rows["m"]["upper"] == "NULL"
         assert rows["next"]["state"] == "pending"
@@ -176,11 +192,9 @@ def test_failed_dataflow_is_culprit_with_its_error(run: Run) -> None:
         )
         (env.data_dir / "fail").touch()
         await env.ran("a", "INSERT INTO t VALUES (1)")
-        rows = await when(env, "TABLE m", culprits)
+        error = "its dataflow failed, and is tried again: OSError: no more threads"
+        rows = await when(env, "TABLE m", lambda rows: culprits(rows) == {"m": error})
         assert rows["m"]["state"] == "failed"
-        assert culprits(rows) == {
-            "m": "its dataflow failed, and is tried again: OSError: no more threads"
-        }
         (env.data_dir / "fail").unlink()
         await when(
             env,
@@ -201,7 +215,7 @@ def test_read_of_repeatedly_failing_view_reports_error(run: Run) -> None:
         time = await env.query("b", "SELECT mz_now() FROM above")
         (env.data_dir / "fail").touch()
         await env.ran("a", "INSERT INTO t VALUES (1)")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             for view in ("above", "m", "above"):  # the first waits already
                 told = await env.query("b", f"SELECT * FROM {view}", alone=False)
                 why = "cannot be kept up to date: OSError: no more threads"
@@ -210,7 +224,7 @@ def test_read_of_repeatedly_failing_view_reports_error(run: Run) -> None:
         before = f"SELECT * FROM above AS OF {time.splitlines()[0]}"
         assert await env.query("b", before) == "0\nSELECT 1"
         (env.data_dir / "fail").unlink()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while (told := await env.query("b", "SELECT * FROM above")) != "1\nSELECT 1":
                 assert told.startswith("ERROR XX000: ")
                 await asyncio.sleep(0.1)
@@ -223,10 +237,10 @@ def test_repeatedly_failing_view_does_not_block_alter_table(run: Run) -> None:
         await env.ran("a", *M_IN_C, "INSERT INTO t VALUES (1)", "SELECT * FROM m")
         (env.data_dir / "fail").touch()
         await env.ran("a", "INSERT INTO t VALUES (2)")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await env.ran("a", "ALTER TABLE t ADD c int", "INSERT INTO t VALUES (3)")
         (env.data_dir / "fail").unlink()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while (told := await env.query("b", "SELECT sum(k) FROM m")) != "6\nSELECT 1":
                 assert told.startswith("ERROR XX000: "), told
                 await asyncio.sleep(0.1)
@@ -363,17 +377,16 @@ def test_views_whose_data_make_reads_fail_are_failing(run: Run) -> None:
         found = await when(
             env,
             "SELECT * FROM above",
-            lambda rows: {rows[name]["state"] for name in ("m", "above")} == {"failing"},
+            lambda rows: (
+                {rows[name]["state"] for name in ("m", "above")} == {"failing"}
+                and not culprits(rows)
+            ),
         )
         assert found["m"]["reason"] == "reads of it fail: division by zero"
         assert found["above"]["state"] == "failing"
         assert found["above"]["reason"] == "reads of it fail: division by zero, in m"
         assert found["t"]["state"] == "running"
-        assert culprits(found) == {}
         await env.ran("a", "ALTER MATERIALIZED VIEW m SET (ON ERROR = SKIP)")
-        found = {
-            row["object"].split(".")[-1]: row for row in await explained(env, "MATERIALIZED VIEW m")
-        }
-        assert found["m"]["state"] == "running"
+        await when(env, "MATERIALIZED VIEW m", lambda rows: rows["m"]["state"] == "running")
 
     run(test)

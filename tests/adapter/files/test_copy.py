@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import socket
 from collections import Counter
 from functools import partial
@@ -27,6 +26,7 @@ from foreshore.types import DATE, TEXT, TIMESTAMP, TIMESTAMPTZ, SqlType
 from tests.adapter.files.tables import COLUMNS, SETTLED, filled, settled
 from tests.adapter.harness import TestEnvironment, until
 from tests.harness import object_store
+from tests.stopped_process import stop_process
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
@@ -247,7 +247,7 @@ async def test_import_ends_in_the_middle_of_a_file(
     stopped, ask = Event(), _Worker._ask
 
     def held(worker: _Worker, kind: bytes, *pieces: bytes) -> tuple[bytes, Answer]:
-        os.kill(worker.pid, signal.SIGSTOP)
+        stop_process(worker.pid)
         stopped.set()
         return ask(worker, kind, *pieces)
 

@@ -9,9 +9,11 @@ import pytest
 
 from foreshore.adapter.introspection.relations import snapshot_of
 from foreshore.adapter.session.session import Session
-from foreshore.catalog.builtin.parts import PARTED, Origin, Parts
+from foreshore.catalog.builtin.parts import PARTED, Origin, Parts, RelationRead
 from foreshore.catalog.builtin.registry import all_builtins
 from foreshore.catalog.builtin.relation import Builtin
+from foreshore.catalog.state import State
+from foreshore.in_turns import run_at_once
 from tests.adapter.harness import TestEnvironment, in_environment
 
 STATEMENTS = """
@@ -69,7 +71,9 @@ def differing(session: Session, parts: Parts) -> list[str]:
 
     def kept(builtin: Builtin) -> pa.Table:
         origin = Origin(builtin.id, "foreshore", tuple(snapshot.search_path))
-        return parts.rows(snapshot.state, origin, builtin, lambda: snapshot)
+        return run_at_once(
+            parts.rows(RelationRead(snapshot.state, origin, builtin, lambda: snapshot))
+        )
 
     return [
         builtin.name
@@ -96,3 +100,11 @@ def test_kept_parts_are_as_if_made_anew_after_each_statement(
             assert all(all(parts._view.groups.values()) for _, parts in sessions)
 
     in_environment(tmp_path, play)
+
+
+def test_older_state_moves_no_part_back() -> None:
+    """A read that was interrupted between its steps goes on in the state in which it began."""
+    parts, newer, older = Parts(), State(version=2), State(version=1)
+    for state in (older, newer, older):
+        parts.advance(state)
+    assert parts.shows(newer)

@@ -41,13 +41,20 @@ AT_HAND = {
     "view": "SELECT * FROM v WHERE d = $1",
     "some": "SELECT k FROM v WHERE d = $1 LIMIT 1",
     "none": "SELECT k FROM v WHERE d = $1 LIMIT 0",
+    "numeric": "SELECT * FROM t WHERE k = $1",
+    "now": "SELECT now() IS NULL FROM t WHERE k = $1",
+    "first": "SELECT k, s FROM t WHERE k = $1 ORDER BY s LIMIT 1",
+    "two": "SELECT k FROM t WHERE k IN ($1, 2) ORDER BY k DESC",
+    "counted": "SELECT count(*), max(s) FROM t WHERE k = $1 OR k = 3",
+    "there": "SELECT EXISTS (SELECT FROM t WHERE k = $1)",
+    "joined": "SELECT t.n, o.b FROM t JOIN other o ON o.a = t.d AND o.b = 'x' WHERE t.k = $1",
+    "left": "SELECT t.s, o.b FROM t LEFT JOIN other o ON o.a = t.k AND o.b = 'y' WHERE t.k = $1",
+    "parameter": "SELECT $1::int + 1",
 }
 LEFT = {
-    "numeric": "SELECT * FROM t WHERE k = $1",
     "failing": "SELECT 10 / d FROM t WHERE k = $1",
     "all": "SELECT k FROM t ORDER BY k",
     "locked": "SELECT k FROM t WHERE k = $1 FOR UPDATE",
-    "now": "SELECT now() IS NULL FROM t WHERE k = $1",
     "insert": "INSERT INTO other VALUES ($1, 'new')",
 }
 
@@ -110,6 +117,19 @@ class Client:
         self.wire.data_received(data)
         at_once = bytes(self.transport.written)
         return at_once, await self.ready()
+
+    async def send_until_at_hand(self, data: bytes) -> bytes:
+        """Return what is answered at once, sending it again while the task answers.
+
+        On a busy machine a time often comes in between, for which a view is late, and the turn of
+        this loop may be over.
+        """
+        async with asyncio.timeout(60):
+            while True:
+                at_once, answered = await self.send(data)
+                if at_once:
+                    assert at_once == answered
+                    return answered
 
 
 def frame(code: bytes, body: bytes = b"") -> bytes:
@@ -191,14 +211,10 @@ VALUES = ([b"1"], [b"2"], [b"3"], [b" 3 "], [b"-1"], [b"99"], [None], [b"+4"], [
 
 async def with_view(client: Client) -> None:
     """Wait until there is a mirror of the view that knows the newest time."""
-    async with asyncio.timeout(60):
-        request = bind("view", [b"1"]) + execute() + SYNC
-        while not (await client.send(request))[0]:  # noqa: ASYNC110 - it sends something
-            await asyncio.sleep(0.001)
+    await client.send_until_at_hand(bind("view", [b"1"]) + execute() + SYNC)
 
 
 async def test_answers_at_once_are_those_of_the_task(client: Client) -> None:
-    late = 0  # answers that another time has come in between
     for name in [*AT_HAND, *LEFT][:-1]:  # without the one that writes
         first = next(iter(ARGUMENTS.get(name, VALUES)))
         await client.send(bind(name, first) + execute() + SYNC)
@@ -218,9 +234,8 @@ async def test_answers_at_once_are_those_of_the_task(client: Client) -> None:
                         assert b"23505" in expected  # the first was not undone
                         continue
                     assert answered == expected, (name, args)
-                    if name in AT_HAND and b"22003" not in answered:
-                        late += at_once != answered
-                        assert late < 4, (name, args, most, describe)
+                    if name in AT_HAND and b"22003" not in answered and not at_once:
+                        assert await client.send_until_at_hand(head + execute(most) + SYNC)
                     if name in LEFT and name != "failing":  # which fails for some rows only
                         assert not at_once
 
@@ -246,9 +261,13 @@ async def test_binary_and_named_forms_are_answered_alike(client: Client) -> None
     await client.send(bind("both", [b"1", b"x"]) + execute() + SYNC)  # planned with the index
     await client.send(bind("row", [b"1"]) + execute() + SYNC)
     for message, is_at_hand in cases:
-        await with_view(client)
-        at_once, answered = await client.send(message + DESCRIBE + execute() + SYNC)
-        assert at_once == (answered if is_at_hand else b""), message
+        request = message + DESCRIBE + execute() + SYNC
+        if is_at_hand:
+            answered = await client.send_until_at_hand(request)
+        else:
+            await with_view(client)
+            at_once, answered = await client.send(request)
+            assert at_once == b"", message
         _, expected = await client.send(message + DESCRIBE + execute() + FLUSH + SYNC)
         assert answered == expected, message
     named = bind("row", [b"1"], portal="p") + frame(b"E", b"p\0\0\0\0\0") + SYNC
@@ -271,20 +290,17 @@ async def test_an_unforeseen_error_is_left_to_the_task(
         with monkeypatch.context() as patch:
             patch.setattr(StatementsAtHand, method, fail)
             assert await client.send(request) == (b"", expected)
-    at_once, answered = await client.send(request)
-    assert at_once == answered == expected
+    assert await client.send_until_at_hand(request) == expected
 
 
 async def test_unnamed_statement_and_query_are_answered_at_once(client: Client) -> None:
     for sql in (AT_HAND["constant"], "SELECT s FROM t WHERE k = 1"):
         again = parse("", sql) + bind("") + DESCRIBE + execute() + SYNC
         _, expected = await client.send(again)
-        at_once, answered = await client.send(again)
-        assert at_once == answered == expected
+        assert await client.send_until_at_hand(again) == expected
         query = frame(b"Q", sql.encode() + b"\0")
         _, expected = await client.send(query)
-        at_once, answered = await client.send(query)
-        assert at_once == answered == expected
+        assert await client.send_until_at_hand(query) == expected
 
 
 async def test_pipeline_is_one_answer(client: Client) -> None:
@@ -294,10 +310,7 @@ async def test_pipeline_is_one_answer(client: Client) -> None:
         bind("view", [b"0"]) + execute(),
         bind("constant") + execute(1),
     ]
-    at_once = b""
-    while not at_once:  # a view may be behind for a moment
-        at_once, answered = await client.send(b"".join(parts) + SYNC)
-    assert at_once == answered
+    answered = await client.send_until_at_hand(b"".join(parts) + SYNC)
     _, expected = await client.send(b"".join(parts) + FLUSH + SYNC)
     assert answered == expected
 
@@ -352,9 +365,7 @@ async def test_block_reads_its_own_writes_at_its_own_time(
     assert at_once == b""
     assert answered == before
     await client.send(frame(b"Q", b"ROLLBACK\0"))
-    at_once, answered = await client.send(read)
-    assert b"other" in answered
-    assert at_once == answered
+    assert b"other" in await client.send_until_at_hand(read)
 
 
 async def test_changed_definitions_are_noticed(client: Client, env: TestEnvironment) -> None:
@@ -425,10 +436,12 @@ async def test_long_answers_let_others_have_their_turn(
     client.wire.data_received((one + SYNC) * 5)
     assert client.transport.written.count(READY) == 2
     assert await client.ready(5) == expected * 5
-    for count in (2, 3):
-        at_once, answered = await client.send(one * count + SYNC)
-        assert bool(at_once) == (count == 2)
-        assert answered.count(b"SELECT 1\0") == count
+    assert (
+        await client.send_until_at_hand(one * 2 + SYNC) == expected.replace(READY, b"") * 2 + READY
+    )
+    at_once, answered = await client.send(one * 3 + SYNC)
+    assert not at_once
+    assert answered.count(b"SELECT 1\0") == 3
 
 
 async def test_request_cut_anywhere_is_answered(client: Client) -> None:
@@ -502,16 +515,21 @@ async def test_repeated_request_is_answered_as_the_task_does_after_any_change(
 async def test_answers_keep_no_rows_of_dropped_tables(client: Client, env: TestEnvironment) -> None:
     await with_view(client)
     for name in ("row", "view"):
-        at_once, answered = await client.send(bind(name, [b"1"]) + execute() + SYNC)
-        assert at_once == answered
+        await client.send_until_at_hand(bind(name, [b"1"]) + execute() + SYNC)
     coordinator, statements = client.session.coordinator, client.session.statements
-    point, index_point = statements["row"].point, statements["view"].index_point
-    assert point is not None
+    read, index_point = statements["row"].row_read, statements["view"].index_point
+    assert read is not None
     assert index_point is not None
-    mirror = coordinator.compute.mirrors.knowing(index_point.index, coordinator.oracle.read_ts())
-    assert mirror is not None
+    mirror = None
+    async with asyncio.timeout(60):
+        while mirror is None:  # it is late for a moment
+            await asyncio.sleep(0)
+            now = coordinator.oracle.read_ts()
+            mirror = coordinator.compute.mirrors.knowing(index_point.index, now)
     held: list[weakref.ref[Any]] = [weakref.ref(mirror)]
-    held += [weakref.ref(each.arrangement) for each in coordinator.keys.of(point.table).values()]
+    held += [
+        weakref.ref(each.arrangement) for each in coordinator.keys.of(read.tables[0].table).values()
+    ]
     del mirror
     await env.ran("s", "DROP TABLE t CASCADE")
     async with asyncio.timeout(20):

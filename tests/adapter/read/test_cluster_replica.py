@@ -12,6 +12,7 @@ import pytest
 
 from foreshore.processes.child_process import ProcessLauncher
 from tests.adapter.harness import TestEnvironment, in_environment, until
+from tests.stopped_process import stop_process
 
 INDEXED = "SELECT n FROM v WHERE k = 1"  # from an arrangement
 BULK = "SELECT count(*) FROM t"  # by the engine
@@ -55,7 +56,7 @@ def status_of(env: TestEnvironment, name: str) -> dict[str, Any]:
 def stopped(env: TestEnvironment, name: str) -> Iterator[None]:
     """Let a replica's process stand still meanwhile."""
     pid = status_of(env, name)["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    stop_process(pid)
     try:
         yield
     finally:
@@ -68,6 +69,7 @@ def is_started_anew(env: TestEnvironment, name: str, than: int) -> bool:
     return bool(status["ready"] and status["pid"] != than)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("query", [INDEXED, BULK])
 def test_cluster_replica_setting_selects_answering_replica(tmp_path: Path, query: str) -> None:
     async def main() -> None:
@@ -92,7 +94,7 @@ def test_cluster_replica_setting_selects_answering_replica(tmp_path: Path, query
                     os.kill(pid, signal.SIGKILL)  # the next is told what is still asked
                     await until(lambda: is_started_anew(env, other, pid))  # noqa: B023
                     await asyncio.sleep(0.3)
-                    assert not asking.done()
+                    assert not asking.done(), asking.result()
                 assert await asking == answer
             await env.query("s", "RESET cluster_replica")
             with stopped(env, "r1"):

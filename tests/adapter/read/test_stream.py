@@ -1,6 +1,7 @@
 """StreamSource: batches are computed when they are taken, and what is left costs little."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -117,6 +118,44 @@ async def test_a_closed_stream_holds_nothing() -> None:
         source.close()
         assert await source.next(1) is None
     assert QUERY_MEMORY.used <= used
+
+
+@pytest.mark.parametrize("from_disk", [False, True])
+async def test_a_stream_that_is_closed_during_a_step_has_no_rows(
+    monkeypatch: pytest.MonkeyPatch, from_disk: bool
+) -> None:
+    """The thread goes on with its step, and its rows are nobody's."""
+    if from_disk:
+        budget = QueryMemory(1)
+        made: Callable[..., Reservation] = lambda **given: Reservation(budget, **given)  # noqa: E731
+        monkeypatch.setattr(stream, "Reservation", made)
+    check, cancel = Cancellation.check, Cancellation.cancel
+    checked, closing = threading.Event(), threading.Event()
+
+    def check_and_wait(self: Cancellation) -> None:
+        check(self)
+        checked.set()
+        closing.wait(60)  # the step adds its rows after the close has begun
+
+    def cancel_and_tell(self: Cancellation) -> None:
+        cancel(self)
+        closing.set()
+
+    batch = pa.RecordBatch.from_arrays([pa.array(range(10_000), pa.int64())], names=["c0"])
+    with ThreadPoolExecutor(1) as executor:
+        source = await StreamSource(lambda *_: iter([batch] * 50), executor).begun()
+        await source.park()
+        while source._rows or (source._spilled and not from_disk):
+            await source.next(1 << 20)
+        monkeypatch.setattr(Cancellation, "check", check_and_wait)
+        monkeypatch.setattr(Cancellation, "cancel", cancel_and_tell)
+        reading = asyncio.create_task(source.next(1))
+        await asyncio.to_thread(checked.wait, 60)
+        reading.cancel()
+        await asyncio.wait((reading,))
+        await blocking.run(executor, int)  # the step has ended
+        assert await source.next(1) is None
+        assert not source._rows
 
 
 async def test_a_stream_without_rows_leaves_its_thread_to_others() -> None:

@@ -288,3 +288,22 @@ async def test_table_that_was_made_anew_stalls_the_sink(
     await asyncio.to_thread(target.run, "UPDATE foreshore.frontiers SET target = NULL")
     await env.ran("a", "DELETE FROM t WHERE k = 1", "WAIT FOR SINKS s")
     assert await asyncio.to_thread(target.run, "SELECT k FROM out.t ORDER BY k") == [(2,), (3,)]
+
+
+LEFT = "SELECT count(*) FROM mz_internal.mz_leftovers"
+
+
+@pytest.mark.parametrize("gone", ["TABLE foreshore.frontiers", "SCHEMA foreshore CASCADE"])
+async def test_frontier_that_is_gone_already_is_no_leftover(
+    own_env: TestEnvironment, target: Target, gone: str
+) -> None:
+    env = own_env
+    await env.ran("a", f"CREATE CONNECTION pg TO POSTGRES ({target.options})")
+    await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    await env.ran("a", "CREATE SINK s FROM t INTO POSTGRES CONNECTION pg (TABLE 'out.t')")
+    await env.ran("a", "WAIT FOR SINKS s")
+    await asyncio.to_thread(target.run, f"DROP {gone}")
+    await env.ran("a", "DROP SINK s")
+    async with asyncio.timeout(60):
+        while not (await env.query("a", LEFT)).startswith("0\n"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

@@ -108,7 +108,7 @@ def test_rows_and_bad_lines_of_a_file_that_is_read_in_parts_come_once(
     numbers: list[Any] = []
     done = parts = 0
     while done >= 0:  # it is killed after each part
-        batch = next(iter(reader._file(location, "a", 5, done)))
+        batch = next(iter(reader._file(location, "a", 5, done, False)))
         parts += 1
         rows += batch.rows[OWN_ROWS].column("k").to_pylist() if OWN_ROWS in batch.rows else []
         if ERRORS in batch.rows:

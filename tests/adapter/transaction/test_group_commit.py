@@ -373,6 +373,35 @@ async def test_dropped_tables_are_forgotten_after_last_use(own_env: TestEnvironm
     assert not gone
 
 
+@pytest.mark.parametrize("kind", ["other columns", "no table at all"])
+def test_write_that_does_not_fit_its_table_stops_no_other(
+    runner: asyncio.Runner, own_env: TestEnvironment, kind: str
+) -> None:
+    async def scenario() -> None:
+        for name in "ab":
+            await own_env.query("s", f"CREATE TABLE {name} (i int)")
+        coordinator = own_env.environment.coordinator
+        (wrong,) = (each.id for each in coordinator.state.all(Item) if each.name == "a")
+        part: Any = (
+            rows(1) if kind == "no table at all" else rows(1).rename_columns(["j", "__diff"])
+        )
+        part = [None] if kind == "no table at all" else [part]
+        failed, *others = await asyncio.gather(
+            coordinator.group.write(Write({wrong: part})),
+            *(own_env.query(f"s{n}", f"INSERT INTO b VALUES ({n})", alone=False) for n in range(3)),
+            return_exceptions=True,
+        )
+        assert isinstance(failed, DatabaseError)
+        assert failed.sqlstate == "XX000"
+        assert others == ["INSERT 0 1"] * 3
+        for name in "ab":
+            assert await own_env.query("s", f"INSERT INTO {name} VALUES (9)") == "INSERT 0 1"
+        assert await own_env.query("s", "SELECT count(*) FROM a") == "1\nSELECT 1"
+        assert await own_env.query("s", "SELECT count(*) FROM b") == "4\nSELECT 1"
+
+    runner.run(scenario())
+
+
 def test_log_failure_fails_all_writers_and_shows_nothing() -> None:
     async def scenario() -> None:
         async with World() as world:

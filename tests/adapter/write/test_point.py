@@ -18,14 +18,14 @@ from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.catalog.planned import Planned
 from foreshore.compute.keys import layout
-from foreshore.compute.keys.layout import PLAIN
 from foreshore.constraint import Unique
 from foreshore.errors import DatabaseError
+from foreshore.expr.equality import is_plain
 from foreshore.ids import GlobalId
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
 from foreshore.sql.plan import Insert
-from foreshore.types import RelationDesc
+from foreshore.types import RelationDesc, SqlType
 from tests.adapter.harness import TestEnvironment, told
 from tests.effort import examples
 
@@ -100,9 +100,10 @@ def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             case _:
                 return
         if any(each.name.startswith("columns") for each in planned[table].constraints):
-            prepared.template = prepared.rules = prepared.point = None
+            prepared.template = prepared.rules = prepared.point = prepared.row_read = None
         taken.extend(["insert"] if prepared.rules is not None else [])
-        taken.extend(["point"] if prepared.point is not None else [])
+        is_point = prepared.point is not None or prepared.row_read is not None
+        taken.extend(["point"] if is_point else [])
 
     patch.setattr(SessionPlanner, "_compile", staticmethod(compile))
     can_take = layout.takes_tuples
@@ -175,7 +176,7 @@ TYPES: dict[str, list[Any]] = {
     "int4[]": ["{1,NULL}", "{}", "{a}", [1, 2]],
 }
 
-KEYS = [type for type in TYPES if type.split("(")[0] in {*PLAIN, "char"}]
+KEYS = [type for type in TYPES if type.startswith("char") or is_plain(SqlType(type.split("(")[0]))]
 
 PREPARED = """INSERT INTO {t} (a, b, x) VALUES ($1, $2, $3)
 INSERT INTO {t} (a, b, x, n) VALUES ($1, $2, $3, 1), ($1, $2, NULL, 2) RETURNING *

@@ -16,8 +16,8 @@ from foreshore.compute.arrange.key import hash_columns, hash_words, key_words
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Run, sort_and_consolidate
 from foreshore.compute.checkpoint.state import Reader, Writer
+from foreshore.datum import to_array
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
-from foreshore.expr.datum import to_array
 from foreshore.types import (
     DATE,
     FLOAT8,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.compute.arrange.key import hash_columns, hash_words, key_words
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
 from foreshore.types import BYTEA, INT4, TEXT
 
 TYPES = [INT4, TEXT, BYTEA]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.row_reader import PointReader, reader_of
-from foreshore.expr.datum import from_array, to_array
+from foreshore.datum import from_array, to_array
 from foreshore.types import INT4, TEXT, ColumnType, SqlType
 from foreshore.update import update_schema
 from tests.effort import examples

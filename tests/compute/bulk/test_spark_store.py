@@ -25,6 +25,7 @@ from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.delta.tables import Layout
 from foreshore.compute.delta.touched import Touch
 from foreshore.compute.spark.buckets import buckets_of
+from foreshore.errors import QueryCanceled
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.local_files import LocalFiles
 from foreshore.types import INT8, ColumnType
@@ -104,6 +105,23 @@ def test_consolidation_that_fails_is_tried_again_some_steps_later(tmp_path: Path
     for _ in range(spark_store.REST_STEPS):
         assert not store.maintenance_due
         store.commit()
+    assert store.maintenance_due
+
+
+def test_consolidation_that_is_cancelled_ends_and_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cancelled(self: StoreWithoutSpark, name: str) -> None:
+        raise QueryCanceled
+
+    monkeypatch.setattr(StoreWithoutSpark, "_consolidate", cancelled)
+    contents = Contents(LAYOUT)
+    store = StoreWithoutSpark(tmp_path)
+    store.hold_files("s0", contents)
+    contents.added = [StateFile(KeptFile(tmp_path / "added.parquet"), None, 1 << 20)]
+    with pytest.raises(QueryCanceled):
+        store.maintain()
+    assert not caplog.records
     assert store.maintenance_due
 
 

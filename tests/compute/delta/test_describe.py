@@ -1,8 +1,8 @@
 """The plan of changes, as EXPLAIN PHYSICAL PLAN shows it."""
 
-from foreshore.compute.bulk.evaluate import plans_of
 from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
+from foreshore.compute.render.evaluate import plans_of
 from foreshore.expr.ir import Aggregate, Call, Join, Map, Reduce, count_all
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, TEXT, numeric_of_scale

@@ -1,9 +1,9 @@
 """Of the contents of a trace, a step reads the rows whose key its changes have."""
 
-from foreshore.compute.bulk.evaluate import plans_of
 from foreshore.compute.delta.changes import change_table
 from foreshore.compute.delta.differentiate import differentiate
 from foreshore.compute.delta.touched import Touch, keys_of, touched
+from foreshore.compute.render.evaluate import plans_of
 from foreshore.compute.spark.buckets import is_hashable
 from foreshore.expr.ir import Aggregate, Column, Get, Join, Reduce, Relation, count_all
 from foreshore.ids import GlobalId

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.bulk.exact import comoment_float, sum_float
 from foreshore.compute.engine import Input
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.render.exact import comoment_float, sum_float
 from foreshore.expr.ir import Aggregate, Column, Get, Reduce
 from foreshore.ids import GlobalId
 from foreshore.types import FLOAT8, INT4, ColumnType

@@ -19,8 +19,8 @@ from foreshore.compute.flow.index import FlowIndex, index_key
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.output import FlowOutput
+from foreshore.datum import to_array
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
-from foreshore.expr.datum import to_array
 from foreshore.expr.ir import Column
 from foreshore.types import (
     BOOL,

@@ -15,11 +15,11 @@ from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.operators.operator import Window as Times
 from foreshore.compute.flow.spine import Spine
+from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
 from foreshore.compute.replica import dataflow as replica_dataflow
 from foreshore.compute.replica.dataflow import DataflowState
-from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.scheduler import step_and_merge
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import (

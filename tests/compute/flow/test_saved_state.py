@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.checkpoint import state
 from foreshore.compute.checkpoint.files import map_arrays, write_arrays
-from foreshore.compute.checkpoint.state import Arrays, Captured, Reader, Writer, arrays_of
+from foreshore.compute.checkpoint.state import Arrays, Captured, Reader, Writer
 from foreshore.compute.engine import Dataflow, Engine, Input
 from foreshore.compute.flow import hydration, ordered, spine
 from foreshore.compute.flow.dataflow import FlowDataflow
@@ -41,7 +41,7 @@ def through_files(captured: Captured, directory: Path) -> Captured:
         path.unlink()
         return found
 
-    mapped = {n: again(arrays_of(run), changeable=False) for n, run in captured.runs.items()}
+    mapped = {n: again(run.arrays(), changeable=False) for n, run in captured.runs.items()}
     copied = {n: {k: a.copy() for k, a in arrays.items()} for n, arrays in mapped.items()}
     arrays = again(captured.arrays, changeable=True)
     return Captured(

@@ -15,7 +15,7 @@ from foreshore.compute.flow.convert import columns_of, words_of
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.program import Context
-from foreshore.expr.datum import from_array, to_array
+from foreshore.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.functions.temporal import LEAST
@@ -139,9 +139,13 @@ def call(function: str, types: tuple[SqlType, ...], result: SqlType) -> Scalar:
 
 
 def compiled(
-    scalar: Scalar, types: tuple[SqlType, ...], rows: list[tuple[Any, ...]], *, native: bool = True
+    scalar: Scalar,
+    types: tuple[SqlType, ...],
+    rows: list[tuple[Any, ...]],
+    *,
+    native: bool | None = True,
 ) -> tuple[list[Any], list[str | None]]:
-    """Return the values and the errors that a program gives."""
+    """Return the values and the errors that a program gives; it must be `native`, if not None."""
     columns = tuple(ColumnType(type) for type in types)
     interner = Interner()
     compiler = Compiler(layout_of(columns), interner)
@@ -152,7 +156,7 @@ def compiled(
     checker.check([resolved], 0)
     checker.put(result, [resolved], "row")
     program = checker.program()
-    assert bool(program.given) is not native
+    assert native is None or bool(program.given) is not native
     context = Context(interner, 1)
     arrays = [to_array([row[i] for row in rows], type) for i, type in enumerate(types)]
     words = words_of(arrays, len(rows), layout_of(columns), interner)

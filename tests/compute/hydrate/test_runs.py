@@ -10,6 +10,7 @@ import pytest
 
 from foreshore.compute.bulk.spark_files import TaskFile
 from foreshore.compute.engine import result_schema
+from foreshore.compute.flow.bulk_hydration import RunArrays
 from foreshore.compute.flow.convert import integers, words_of
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
@@ -21,8 +22,8 @@ from foreshore.compute.hydrate.run_tasks import (
     spread,
     write_pieces,
 )
-from foreshore.compute.hydrate.runs import RunArrays, mapped
-from foreshore.expr.datum import to_array
+from foreshore.compute.hydrate.runs import mapped
+from foreshore.datum import to_array
 from foreshore.types import DATE, FLOAT8, INT4, INT8, TEXT, UUID, ColumnType, Datum, numeric
 from tests.effort import examples
 

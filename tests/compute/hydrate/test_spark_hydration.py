@@ -15,6 +15,7 @@ from foreshore.compute.bulk import spark_files
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.flow import hydration, spine
+from foreshore.compute.flow.bulk_hydration import WritesRuns
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.operators import reduce
 from foreshore.compute.hydrate import shards
@@ -116,6 +117,7 @@ def test_a_collection_is_sorted_by_tasks(
     inputs = {U2.id: Input(schema_of(U2.columns), tuple(paths))}
     assert engine._choice is not None
     chosen = engine._choice.for_hydration(GlobalId("t9"), "spark")
+    assert isinstance(chosen, WritesRuns)
     found = chosen.sorted_run(U2, inputs, (1,), 7, START, Cancellation())
     assert found is not None
     (status,) = engine.hydrations(GlobalId("t9"))

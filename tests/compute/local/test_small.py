@@ -12,9 +12,9 @@ from foreshore.compute.engine import Cancellation
 from foreshore.compute.local.small.evaluate import evaluate_small, is_small_plan
 from foreshore.compute.local.small.join import FEW_SEARCHES
 from foreshore.compute.local.small.rows import MOST_ROWS, NotSmall, SmallRows
+from foreshore.datum import to_array
 from foreshore.errors import QueryCanceled
 from foreshore.expr.columns import columns_of
-from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     IN_STEP,
     Call,
@@ -47,10 +47,7 @@ from tests.model import evaluate
 from tests.relations import histories, lowered_relations
 
 LEFT_TO_ENGINES = {  # whose rows have lists, equal floats that differ, or are negative
-    "join on floats",
     "top by a float",
-    "except of floats",
-    "lists of floats as keys",
     "floats in lists, and the least of them",
     "negative multiplicities",
 }

@@ -139,7 +139,7 @@ class Environment:
         """Return the contents of a shard at a time, read without a replica."""
         await self.compute.wait_upper(id_(id), as_of)
         snapshot = self.storage.snapshot(self.reads[id_(id)], as_of)
-        from foreshore.compute.replica.inputs import arrived, describe
+        from foreshore.compute.inputs import arrived, describe
 
         message, tables = describe(snapshot)
         (found,) = arrived([message], iter(tables), self.storage.files)

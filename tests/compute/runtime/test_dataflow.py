@@ -8,15 +8,15 @@ from time import process_time
 import pyarrow as pa
 import pytest
 
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Dataflow
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.inputs import Contents, with_times
+from foreshore.compute.linear_dataflow import LinearDataflow, LinearFirst
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
-from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.replica.dataflow import DataflowState
-from foreshore.compute.replica.inputs import Contents, with_times
-from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.compute.replica.queues import ImportQueue, Part
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import Column, Join, Reduce, count_all

@@ -243,6 +243,27 @@ def test_steps_of_pinned_times_and_marks_stay() -> None:
     assert log.changes(0, 200) == [5, 50, 99, 100]
 
 
+@pytest.mark.parametrize("marked", [False, True])
+def test_pinned_steps_stay_where_many_later_ones_remain(
+    monkeypatch: pytest.MonkeyPatch, marked: bool
+) -> None:
+    """A view that was refreshed at a pinned time is as readable as before."""
+    monkeypatch.setattr(error_log, "COMPACTED_STEPS", 8)
+    monkeypatch.setattr(error_log, "MAX_STEPS", 32)
+    log = ErrorLog(VIEW, 0, NothingKept(), marks=(lambda *_: []) if marked else None)
+    log.add(1, 1, errors(), initial=True)
+    pinned, since, steps = [7, 10, 19], 21, 600
+    asked = [*pinned, *range(since, steps)]
+    for n in range(1, steps):
+        log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
+        log.compact(lambda: since if n >= since else 0, lambda _: [p for p in pinned if n >= since])  # noqa: B023
+        assert len(log._times) <= 32 + len(pinned)
+        for time in (each for each in asked if since <= n and each <= n):
+            found, is_pinned = at(log, time), time in pinned
+            assert found == ("22012 x" if time % 2 else None) or not (is_pinned or found is None)
+    assert [at(log, time) for time in (*pinned, since)] == ["22012 x", None, "22012 x", "22012 x"]
+
+
 def test_compaction_keeps_that_contents_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(error_log, "COMPACTED_STEPS", 8)
     monkeypatch.setattr(error_log, "MAX_STEPS", 8)

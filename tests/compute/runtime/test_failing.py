@@ -12,7 +12,14 @@ import pytest
 
 from foreshore.compute.controller.cluster import Replica
 from foreshore.compute.engine import ERRORS, output_schema
-from foreshore.compute.protocol import DataflowStatus, Frontiers, SinkExport, SinkUpdates, Status
+from foreshore.compute.protocol import (
+    CreateDataflow,
+    DataflowStatus,
+    Frontiers,
+    SinkExport,
+    SinkUpdates,
+    Status,
+)
 from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.processes.link import Link
 from tests.compute.runtime.harness import (
@@ -53,8 +60,24 @@ class ScriptedReplicas:
     def lost(self, name: str) -> None:
         self.compute.clusters._lost(self.cluster, self.cluster.replicas[name])
 
-    def reports_errors(self, name: str, view: str, upper: int, *found: str) -> None:
-        """Report from a replica that a view has no rows, and the errors `found`, before `upper`."""
+    def connect(self, name: str) -> list[Any]:
+        """Connect a replica; return the list of what it is sent."""
+        sent: list[Any] = []
+        connection = SimpleNamespace(
+            send=lambda message, tables=(): sent.append(message),
+            send_frame=sent.append,
+            listen=lambda on: None,
+        )
+        self.cluster.connected(self.cluster.replicas[name], cast(Any, connection))
+        return sent
+
+    def reports_errors(
+        self, name: str, view: str, upper: int, *found: str, number: int = 0
+    ) -> None:
+        """Report from a replica that a view has no rows, and the errors `found`, before `upper`.
+
+        The report is of the dataflow that the command with a `number` created.
+        """
         nothing = output_schema(T1.columns).empty_table()
         rows = [(text, upper - 1, 1) for text in found]
         columns = list(zip(*rows, strict=True)) or [(), (), ()]
@@ -62,11 +85,17 @@ class ScriptedReplicas:
         errors = pa.table(
             [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
         )
-        self._deliver(name, SinkUpdates(id_(view), 0, upper, True), nothing, errors)
+        self._deliver(name, SinkUpdates(id_(view), 0, upper, number, True), nothing, errors)
 
-    def replaced(self, name: str, view: str, lower: int, upper: int) -> None:
+    async def number(self, view: str, sent: list[Any]) -> int:
+        """Return the number of the last command that has created a view's dataflow."""
+        await self.compute._dataflows[id_(view)].created
+        commands = [each for each in sent if isinstance(each, CreateDataflow)]
+        return [each.number for each in commands if each.description.id == view][-1]
+
+    def replaced(self, name: str, view: str, lower: int, upper: int, *, number: int = 0) -> None:
         """Report from a replica that a view has no updates from `lower` to before `upper`."""
-        message = SinkUpdates(id_(view), lower, upper)
+        message = SinkUpdates(id_(view), lower, upper, number)
         errors = output_schema(ERRORS).empty_table()
         self._deliver(name, message, output_schema(T1.columns).empty_table(), errors)
 
@@ -212,17 +241,45 @@ def test_wait_for_errors_continues_after_handoff(
 
 def test_late_output_is_not_attributed_to_next_dataflow(run_scripted: InHouse) -> None:
     async def scenario(scripted: ScriptedReplicas) -> None:
-        scripted.reports_errors("r1", "u1", 4)
+        sent = scripted.connect("r1")
+        first = await scripted.number("u1", sent)
+        scripted.reports_errors("r1", "u1", 4, number=first)
         await scripted.written("u1", 4)
         scripted.compute.drop_dataflow(id_("u1"), replaced=True)
         await scripted.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
-        scripted.replaced("r1", "u1", 4, 6)
+        second = await scripted.number("u1", sent)
+        scripted.replaced("r1", "u1", 4, 6, number=first)
         scripted.reports_upper("r1", "u1", 7)
         await asyncio.sleep(0.05)
         assert scripted.env.storage.upper(id_("u1")) == 4
-        scripted.reports_errors("r1", "u1", 5)
-        scripted.replaced("r1", "u1", 5, 6)
+        scripted.reports_errors("r1", "u1", 5, number=second)
+        scripted.replaced("r1", "u1", 5, 6, number=second)
         scripted.reports_upper("r1", "u1", 7)
+        await scripted.written("u1", 7)
+
+    run_scripted(scenario)
+
+
+def test_late_beginning_is_not_attributed_to_next_dataflow(run_scripted: InHouse) -> None:
+    """The next dataflow's snapshots stay leased until the replica has begun with that one."""
+
+    async def scenario(scripted: ScriptedReplicas) -> None:
+        sent = scripted.connect("r1")
+        replica = scripted.cluster.replicas["r1"]
+        first = await scripted.number("u1", sent)
+        scripted.compute.drop_dataflow(id_("u1"), replaced=True)
+        await scripted.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
+        second = await scripted.number("u1", sent)
+        assert first != second
+        scripted.reports_errors("r1", "u1", 4, "22012 division by zero", number=first)
+        scripted.reports_upper("r1", "u1", 7)
+        assert replica.leases[id_("u1")]
+        assert "u1" not in replica.uppers
+        (writer,) = (w for w, _ in scripted.compute.maintained.sinks_below([id_("u1")]))
+        assert not writer.errors.is_known(3)
+        scripted.reports_errors("r1", "u1", 4, number=second)
+        scripted.reports_upper("r1", "u1", 7)
+        assert "u1" not in replica.leases
         await scripted.written("u1", 7)
 
     run_scripted(scenario)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.finish import finish
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
 from foreshore.expr.ir import Column, Finishing, OrderKey
 from foreshore.types import FLOAT8, INT4, INTERVAL, JSONB, TEXT, SqlType, array_of, numeric
 

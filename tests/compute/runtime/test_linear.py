@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Dataflow, Engine, Input
+from foreshore.compute.linear_dataflow import LinearDataflow, LinearFirst
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Call,

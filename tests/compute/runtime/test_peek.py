@@ -6,9 +6,9 @@ import pytest
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.arrange.table_index import table_index
 from foreshore.compute.engine import ERRORS, rows_schema
+from foreshore.compute.inputs import with_times
 from foreshore.compute.peek import FEW_KEYS, FEW_ROWS, LocalIndex, answer_from_index
 from foreshore.compute.protocol import Peek
-from foreshore.compute.replica.inputs import with_times
 from foreshore.expr.ir import Column, Literal
 from foreshore.types import INT4
 from tests.compute.runtime.harness import KV, KV_SCHEMA, id_, table

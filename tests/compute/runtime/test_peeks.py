@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.controller.cluster import Cluster, Replica
-from foreshore.compute.controller.peeks import PeekRequest, Peeks
+from foreshore.compute.controller.peeks import MOST_LOST, PeekRequest, Peeks
 from foreshore.compute.protocol import (
     CancelPeek,
     CreateInstance,
@@ -23,7 +23,7 @@ from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.link import Link
 from foreshore.processes.messages import Message
 from foreshore.processes.transport import Connection
-from tests.compute.runtime.harness import KV_SCHEMA, run, table
+from tests.compute.runtime.harness import KV_SCHEMA, id_, run, table
 
 (U1,) = table("u1")
 ROWS = KV_SCHEMA.empty_table()
@@ -43,7 +43,9 @@ class SilentConnection:
         self.sent.append(message)
 
 
-async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
+async def asked(
+    *names: str, request: PeekRequest | None = None
+) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
     """Return a cluster of connected replicas, all asked peek number 1."""
     cluster = Cluster("c", CreateInstance("embedded", {}), lambda _: pytest.fail("not asked for"))
     for name in names:
@@ -53,7 +55,7 @@ async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
         connection = cast(Connection[Response], SilentConnection())
         cluster.replicas[name] = Replica(name, link, cluster.instance, connection)
     peeks = Peeks()
-    task = asyncio.create_task(peeks.ask(cluster, PeekRequest(1, U1), ()))
+    task = asyncio.create_task(peeks.ask(cluster, request or PeekRequest(1, U1), ()))
     await asyncio.sleep(0)
     return cluster, peeks, task
 
@@ -147,6 +149,64 @@ def test_peek_starts_again_when_its_replica_is_lost_before_the_last_part() -> No
         peeks.answered(other, PeekResponse(2, 1, more=True), rows(2, 1))
         peeks.answered(other, PeekResponse(2, 1), rows(3))
         assert (await task).whole().column(0).to_pylist() == [2, 1, 3]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_peek_that_loses_replicas_again_and_again_fails(begun: bool) -> None:
+    """Else it would end each replacement, too. What has been dropped does not count."""
+
+    async def scenario() -> None:
+        cluster, peeks, task = await asked("a", "b")
+        one, other = cluster.replicas.values()
+        for times in range(1, MOST_LOST):
+            (number,) = cluster.peeks
+            peeks.answered(other, PeekResponse(number, 0, NOT_UP), ())
+            if begun:
+                peeks.answered(one, PeekResponse(number, 1, more=True), rows(1, 2))
+            peeks.lost(cluster, one)
+            peeks.lost(cluster, other)  # which did not evaluate it
+            if begun:
+                await soon(lambda: list(cluster.peeks) == [times + 1])  # noqa: B023
+        del cluster.replicas["b"]
+        peeks.lost(cluster, other)
+        peeks.dropped(cluster)
+        await asyncio.sleep(0)
+        assert not task.done()
+        peeks.lost(cluster, one)
+        with pytest.raises(DatabaseError, match="have ended while they evaluated") as failed:
+            await task
+        assert failed.value.sqlstate == "58000"
+
+    run(scenario)
+
+
+def test_peek_goes_on_while_a_replica_that_lives_may_answer_it() -> None:
+    """The other one ends for reasons of its own."""
+
+    async def scenario() -> None:
+        cluster, peeks, task = await asked("a", "b")
+        one, other = cluster.replicas.values()
+        for _ in range(2 * MOST_LOST):
+            peeks.lost(cluster, other)
+        peeks.answered(one, PeekResponse(1, 1, more=True), rows(1, 2))
+        for _ in range(2 * MOST_LOST):
+            peeks.lost(cluster, other)
+        peeks.answered(one, PeekResponse(1, 1), rows(3))
+        assert (await task).num_rows == 3
+
+    run(scenario)
+
+
+def test_peek_that_waits_for_an_index_ends_no_replica() -> None:
+    async def scenario() -> None:
+        cluster, peeks, task = await asked("a", request=PeekRequest(1, U1, index=id_("u9")))
+        (one,) = cluster.replicas.values()
+        for _ in range(2 * MOST_LOST):
+            peeks.lost(cluster, one)
+        peeks.answered(one, PeekResponse(1, 1), (ROWS,))
+        assert (await task).num_rows == 0
 
     run(scenario)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from foreshore.compute.controller.cluster import Cluster, Replica
+from foreshore.compute.controller.progress import SILENT_SECONDS, Progress, progress_of
 from foreshore.compute.protocol import CreateInstance, DataflowStatus, Response, Status
-from foreshore.compute.replica.progress import SILENT_SECONDS, Progress, progress_of
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.link import Link
 from foreshore.processes.transport import Connection

@@ -12,8 +12,11 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from foreshore.compute.batch_sizing import BatchSizing
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller.outputs import Subscription
+from foreshore.compute.inputs import Contents, with_times
+from foreshore.compute.linear_dataflow import LinearDataflow, LinearFirst
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import (
     AllowCompaction,
@@ -31,10 +34,8 @@ from foreshore.compute.protocol import (
     SubscribeIndex,
     SubscribeResponse,
 )
-from foreshore.compute.replica.batch_sizing import BatchSizing
-from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.instance import ENGINES
-from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
+from foreshore.compute.replica.queues import Part
 from foreshore.compute.replica.replica import Replica
 from foreshore.errors import OutOfMemory, Unavailable
 from foreshore.ids import GlobalId
@@ -152,6 +153,40 @@ def test_kept_dataflow_catches_up_off_the_loop(
         index = kept.indexes[INDEX].rows
         assert contents(index.scan(4)) == Counter({(1, "a"): 1, (3, "a"): 1})
         assert contents(index.scan(5)) == Counter({(1, "a"): 1, (3, "a"): 1, (5, "a"): 1})
+
+    with_replica(scenario)
+
+
+def test_missed_updates_are_sorted_off_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
+) -> None:
+    sorting: list[threading.Thread] = []
+    times = Part.times
+
+    def noted(self: Part) -> Any:
+        if self._times is None and self.updates.num_rows == 2:
+            sorting.append(threading.current_thread())
+        return times(self)
+
+    async def scenario(replica: Replica) -> None:
+        one, two = Controller(replica), Controller(replica)
+        first, missed = (
+            with_times(rows((1, "a")), 1),
+            [with_times(rows((n, "b")), n) for n in (4, 3)],
+        )
+        one.begin(tmp_path, 2, first)
+        one.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        (kept,) = replica._dataflows.values()
+        monkeypatch.setattr(Part, "times", noted)
+        two.begin(tmp_path, 5, first, *missed)
+        two.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 5)
+        assert list(replica._dataflows.values()) == [kept]
+        assert sorting
+        assert threading.main_thread() not in sorting
+        found = kept.indexes[INDEX].rows.scan(3)
+        assert contents(found) == Counter({(1, "a"): 1, (3, "b"): 1})
 
     with_replica(scenario)
 

@@ -50,7 +50,7 @@ def test_the_driver_listens_where_executors_reach_it(
 def test_executors_get_every_module(tmp_path: Path) -> None:
     names = zipfile.ZipFile(write_package(tmp_path / "package.zip")).namelist()
     assert len(names) == len(set(names))
-    for module in ("__init__", "errors", "expr/functions/text", "compute/bulk/exact"):
+    for module in ("__init__", "errors", "expr/functions/text", "compute/render/exact"):
         assert f"foreshore/{module}.py" in names
     assert not [name for name in names if name.startswith("foreshore/tests")]
 

@@ -248,3 +248,62 @@ def test_copy_that_can_never_be_fails_for_good(server: Server) -> None:
         assert follower.said("failed") == {"failed": "42703"}
     with followed(url, "SELECT 1 AS id, 'x' AS t", key="id") as follower:
         assert follower.said("ready") == {"ready": ["id", "t"], "first": {"id": 1, "t": "x"}}
+
+
+ORDERS = [
+    "id",
+    "n, id",
+    "n DESC, id",
+    "n DESC NULLS LAST, id",
+    "n NULLS FIRST, id DESC",
+    "f DESC, id",
+    "big, id",
+    "t, id",
+    "t DESC, id DESC",
+    "b, id",
+    "d, id",
+    "at DESC, id",
+    "z, id",
+    "h, id",
+    "i, id",
+    "2 DESC, 1",
+    "abs(n), id",  # no column of the result: the copy has no order
+]
+VALUES = """
+(1, 2, 0.5, 9007199254740993, 'b', true, '2024-03-01', '2024-03-01 00:00:00.000001', '2024-10-27 01:30:00+00', '01:00', '1 mon'),
+(2, -0.5, 'NaN', 9007199254740992, 'B', false, 'infinity', '2024-03-01', '2024-10-27 00:45:00+00', '00:30', '29 days'),
+(3, -0.45, '-Infinity', -5, 'é', NULL, '0044-03-15 BC', '10000-01-01', '2024-10-27 02:15:00+00', '23:59:59.5', '31 days'),
+(4, 123456789012345678901234567890.10, 1e300, 0, '😀', true, '2024-02-29', 'infinity', 'infinity', '24:00', '-1 day'),
+(5, 123456789012345678901234567890.1, -1e-300, 7, '\uffee', false, '-infinity', '-infinity', NULL, NULL, '720:00:00'),
+(6, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '1999-12-31 23:59:59.999999+00', '00:00', NULL),
+(7, 'NaN', 0, 12, '', false, '2024-03-01', '1969-12-31 23:59', '2024-01-01', '12:00', '1 year'),
+(8, 10, 1, 100, 'ab', true, '0001-01-01', '2024-03-01 BC', '2024-01-01 BC', '12:00:00.1', '00:00:01')
+"""
+
+
+@pytest.mark.full
+def test_rows_come_in_the_order_of_the_query(server: Server) -> None:
+    columns = "id int, n numeric, f float8, big int8, t text, b bool, d date, at timestamp"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE TABLE ordered ({columns}, z timestamptz, h time, i interval)".encode()
+        )
+        connection.execute(f"INSERT INTO ordered VALUES {VALUES}".encode())
+        for order in ORDERS:
+            for limit in ("", " LIMIT 5"):
+                query = f"SELECT id, n, f, big, t, b, d, at, z, h, i FROM ordered ORDER BY {order}{limit}"
+                options = {"options": {"TimeZone": "Europe/Berlin"}}
+                connection.execute("UPDATE ordered SET n = 3 WHERE id = 1")
+                with followed(f"http://127.0.0.1:{server.http_port}", query, **options) as follower:
+                    follower.said("ready")
+                    connection.execute("UPDATE ordered SET n = 2 WHERE id = 1")
+                    ordered = f"SELECT array_agg(id) FROM ({query}) x"
+                    ((wanted,),) = connection.execute(ordered.encode()).fetchall()
+
+                    def ids(found: Follower = follower) -> list[int]:
+                        return [row[0] for row in found.states[-1]["rows"]] if found.states else []
+
+                    if order.startswith("abs"):
+                        until(lambda: sorted(ids()) == sorted(wanted), f"{order}: {wanted}", 20)  # noqa: B023
+                    else:
+                        until(lambda: ids() == wanted, f"{query}: {wanted}, {ids()}", 20)  # noqa: B023

@@ -10,7 +10,9 @@ from foreshore.expr.lowered import check_lowered
 from foreshore.expr.share import share
 from foreshore.expr.split import columns_used, may_fail, split_errors
 from foreshore.sql import ast
+from foreshore.sql.bind.binding import BINDING
 from foreshore.sql.bind.bound_query import plain_relation
+from foreshore.sql.bind.planning import ParameterTypes, Planning
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.lower.lower import lower
 from foreshore.sql.optimize.distinct import drop_distinct
@@ -21,7 +23,6 @@ from foreshore.sql.optimize.pushdown import push_predicates
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.planning import ParameterTypes, Planning
 from tests.golden import run_golden
 from tests.sql.catalog import TestCatalog
 
@@ -37,7 +38,7 @@ def bound(sql: str) -> Relation:
     """Return the bound form of a SELECT."""
     (statement,) = parse(sql)
     assert isinstance(statement.ast, ast.SelectStatement)
-    planning = Planning(CATALOG, sql, ParameterTypes())
+    planning = Planning(CATALOG, sql, ParameterTypes(), binding=BINDING)
     return plain_relation(bind_query(planning, statement.ast.query, None))
 
 

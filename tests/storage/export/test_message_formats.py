@@ -17,7 +17,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.expr.datum import to_array
+from foreshore.datum import to_array
 from foreshore.sources.formats import AvroFormat
 from foreshore.storage.export.formats.avro import AvroEncoder, schema_of
 from foreshore.storage.export.formats.avro_schema import avro_names

@@ -43,8 +43,10 @@ class Resolver:
 
 
 @contextmanager
-def recording(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the port of a server on the loopback, and the requests that it gets."""
+def recording(
+    answer: Callable[[BaseHTTPRequestHandler], None], port: int = 0
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the port of a server on the loopback, and the requests that it gets; 0: any port."""
     seen: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -58,7 +60,7 @@ def recording(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tupl
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -9,6 +9,7 @@ from foreshore.storage.external.access import Access
 from foreshore.storage.external.aws import bucket_of
 from foreshore.storage.external.dial import is_link_local
 from foreshore.storage.external.kafka import configuration
+from foreshore.storage.external.kafka_failures import Failures
 from foreshore.storage.external.schema_registry import Registry
 
 KEYS = {"access key id": "A", "secret access key": "S"}
@@ -24,7 +25,7 @@ def test_link_local_endpoints_are_refused(host: str) -> None:
 
     tokens = {"broker": "b:1", "oauth2 server url": f"http://{host}/token"}
     with pytest.raises(InsufficientPrivilege, match="is not for connections"):
-        configuration(Access("kafka", tokens))
+        configuration(kafka := Access("kafka", tokens), Failures(kafka))
 
     async def ask() -> None:
         async with Registry(Access("confluent schema registry", {"url": f"http://{host}"})) as each:

@@ -60,9 +60,6 @@ class _Kind:
     async def discover(self, spec: object, accesses: Accesses) -> Discovered:
         raise NotImplementedError
 
-    async def dispose(self, spec: object, position: Position, accesses: Accesses) -> None:
-        raise NotImplementedError
-
 
 @pytest.mark.parametrize(
     ("error", "told"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from foreshore.storage.ingest.kafka import upsert
 from foreshore.storage.ingest.kafka.upsert import KeyedRows
+from foreshore.types import INT8
 
 SCHEMA = pa.schema([("v", pa.string()), ("k", pa.int64())])
 
@@ -27,7 +28,7 @@ def test_updates_are_those_of_a_dictionary(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(upsert, "FEW", few)
-        rows = KeyedRows(SCHEMA, [1])
+        rows = KeyedRows(SCHEMA, [1], [INT8])
         rows.load(rows_of(list(loaded.items())))
         model: dict[int, str] = dict(loaded)
         shown = Counter(model.items())

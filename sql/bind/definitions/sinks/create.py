@@ -38,9 +38,9 @@ from foreshore.sql.bind.definitions.sources.python import (
     check_function,
     timeout,
 )
-from foreshore.sql.bind.subscribe import bind_create_subscription
+from foreshore.sql.bind.definitions.subscribe import bind_create_subscription
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.plan import CreateSink
-from foreshore.sql.planning import Planning, located
 
 _WITH_HISTORY = ("table", "source", "materialized view")
 COMMIT_INTERVAL: Mapping[str, tuple[str, Parse]] = {"commit interval": ("commit_ms", milliseconds)}

@@ -8,7 +8,7 @@ from foreshore.errors import InvalidParameterValue, SyntaxError_, UndefinedColum
 from foreshore.sources.formats import AvroFormat, Format
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.sinks.written import Written
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.bind.planning import Planning, located
 
 
 def with_docs(

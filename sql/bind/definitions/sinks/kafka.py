@@ -13,10 +13,10 @@ from foreshore.sinks.kafka import WRITTEN_FORMATS, Compression, KafkaTarget
 from foreshore.sinks.spec import Envelope
 from foreshore.sources.formats import AvroFormat, BytesFormat, Format, TextFormat
 from foreshore.sql import ast
+from foreshore.sql.bind.connection import bind_connection
 from foreshore.sql.bind.definitions.sinks.docs import with_docs
 from foreshore.sql.bind.definitions.sinks.partition import bind_partition_by
 from foreshore.sql.bind.definitions.sinks.written import Written
-from foreshore.sql.bind.definitions.sources.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.formats import bind_format
 from foreshore.sql.bind.definitions.sources.kafka import topic_name
 from foreshore.sql.bind.definitions.sources.options import (
@@ -26,7 +26,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     parsed_options,
     text,
 )
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.types import RelationDesc, SqlType, item_of
 
 

@@ -2,10 +2,10 @@
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.item_view import ItemView
-from foreshore.sql.bind.from_clause import renumbered
+from foreshore.sql.bind.item_relations import renumbered
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.result import lower_and_optimize_block
 from foreshore.sql.optimize.properties import unique_keys
-from foreshore.sql.planning import Planning
 
 Names = tuple[str, ...]
 

@@ -9,17 +9,19 @@ from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import walk_scalars
 from foreshore.item_view import Name
 from foreshore.sql import ast
+from foreshore.sql.bind.binder import Clause
+from foreshore.sql.bind.binding import BINDING
 from foreshore.sql.bind.coerce import coerce
-from foreshore.sql.bind.definitions.computed import row_scope
 from foreshore.sql.bind.definitions.sinks.written import Written
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.scope import row_scope
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import qualified_types
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.column_names import with_column_renamed, without_qualifiers
 from foreshore.types import UINT8, RelationDesc
 
@@ -49,7 +51,12 @@ def bind_partition_by(planning: Planning, written: ast.PartitionBySyntax, rows: 
 
 def partition_hash(catalog: CatalogReader, text: str, desc: RelationDesc) -> Scalar:
     """Return PARTITION BY, of which this is the text, over the rows of a sink."""
-    return _bound(Planning(catalog, f"{_BEGINS}{text}"), _parsed(text), Name(None, None, ""), desc)
+    return _bound(
+        Planning(catalog, f"{_BEGINS}{text}", binding=BINDING),
+        _parsed(text),
+        Name(None, None, ""),
+        desc,
+    )
 
 
 def with_columns_renamed(text: str, now: Mapping[str, str]) -> str:

@@ -39,6 +39,7 @@ _OPTIONS: Mapping[str, Mapping[str, tuple[str, Parse]]] = {
         "format": ("format", _format),
         "header": ("header", truth),
         "delimiter": ("delimiter", character),
+        "merge": ("merge", truth),
     },
 }
 
@@ -59,4 +60,4 @@ def bind_place(target: ast.PlaceTargetSyntax) -> DeltaTarget | FilesTarget:
         raise InvalidParameterValue(
             "HEADER and DELIMITER are options of FORMAT csv", position=target.at + 1
         )
-    return FilesTarget(**options)
+    return FilesTarget(**{"merge": True, **options})

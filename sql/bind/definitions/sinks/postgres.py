@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from foreshore.errors import InvalidParameterValue
 from foreshore.sinks.spec import PostgresTarget
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.options import Parse, parsed_options, text
-from foreshore.sql.planning import Planning
+from foreshore.sql.bind.planning import Planning
 
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {"table": ("table", text)}
 

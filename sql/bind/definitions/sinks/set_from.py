@@ -4,9 +4,9 @@ from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
 from foreshore.sql.bind.definitions.sinks.create import written_relation
 from foreshore.sql.bind.definitions.sinks.keys import known_keys
-from foreshore.sql.bind.subscribe import bind_create_subscription
+from foreshore.sql.bind.definitions.subscribe import bind_create_subscription
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.plan import SetSinkFrom
-from foreshore.sql.planning import Planning
 
 
 def bind_set_sink_from(planning: Planning, statement: ast.SetSinkFromStatement) -> SetSinkFrom:

@@ -2,9 +2,9 @@
 
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of
+from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.plan import WaitForSinks
-from foreshore.sql.planning import Planning
 
 
 def bind_wait_for_sinks(planning: Planning, statement: ast.WaitForSinksStatement) -> WaitForSinks:

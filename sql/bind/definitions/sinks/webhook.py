@@ -15,7 +15,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     text,
     truth,
 )
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.types import RelationDesc, format_type
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", re.ASCII)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from foreshore.errors import InvalidParameterValue
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.plan import AskedTable
-from foreshore.sql.planning import Planning, located
 
 
 def asked_tables(planning: Planning, tables: Sequence[ast.FedTable]) -> tuple[AskedTable, ...]:

@@ -16,8 +16,8 @@ from foreshore.sql.bind.definitions.sources.postgres import bind_postgres
 from foreshore.sql.bind.definitions.sources.python import bind_input, bind_python
 from foreshore.sql.bind.definitions.sources.webhook import bind_webhook
 from foreshore.sql.bind.definitions.watermark import source_watermark
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.plan import AskedTables, CreateSource
-from foreshore.sql.planning import Planning, located
 
 
 def bind_create_source(planning: Planning, statement: ast.CreateSourceStatement) -> CreateSource:

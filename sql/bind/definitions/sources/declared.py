@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from foreshore.errors import InvalidParameterValue
 from foreshore.sources.outputs import Column
 from foreshore.sql import ast
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.bind.widths import check_columns
-from foreshore.sql.planning import Planning, located
 from foreshore.types import written_type
 
 

@@ -7,7 +7,7 @@ from foreshore.errors import InvalidParameterValue
 from foreshore.sources.files import TABLES, FileFormat, FilesSource
 from foreshore.sources.outputs import Column
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
 from foreshore.sql.bind.definitions.sources.options import (
     OptionValue,
@@ -18,7 +18,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     text,
     truth,
 )
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.bind.planning import Planning, located
 
 FORMATS = ("parquet", "csv", "json", "delta", "iceberg")
 

@@ -17,14 +17,14 @@ from foreshore.sources.formats import (
 )
 from foreshore.sources.regex import compiled
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.options import (
     OptionValue,
     Parse,
     parsed_options,
     text,
 )
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.bind.planning import Planning, located
 
 MOST_CSV_COLUMNS = 1600
 

@@ -7,7 +7,7 @@ from foreshore.errors import InvalidParameterValue
 from foreshore.iceberg_tables import CatalogTable
 from foreshore.sources.iceberg import IcebergSource
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
 from foreshore.sql.bind.definitions.sources.files import check_applies
 from foreshore.sql.bind.definitions.sources.options import (
@@ -18,7 +18,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     text,
     truth,
 )
-from foreshore.sql.planning import Planning
+from foreshore.sql.bind.planning import Planning
 
 WHAT = "ICEBERG CATALOG CONNECTION"
 TABLE_OPTIONS: Mapping[str, tuple[str, Parse]] = {

@@ -8,7 +8,7 @@ from foreshore.sources.kafka import Include, KafkaSource, Messages
 from foreshore.sources.outputs import Column
 from foreshore.sources.regex import group_names
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.declared import declared_columns
 from foreshore.sql.bind.definitions.sources.formats import bind_format
 from foreshore.sql.bind.definitions.sources.options import (
@@ -19,7 +19,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     parsed_options,
     text,
 )
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.bind.planning import Planning, located
 
 LONGEST_BATCH_MS = 10_000
 LONGEST_TOPIC = 249  # characters, by the rules of Kafka

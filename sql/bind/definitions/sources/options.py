@@ -7,7 +7,7 @@ from foreshore.digits import is_digits
 from foreshore.errors import InvalidParameterValue, SyntaxError_
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
-from foreshore.sql.planning import located
+from foreshore.sql.bind.planning import located
 
 OptionValue: TypeAlias = str | tuple[str, ...] | None
 Parse: TypeAlias = Callable[[str, OptionValue], Any]  # of a name and its value

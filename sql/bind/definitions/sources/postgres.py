@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from foreshore.errors import InvalidParameterValue
 from foreshore.sources.postgres import PostgresSource, TableOptions
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions.sources.connection import bind_connection
+from foreshore.sql.bind.connection import bind_connection
 from foreshore.sql.bind.definitions.sources.options import (
     Parse,
     is_apply,
@@ -13,7 +13,7 @@ from foreshore.sql.bind.definitions.sources.options import (
     parsed_options,
     text,
 )
-from foreshore.sql.planning import Planning
+from foreshore.sql.bind.planning import Planning
 
 _OPTIONS: Mapping[str, tuple[str, Parse]] = {
     "publication": ("publication", text),

@@ -17,9 +17,9 @@ from foreshore.sql.bind.definitions.sources.options import (
     text,
     truth,
 )
-from foreshore.sql.bind.subscribe import bind_create_subscription
+from foreshore.sql.bind.definitions.subscribe import bind_create_subscription
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.plan import CreateSubscription
-from foreshore.sql.planning import Planning, located
 from foreshore.types import written_type
 
 _WITH_HISTORY = ("table", "source", "materialized view")

@@ -7,13 +7,13 @@ from foreshore.sql.bind.definitions.sources.asked import asked_tables
 from foreshore.sql.bind.definitions.sources.kafka import bind_messages
 from foreshore.sql.bind.definitions.sources.postgres import bind_table_options
 from foreshore.sql.bind.definitions.watermark import source_watermark
+from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.plan import (
     AddSourceTables,
     CreateSourceTable,
     DropSourceTables,
     RefreshSourceTables,
 )
-from foreshore.sql.planning import Planning, located
 
 
 def bind_create_source_table(

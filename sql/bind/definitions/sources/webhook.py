@@ -6,7 +6,7 @@ from typing import cast
 from foreshore.errors import DuplicateColumn
 from foreshore.sources.webhook import BodyFormat, CheckInput, HeaderColumn, WebhookSource
 from foreshore.sql import ast
-from foreshore.sql.planning import Planning, located
+from foreshore.sql.bind.planning import Planning, located
 
 
 def bind_webhook(planning: Planning, reads: ast.WebhookSyntax) -> WebhookSource:

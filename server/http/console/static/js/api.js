@@ -60,7 +60,39 @@ function basic({ user, password }) {
 }
 
 export const API = new URL("../../api/", import.meta.url);
-const OPTIONS = { application_name: "foreshore console" };
+const APPLICATION = "foreshore console";
+const DATABASE_KEY = "foreshore.database";
+
+let database = null; // that statements run in; null: the server's first one
+
+try {
+  database = sessionStorage.getItem(DATABASE_KEY);
+} catch {
+  database = null;
+}
+
+/** Let statements run in another database from now on; null: in the server's first one. */
+export function setDatabase(name) {
+  database = name;
+  try {
+    if (name === null) sessionStorage.removeItem(DATABASE_KEY);
+    else sessionStorage.setItem(DATABASE_KEY, name);
+  } catch {
+    return; // kept in memory only
+  }
+}
+
+/** The options of a session of the console. */
+export function optionsOf(application = APPLICATION) {
+  return { application_name: application, ...(database === null ? {} : { database }) };
+}
+
+/** Whether the chosen database is not there any more: then the server's first one is chosen again. */
+export function forgetsDatabase(error) {
+  if (database === null || error?.code !== "3D000") return false;
+  setDatabase(null);
+  return true;
+}
 const TIMEOUT_MS = 30_000;
 
 async function post(body) {
@@ -72,7 +104,7 @@ async function post(body) {
     response = await fetch(new URL("sql", API), {
       method: "POST",
       headers,
-      body: JSON.stringify({ ...body, options: OPTIONS }),
+      body: JSON.stringify({ ...body, options: optionsOf() }),
       credentials: "omit", // the page asks for the password itself
       cache: "no-store",
       signal: AbortSignal.timeout(TIMEOUT_MS),
@@ -90,6 +122,7 @@ async function post(body) {
     if (credentials === asked) signOut(asked ? answer.error?.message || "" : ""); // else another has signed in meanwhile
     throw new SqlError(answer.error || { message: "Sign in first." });
   }
+  if (!response.ok && forgetsDatabase(answer.error)) return post(body);
   if (!response.ok) throw new SqlError(answer.error || { message: `Status ${response.status}` });
   return answer.results;
 }
@@ -100,7 +133,7 @@ export async function file(query, type) {
   if (credentials) headers.Authorization = basic(credentials);
   let response;
   try {
-    const body = JSON.stringify({ query, options: OPTIONS });
+    const body = JSON.stringify({ query, options: optionsOf() });
     response = await fetch(new URL("sql", API), { method: "POST", headers, body, credentials: "omit", cache: "no-store" });
     if (response.ok) return await response.blob();
   } catch (error) {

@@ -14,6 +14,7 @@ const QUERIES = {
   objects: OBJECTS,
   connections: outside("connection"),
   secrets: outside("secret"),
+  databases: "SELECT name FROM mz_databases ORDER BY name",
   schemas: "SELECT s.name, d.name AS database FROM mz_schemas s JOIN mz_databases d ON d.id = s.database_id",
   dependencies: "SELECT object_id, referenced_object_id FROM mz_internal.mz_object_dependencies",
   sizes: "SELECT object_id, size_bytes FROM mz_internal.mz_storage_sizes",

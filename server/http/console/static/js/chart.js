@@ -2,13 +2,21 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/htm/preact.js";
 import { linear, ticks, timeLabel, timeTicks } from "./scale.js";
-import { bytes, compact } from "./format.js";
+import { bytes, compact, duration } from "./format.js";
 
 const LEFT = 56;
 const RIGHT = 12;
 const TOP = 10;
 const BOTTOM = 22;
 export const COLOURS = 8;
+
+const LETTER = 6.3; // the width of one in a label of an axis
+const kindOf = (format) => (format === bytes ? "bytes" : format === duration ? "durations" : null);
+
+/** Where a chart begins beside the labels of its axis, the longest of which needs room. */
+function leftOf(labels) {
+  return Math.max(LEFT, Math.ceil(LETTER * Math.max(...labels.map((label) => label.length))) + 14);
+}
 
 function useWidth() {
   const element = useRef(null);
@@ -63,12 +71,14 @@ export function LineChart({ series, time = true, format = compact, height = 180,
     const base = values.reduce((a, b) => Math.min(a, b), 0);
     const most = values.reduce((a, b) => Math.max(a, b), base);
     const peak = most > base ? most + (most - base) * 0.06 : base + 1;
-    const x = linear([low, high], [LEFT, width - RIGHT]);
+    const up = ticks(base, peak, 4, kindOf(format));
+    const left = leftOf(up.map(format));
+    const x = linear([low, high], [left, width - RIGHT]);
     const y = linear([base, peak], [height - BOTTOM, TOP]);
-    const back = linear([LEFT, width - RIGHT], [low, high]);
+    const back = linear([left, width - RIGHT], [low, high]);
     const move = (event) => setHover(back(event.clientX - element.current.getBoundingClientRect().left));
     content = html`<svg width=${width} height=${height} role="img" aria-label=${label} onMouseMove=${move} onMouseLeave=${() => setHover(null)}>
-      <${Axes} x=${x} y=${y} width=${width} height=${height} low=${low} high=${high} base=${base} peak=${peak} time=${time} format=${format} />
+      <${Axes} x=${x} y=${y} width=${width} height=${height} left=${left} low=${low} high=${high} up=${up} time=${time} format=${format} />
       ${marks.filter((mark) => mark.at >= low && mark.at <= high).map((mark) => html`<${Mark} mark=${mark} place=${x(mark.at)} height=${height} />`)}
       ${shown.map((one) => dots
         ? one.points.map(([at, value]) => html`<circle class=${"dot c" + one.colour} cx=${x(at)} cy=${y(value)} r="2.5" />`)
@@ -85,12 +95,12 @@ function Mark({ mark, place, height }) {
     <path d=${`M${place - 5},${TOP - 6}h10l-5,8z`} /><rect x=${place - 6} y="0" width="12" height=${height - BOTTOM} /><title>${mark.text}</title></g>`;
 }
 
-function Axes({ x, y, width, height, low, high, base, peak, time, format }) {
+function Axes({ x, y, width, height, left, low, high, up, time, format }) {
   const wanted = Math.max(2, Math.floor(width / 120));
   const marks = time ? timeTicks(low, high, wanted) : { found: ticks(low, high, wanted), step: 0 };
   return html`<g class="axes">
-    ${ticks(base, peak, 4, format === bytes).map((value) => html`<line class="grid" x1=${LEFT} x2=${width - RIGHT} y1=${y(value)} y2=${y(value)} />
-      <text x=${LEFT - 8} y=${y(value) + 4} text-anchor="end">${format(value)}</text>`)}
+    ${up.map((value) => html`<line class="grid" x1=${left} x2=${width - RIGHT} y1=${y(value)} y2=${y(value)} />
+      <text x=${left - 8} y=${y(value) + 4} text-anchor="end">${format(value)}</text>`)}
     ${marks.found.filter((at) => x(at) < width - 26).map((at) => html`<text x=${x(at)} y=${height - 6} text-anchor="middle">${time ? timeLabel(at, marks.step) : compact(at)}</text>`)}
   </g>`;
 }
@@ -134,26 +144,28 @@ export function BarChart({ labels, series, height = 260, format = compact, label
   const base = values.reduce((a, b) => Math.min(a, b), 0);
   const most = values.reduce((a, b) => Math.max(a, b), 0);
   const y = linear([base, most > base ? most + (most - base) * 0.04 : base + 1], [height - BOTTOM - 12, TOP]);
-  const slot = (width - LEFT - RIGHT) / Math.max(1, names.length);
+  const up = ticks(base, most, 4, kindOf(format));
+  const left = leftOf(up.map(format));
+  const slot = (width - left - RIGHT) / Math.max(1, names.length);
   const bar = Math.max(1, Math.min(48, (slot * 0.76) / series.length));
   const every = Math.ceil(70 / Math.max(1, slot));
   const room = Math.max(3, Math.floor((slot * every) / 7));
   useEffect(() => setHover(null), [labels.length]);
   return html`<div class="chart" ref=${element}>
     ${width > 0 && html`<svg width=${width} height=${height} role="img" aria-label=${label} onMouseLeave=${() => setHover(null)}>
-      <g class="axes">${ticks(base, most).map((value) => html`<line class="grid" x1=${LEFT} x2=${width - RIGHT} y1=${y(value)} y2=${y(value)} />
-        <text x=${LEFT - 8} y=${y(value) + 4} text-anchor="end">${format(value)}</text>`)}
-        ${names.map((name, i) => i % every === 0 && html`<text x=${LEFT + slot * (i + 0.5)} y=${height - 10} text-anchor="middle">${name.length > room ? name.slice(0, room - 1) + "…" : name}</text>`)}</g>
+      <g class="axes">${up.map((value) => html`<line class="grid" x1=${left} x2=${width - RIGHT} y1=${y(value)} y2=${y(value)} />
+        <text x=${left - 8} y=${y(value) + 4} text-anchor="end">${format(value)}</text>`)}
+        ${names.map((name, i) => i % every === 0 && html`<text x=${left + slot * (i + 0.5)} y=${height - 10} text-anchor="middle">${name.length > room ? name.slice(0, room - 1) + "…" : name}</text>`)}</g>
       ${names.map((name, i) => html`<g key=${i} onMouseEnter=${() => setHover(i)}>
-        <rect class=${"hit" + (hover === i ? " on" : "")} x=${LEFT + slot * i} y=${TOP} width=${slot} height=${height - BOTTOM - 12 - TOP} />
+        <rect class=${"hit" + (hover === i ? " on" : "")} x=${left + slot * i} y=${TOP} width=${slot} height=${height - BOTTOM - 12 - TOP} />
         ${series.map((one, j) => {
           const value = one.values[i];
           if (!Number.isFinite(value)) return null;
-          const x = LEFT + slot * (i + 0.5) + (j - series.length / 2) * bar;
+          const x = left + slot * (i + 0.5) + (j - series.length / 2) * bar;
           return html`<rect class=${"bar c" + one.colour} x=${x} width=${Math.max(1, bar - 1)} y=${Math.min(y(value), y(0))} height=${Math.abs(y(value) - y(0))} />`;
         })}</g>`)}
     </svg>`}
-    ${hover !== null && html`<div class="tip" style=${hover > names.length / 2 ? { right: width - LEFT - slot * hover + "px" } : { left: LEFT + slot * (hover + 1) + "px" }}>
+    ${hover !== null && html`<div class="tip" style=${hover > names.length / 2 ? { right: width - left - slot * hover + "px" } : { left: left + slot * (hover + 1) + "px" }}>
       <div class="dim">${names[hover]}</div>
       ${series.map((one) => html`<div class="row"><i class=${"swatch c" + one.colour}></i><span>${one.name}</span><b>${Number.isFinite(one.values[hover]) ? format(one.values[hover]) : "–"}</b></div>`)}
     </div>`}

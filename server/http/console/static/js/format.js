@@ -40,9 +40,15 @@ export function duration(ms) {
   if (value < 1000) return Math.round(value) + " ms";
   if (value < 59_950) return trimmed(value / 1000) + " s";
   value = Math.round(value / 1000) * 1000; // so that no unit is shown with 60 of the next
-  if (value < 3_600_000) return `${Math.floor(value / 60_000)} min ${Math.round((value % 60_000) / 1000)} s`;
-  if (value < 86_400_000) return `${Math.floor(value / 3_600_000)} h ${Math.floor((value % 3_600_000) / 60_000)} min`;
-  return `${Math.floor(value / 86_400_000)} d ${Math.floor((value % 86_400_000) / 3_600_000)} h`;
+  if (value < 3_600_000) return inTwo(value, 60_000, "min", 1000, "s");
+  if (value < 86_400_000) return inTwo(value, 3_600_000, "h", 60_000, "min");
+  return inTwo(value, 86_400_000, "d", 3_600_000, "h");
+}
+
+/** A value in two units, the smaller one left out where there are none of it. */
+function inTwo(value, large, name, small, other) {
+  const rest = Math.floor((value % large) / small);
+  return `${Math.floor(value / large)} ${name}${rest ? ` ${rest} ${other}` : ""}`;
 }
 
 /** PostgreSQL's timestamptz text as a Date, or null. */

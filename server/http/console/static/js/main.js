@@ -2,13 +2,14 @@
 
 import { html, render, useEffect, useState } from "../vendor/htm/preact.js";
 import { onSignedOut, signedInAs, signOut, SqlError, Unreachable } from "./api.js";
+import { chooseDatabase } from "./databases.js";
 import { catalog } from "./catalog.js";
 import { useShared } from "./poll.js";
 import { link, useRoute } from "./router.js";
 import { load, save } from "./storage.js";
-import { Dialog, Icon } from "./ui.js";
+import { DatabaseChoice, Dialog, Icon } from "./ui.js";
 import { Overview } from "./pages/overview.js";
-import { Editor } from "./pages/editor.js";
+import { Editor, useRuns } from "./pages/editor.js";
 import { Objects } from "./pages/objects.js";
 import { Connections } from "./pages/connections.js";
 import { Roles } from "./pages/roles.js";
@@ -95,7 +96,7 @@ function App() {
       <button class="ghost" onClick=${() => setOpen("palette")} title="Find (Ctrl K)"><${Icon} name="search" /><span>Find</span><kbd>Ctrl K</kbd></button>
       <button class="ghost" onClick=${() => setOpen("connect")} title="Connect"><${Icon} name="plug" /><span>Connect</span></button>
       <button class="ghost" onClick=${nextTheme} title="Light or dark"><${Icon} name="theme" /><span>Light or dark</span></button>
-      <${Who} here=${data?.here[0]} />
+      <${Who} data=${data} />
     </nav>
     <main id="main" tabindex="-1">
       ${error && !data && html`<${Trouble} error=${error} />`}
@@ -108,10 +109,12 @@ function App() {
   </div>`;
 }
 
-function Who({ here }) {
-  if (!here) return null;
+function Who({ data }) {
+  const { running } = useRuns();
+  if (!data) return null;
+  const here = data.here[0];
   return html`<div class="who" title=${here.version}>
-    <${Icon} name="sessions" /><span><b>${here.role}</b><small>${here.database}</small></span>
+    <${Icon} name="sessions" /><span><b>${here.role}</b><${DatabaseChoice} data=${data} disabled=${running !== null} onChoose=${chooseDatabase} /></span>
     ${signedInAs() && html`<button class="ghost small" title="Sign out" aria-label="Sign out" onClick=${() => signOut("")}><${Icon} name="out" size="14" /></button>`}
   </div>`;
 }
@@ -134,7 +137,7 @@ function Keys({ onClose }) {
     ["g then o, s, b, n, c, e, r", "Go to Overview, SQL, Objects, Connections, Clusters, Sessions, Roles"],
     ["Ctrl Enter", "Run the statements, or those that are selected"],
     ["Ctrl Shift Enter", "Run the statement at the cursor"],
-    ["Ctrl .", "Cancel what runs"],
+    ["Ctrl .", "Cancel what runs, wherever the focus is"],
     ["Ctrl Space", "Complete a name"],
     ["Shift Alt F", "Put the statements into lines"],
     ["Ctrl /", "Make a line a comment"],

@@ -1,17 +1,20 @@
 // How the database fares: asked every two seconds, with the samples of the last minutes kept here.
 
 import { rows, statements } from "./api.js";
+import { closure } from "./catalog.js";
 import { ago, compact, due } from "./format.js";
 import { Poller } from "./poll.js";
 
 const INTERVAL_MS = 2000;
 const MOST_SAMPLES = 450; // a quarter of an hour
-const MOST_OBJECTS = 1000;
+const MOST_OBJECTS = 5000;
+const BEHIND_MS = 10_000; // a running view is told to be behind from there on
 
 const outside = (kind) => `SELECT id, name, type, status, error, details, next_try_at, last_status_change_at FROM mz_internal.mz_${kind}_statuses`;
 
 const QUERIES = {
-  lag: "SELECT object_id, (extract(epoch FROM lag) * 1000)::float8 AS lag FROM mz_internal.mz_wallclock_global_lag",
+  lag: "SELECT object_id, (extract(epoch FROM lag) * 1000)::float8 AS lag FROM mz_internal.mz_wallclock_global_lag WHERE object_id LIKE 'u%'",
+  scheduled: "SELECT DISTINCT materialized_view_id AS id FROM mz_internal.mz_materialized_view_refresh_strategies WHERE type <> 'on-commit'",
   dataflows: `SELECT object_id, replica_id, state, hydration_ms, steps, step_ms, arranged_rows, arranged_bytes, failure
     FROM mz_internal.mz_dataflow_statuses`,
   memory: "SELECT object_id, replica_id, size, records FROM mz_introspection.mz_records_per_dataflow",
@@ -24,6 +27,37 @@ const QUERIES = {
 /** The state of a dataflow as people should know it: failed if its last step was, failing if reads of it are. */
 export function stateOf(row) {
   return row.failure && !["failing", "stalled"].includes(row.state) ? "failed" : row.state;
+}
+
+/**
+ * What people should know of each view, index, source and sink: Map of id to {state, failure, lag, status}.
+ *
+ * A view on several replicas has the state of the worst. One that runs, but is BEHIND_MS behind the
+ * clock, is behind, unless it or what it reads waits for the time of its next refresh.
+ */
+export function healths(data, found) {
+  const states = new Map();
+  for (const row of found.dataflows) {
+    const before = states.get(row.object_id);
+    if (!before || (row.failure && !before.failure) || (before.state === "running" && row.state !== "running")) states.set(row.object_id, row);
+  }
+  const scheduled = new Set(found.scheduled.map(({ id }) => id));
+  const waits = (id) => scheduled.size > 0 && [...closure(id, data.uses)].some((each) => scheduled.has(each));
+  const health = new Map();
+  for (const [id, status] of states) {
+    const lag = found.sample.lag.get(id) ?? null;
+    const state = stateOf(status);
+    const behind = state === "running" && lag !== null && lag > BEHIND_MS && !waits(id);
+    health.set(id, { state: behind ? "behind" : state, failure: status.failure || null, lag, status });
+  }
+  for (const row of [...found.sources, ...found.sinks]) health.set(row.id, { state: row.status, failure: row.error || null, lag: null, status: null });
+  return health;
+}
+
+/** The worst of several healths; undefined if there is none. */
+export function worst(several) {
+  const known = several.filter(Boolean);
+  return known.find((each) => each.failure) || known.find((each) => each.state !== "running") || known[0];
 }
 
 /** What a source or sink is doing beside its state: its next try, or the requests of a webhook. */
@@ -49,7 +83,7 @@ async function ask() {
 }
 
 function sampleOf(found) {
-  const lag = new Map(found.lag.slice(0, MOST_OBJECTS).map((row) => [row.object_id, row.lag]));
+  const lag = new Map(found.lag.filter((row) => row.lag !== null).slice(0, MOST_OBJECTS).map((row) => [row.object_id, row.lag]));
   const memory = new Map();
   const records = new Map();
   for (const row of found.memory.slice(0, MOST_OBJECTS)) {

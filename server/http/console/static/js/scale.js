@@ -5,18 +5,6 @@ export function linear([low, high], [from, to]) {
   return (value) => from + ((value - low) / span) * (to - from);
 }
 
-/** About `wanted` round numbers within [low, high]; of bytes if `binary`. */
-export function ticks(low, high, wanted = 4, binary = false) {
-  if (!(high > low)) return [low];
-  const rough = (high - low) / wanted;
-  const unit = binary ? 1024 ** Math.max(0, Math.floor(Math.log(rough) / Math.log(1024))) : 1;
-  const power = unit * 10 ** Math.floor(Math.log10(rough / unit));
-  const step = [1, 2, 5, 10].map((size) => size * power).find((size) => size >= rough);
-  const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) found.push(i * step || 0);
-  return found;
-}
-
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
@@ -25,6 +13,29 @@ const STEPS = [
   SECOND, 5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE,
   HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 30 * DAY, 91 * DAY, 365 * DAY,
 ];
+// Steps between lengths of time: round in the unit in which they are shown.
+const SPANS = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500], ...[1, 2, 5, 10, 15, 30].map((n) => n * SECOND),
+  ...[1, 2, 5, 10, 15, 30].map((n) => n * MINUTE), ...[1, 2, 3, 6, 12].map((n) => n * HOUR), DAY,
+];
+
+/** About `wanted` round numbers within [low, high], of "bytes" or of "durations" in ms if they are such. */
+export function ticks(low, high, wanted = 4, of = null) {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / wanted;
+  const spans = of === "durations" && rough >= 1 && rough < 2 * DAY;
+  const off = (size) => Math.abs((high - low) / size - wanted);
+  const step = (spans ? SPANS : roundSteps(rough, of)).reduce((best, size) => (off(size) < off(best) ? size : best));
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) found.push(i * step || 0);
+  return found;
+}
+
+function roundSteps(rough, of) {
+  const unit = of === "bytes" ? 1024 ** Math.max(0, Math.floor(Math.log(rough) / Math.log(1024))) : of === "durations" && rough >= DAY ? DAY : 1;
+  const power = unit * 10 ** Math.floor(Math.log10(rough / unit));
+  return [1, 2, 5, 10].map((size) => size * power);
+}
 
 export function timeTicks(low, high, wanted = 5) {
   const rough = (high - low) / wanted;

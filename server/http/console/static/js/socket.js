@@ -6,7 +6,7 @@
 //
 // Messages of the server are {type, payload}; handlers get them in their order.
 
-import { API, signedInAs, signOut } from "./api.js";
+import { API, forgetsDatabase, optionsOf, signedInAs, signOut } from "./api.js";
 
 export class Session {
   constructor({ application = "foreshore console", onState = () => {}, onLost = () => {} } = {}) {
@@ -49,7 +49,7 @@ export class Session {
     this.ready = false;
     socket.onopen = () => {
       const who = signedInAs() || {};
-      this.#send({ ...who, options: { application_name: this.application }, batches: true });
+      this.#send({ ...who, options: optionsOf(this.application), batches: true });
     };
     socket.onmessage = (event) => {
       if (this.socket === socket) this.#message(JSON.parse(event.data));
@@ -111,6 +111,7 @@ export class Session {
     const socket = this.socket;
     this.socket = this.running = this.waiting = null;
     socket.close();
+    forgetsDatabase(error);
     request?.error?.(error);
     request?.ended?.(error.message);
     if (error.code === "28P01" || error.code === "28000") signOut(signedInAs() ? error.message : "");

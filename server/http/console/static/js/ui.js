@@ -48,7 +48,7 @@ export function Badge({ kind = "", children, title }) {
 
 const GOOD = new Set(["running", "online", "ready", "success", "active", "live"]);
 const BAD = new Set(["failing", "failed", "stalled", "damaged", "error", "offline", "not-ready", "oom-killed", "aborted", "crashed"]);
-const WAITING = new Set(["hydrating", "starting", "pending", "waiting", "paused", "idle in transaction", "canceled", "ceased", "created"]);
+const WAITING = new Set(["hydrating", "starting", "pending", "waiting", "paused", "behind", "idle in transaction", "canceled", "ceased", "created"]);
 
 export function stateKind(state) {
   if (GOOD.has(state)) return "good";
@@ -59,6 +59,13 @@ export function stateKind(state) {
 export function State({ state, title }) {
   if (!state) return html`<span class="dim">–</span>`;
   return html`<${Badge} kind=${"dot " + stateKind(state)} title=${title}>${state}</${Badge}>`;
+}
+
+/** Which database statements run in; `onChoose` gets the name of another one. */
+export function DatabaseChoice({ data, disabled, onChoose }) {
+  const here = data.here[0].database;
+  return html`<select class="database" aria-label="Database" title=${disabled ? "A statement runs in this database" : "The database that statements run in"} disabled=${disabled} value=${here} onChange=${(e) => onChoose(e.target.value)}>
+    ${data.databases.map(({ name }) => html`<option key=${name} value=${name} selected=${name === here}>${name}</option>`)}</select>`;
 }
 
 export function Page({ title, actions, children, wide }) {

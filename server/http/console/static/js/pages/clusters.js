@@ -123,7 +123,7 @@ function Work({ cluster, data, found, more }) {
   const views = maintained(data, found).filter((view) => view.cluster_id === cluster.id);
   const columns = [
     { label: "Object", value: (view) => html`<a class="name" href=${objectLink(view.of || view)}><${Icon} name=${view.type} />${view.shown}</a>` },
-    { label: "State", value: (view) => html`<${State} state=${view.status?.state} title=${view.status?.failure || ""} />` },
+    { label: "State", value: (view) => html`<${State} state=${view.state} title=${view.status?.failure || ""} />` },
     { label: "Lag", kind: "number", value: (view) => format.duration(view.lag) },
     { label: "Memory", kind: "number", value: (view) => format.bytes(view.memory) },
     { label: "CPU", kind: "number", value: (view) => format.duration(cpu.get(view.id)) },

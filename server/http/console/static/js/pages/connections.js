@@ -19,7 +19,41 @@ export function Connections() {
   return html`<${Page} title="Connections">
     <${List} data=${data} found=${found} list=${of("connection")} />
     <${Secrets} data=${data} list=${of("secret")} />
+    <${Leftovers} />
   </${Page}>`;
+}
+
+/** What dropped sources and sinks have left in other systems and is not removed yet. */
+function Leftovers() {
+  const { data, refresh } = usePoll(() => rows("SELECT id, name, type, leftover, dropped_at, tries, error, next_try_at FROM mz_internal.mz_leftovers ORDER BY dropped_at"), 3000);
+  const [asked, setAsked] = useState(null); // the id of the one that may be given up
+  const [failure, setFailure] = useState(null);
+  if (!data?.length) return null;
+  const giveUp = async (id) => {
+    if (asked !== id) {
+      setAsked(id);
+      return;
+    }
+    setAsked(null);
+    try {
+      await statement("SELECT mz_forget_leftover($1)", [id]);
+      setFailure(null);
+    } catch (error) {
+      setFailure(error);
+    }
+    refresh();
+  };
+  const columns = [
+    { label: "Dropped", value: (each) => html`${each.type} <b>${each.name}</b>` },
+    { label: "Has left", kind: "wrap", value: (each) => each.leftover },
+    { label: "Since", value: (each) => `${format.ago(each.dropped_at)} ago` },
+    { label: "Tries", kind: "number", value: (each) => format.count(each.tries) },
+    { label: "", hidden: "Why it is still there", kind: "wrap", value: (each) => html`${each.error && html`<span class="bad-text">${each.error}</span>`} <span class="dim">${format.due(each.next_try_at)}</span>` },
+    { label: "", hidden: "Give up", value: (each) => html`<button class=${"small" + (asked === each.id ? " danger" : "")} onClick=${() => giveUp(each.id)} title="Nobody removes it there any more">${asked === each.id ? "Leave it there?" : "Give up"}</button>` },
+  ];
+  return html`<${Card} title="Left in other systems by what was dropped" aside=${html`<span class="dim">it is removed in the background</span>`} flush>
+    <${Failure} error=${failure} />
+    <${Table} columns=${columns} rows=${data} rowKey=${(each) => each.id} label="Leftovers" /></${Card}>`;
 }
 
 const named = (object) => html`<a class="name" href=${objectLink(object)}><${Icon} name=${object.type} />${object.name}</a><small class="dim"> ${object.database_name}.${object.schema_name}</small>`;

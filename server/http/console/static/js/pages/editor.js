@@ -47,6 +47,20 @@ export function Editor({ route }) {
     const start = selected ? editor.current.indexFromPos(editor.current.getCursor("from")) : 0;
     runs.run(selected || editor.current.getValue(), start);
   };
+  // The editor has these keys itself; here they work wherever the focus is, as on a button.
+  const latest = useRef(run);
+  latest.current = run;
+  useEffect(() => {
+    const keys = (event) => {
+      if (!(event.ctrlKey || event.metaKey) || event.defaultPrevented || event.target.closest?.(".CodeMirror, dialog")) return;
+      if (event.key === "." && runs.running) runs.cancel();
+      else if (event.key === "Enter" && !event.shiftKey && !event.altKey) latest.current();
+      else return;
+      event.preventDefault();
+    };
+    window.addEventListener("keydown", keys);
+    return () => window.removeEventListener("keydown", keys);
+  }, []);
   /** The statement at the cursor, or what is selected. */
   const one = () => {
     const selected = editor.current.getSelection();

@@ -5,7 +5,7 @@ import { rows, statement } from "../api.js";
 import { closure } from "../catalog.js";
 import { COLOURS, Legend, LineChart, Sparkline } from "../chart.js";
 import * as format from "../format.js";
-import { doing, lagHistory, metrics, seriesOf, stateOf } from "../metrics.js";
+import { doing, healths, lagHistory, metrics, seriesOf, worst } from "../metrics.js";
 import { usePoll, useShared } from "../poll.js";
 import { link, objectLink } from "../router.js";
 import { formatted } from "../sql_format.js";
@@ -54,7 +54,7 @@ export function ObjectPage({ object, data, route }) {
       ${object.on_id && data.objects.get(object.on_id) && html`<a href=${objectLink(data.objects.get(object.on_id))}>on ${data.objects.get(object.on_id).name}</a>`}
     </div>
     <${Comment} id=${object.id} />
-    <${Figures} object=${object} keepers=${keepers} found=${found} />
+    <${Figures} object=${object} keepers=${keepers} data=${data} found=${found} />
     <${Tabs} tabs=${tabs} active=${tab} />
     ${object.type === "connection" && html`<${Validate} object=${object} />`}
     ${object.reaches === "ssh-tunnel" && html`<${PublicKeys} object=${object} />`}
@@ -75,7 +75,7 @@ function Comment({ id }) {
   return data?.[0] ? html`<p class="comment">${data[0].comment}</p>` : null;
 }
 
-function Figures({ object, keepers, found }) {
+function Figures({ object, keepers, data, found }) {
   if (!found) return html`<div class="tiles"><${Tile} label="…" value="–" /></div>`;
   const known = [...new Set([object.id, ...keepers.map((keeper) => keeper.id)])];
   const lagOf = known.filter((id) => found.sample.lag.has(id));
@@ -84,12 +84,14 @@ function Figures({ object, keepers, found }) {
   const records = known.reduce((sum, id) => sum + (found.sample.records.get(id) || 0), 0);
   const states = found.dataflows.filter((row) => known.includes(row.object_id));
   const outside = [...found.sources, ...found.sinks].find((row) => row.id === object.id);
-  const state = states.find((row) => row.failure) || states.find((row) => row.state !== "running") || states[0];
+  const health = healths(data, found);
+  const shown = worst(known.map((id) => health.get(id)).filter((each) => each?.status));
+  const state = shown?.status;
   if (slow === null && !states.length && object.size === null && !outside) return null;
   return html`<div class="tiles">
     ${slow !== null && html`<${Tile} label="Lag" value=${format.duration(found.sample.lag.get(slow))} note=${html`<${Sparkline} points=${seriesOf("lag", slow).slice(-60)} width="120" label="Lag" />`} />`}
     ${states.length > 0 && html`<${Tile} label="Memory" value=${format.bytes(memory)} note=${`${format.compact(records)} records`} />`}
-    ${state && html`<${Tile} label="Dataflow" value=${html`<${State} state=${stateOf(state)} />`} note=${state.failure || `hydrated in ${format.duration(state.hydration_ms)}`} title=${state.failure} />`}
+    ${state && html`<${Tile} label="Dataflow" value=${html`<${State} state=${shown.state} />`} note=${state.failure || `hydrated in ${format.duration(state.hydration_ms)}`} title=${state.failure} />`}
     ${state && html`<${Tile} label="Last step" value=${format.duration(state.step_ms)} note=${`${format.compact(state.steps)} steps`} />`}
     ${outside && html`<${Tile} label=${format.kindName(object.type)} value=${html`<${State} state=${outside.status} />`} note=${outside.status === "stalled" ? doing(outside, found.sample.t) : `for ${format.ago(outside.last_status_change_at)}`} />`}
     ${object.size !== null && html`<${Tile} label="Stored" value=${format.bytes(object.size)} />`}

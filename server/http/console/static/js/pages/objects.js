@@ -4,10 +4,11 @@ import { html, useEffect, useRef, useState } from "../../vendor/htm/preact.js";
 import { catalog, compare } from "../catalog.js";
 import * as format from "../format.js";
 import { Graph } from "../graph.js";
-import { metrics } from "../metrics.js";
+import { healths, metrics, worst } from "../metrics.js";
 import { useShared } from "../poll.js";
 import { link, objectLink, objectParts, setQuery } from "../router.js";
-import { Card, Empty, Failure, Icon, Loading, Page, Table } from "../ui.js";
+import { Card, Empty, Failure, Icon, Loading, Page, State, stateKind, Table } from "../ui.js";
+import { FirstSteps } from "./first_steps.js";
 import { ObjectPage } from "./object.js";
 
 const ORDER = ["materialized-view", "view", "table", "source", "sink", "index", "connection", "secret", "type", "sequence", "function"];
@@ -94,37 +95,46 @@ function All({ data, route }) {
     ([id, name]) => html`<button class="small" aria-pressed=${shown === id} onClick=${() => setQuery({ show: id })}>${name}</button>`,
   )}</div>`;
   if (!objects.length) {
-    return html`<${Page} title="Objects" wide><${Empty} title="The database is empty">Create a table in the <a href=${link("sql")}>SQL editor</a>.</${Empty}></${Page}>`;
+    return html`<${Page} title="Objects" wide><${FirstSteps} /></${Page}>`;
   }
   return html`<${Page} title="Objects" actions=${choice} wide>
-    ${shown === "graph" ? html`<div class="page-graph"><${Workflow} data=${data} found=${found} ids=${new Set(objects.map((o) => o.id))} /></div>` : html`<${List} objects=${objects} found=${found} />`}
+    ${shown === "graph" ? html`<div class="page-graph"><${Workflow} data=${data} found=${found} ids=${new Set(objects.map((o) => o.id))} /></div>` : html`<${List} objects=${objects} data=${data} found=${found} />`}
   </${Page}>`;
 }
 
 /** What is said of an object in its box: the kind and its lag, in two lines where one is too short. */
-function linesOf(object, lag, size) {
+function linesOf(object, lag, size, state) {
   const kind = format.kindName(object.type);
   const behind = lag !== undefined && object.type !== "table" ? [`lag ${format.duration(lag)}`] : [];
   const first = object.type === "materialized-view" ? [kind, ...behind] : [[kind, ...behind].join(" · ")];
-  return [...first, ...(size ? [size] : [])];
+  return [...first, ...(size ? [size] : []), ...(state ? [state] : [])];
+}
+
+/** The health of an object: its own, or of a view that is not kept itself, that of its indexes. */
+function healthOf(object, data, health) {
+  return worst([object.id, ...(object.type === "view" ? data.indexes.get(object.id) || [] : [])].map((id) => health.get(id)));
 }
 
 /** The objects `ids` and how they depend on each other, as a picture. */
 export function Workflow({ data, found, ids, selected }) {
   const shown = [...ids].map((id) => data.objects.get(id)).filter(Boolean);
+  const health = found ? healths(data, found) : new Map();
   const often = new Map();
   for (const { name } of shown) often.set(name, (often.get(name) || 0) + 1);
   const nodes = shown.map((object) => {
     const lag = found?.sample.lag.get(object.id);
     const memory = found?.sample.memory.get(object.id);
+    const { state, failure } = healthOf(object, data, health) || {};
+    const bad = stateKind(state) === "good" || !state ? null : stateKind(state) || "waiting";
     const size = [object.size !== null && format.bytes(object.size), memory && `${format.bytes(memory)} memory`].filter(Boolean).join(" · ");
     return {
       id: object.id,
       title: often.get(object.name) > 1 ? `${object.schema_name}.${object.name}` : object.name,
       kind: object.type,
-      lines: linesOf(object, lag, size),
+      lines: linesOf(object, lag, size, bad && state),
+      state: bad,
       href: objectLink(object),
-      tip: `${object.database_name}.${object.schema_name}.${object.name}`,
+      tip: [`${object.database_name}.${object.schema_name}.${object.name}`, bad && state, failure].filter(Boolean).join("\n"),
     };
   });
   const edges = [];
@@ -132,13 +142,15 @@ export function Workflow({ data, found, ids, selected }) {
   return html`<${Graph} nodes=${nodes} edges=${edges} selected=${selected} label="Objects and what they are made of" />`;
 }
 
-function List({ objects: all, found }) {
+function List({ objects: all, data, found }) {
+  const health = found ? healths(data, found) : new Map();
   const [find, setFind] = useState("");
   const wanted = find.toLowerCase();
   const objects = all.filter((o) => `${o.schema_name}.${o.name} ${format.kindName(o.type)} ${o.owner}`.toLowerCase().includes(wanted));
   const columns = [
     { label: "Name", by: (o) => o.name, value: (o) => html`<a class="name" href=${objectLink(o)}><${Icon} name=${o.type} />${o.name}</a>` },
     { label: "Type", by: (o) => format.kindName(o.type), value: (o) => format.kindName(o.type) },
+    { label: "State", by: (o) => healthOf(o, data, health)?.state, value: (o) => html`<${State} state=${healthOf(o, data, health)?.state} title=${healthOf(o, data, health)?.failure} />` },
     { label: "Schema", by: (o) => `${o.database_name}.${o.schema_name}`, value: (o) => `${o.database_name}.${o.schema_name}` },
     { label: "Owner", by: (o) => o.owner, value: (o) => o.owner },
     { label: "Cluster", by: (o) => o.cluster, value: (o) => o.cluster || "–" },

@@ -4,42 +4,46 @@ import { html, useEffect, useState } from "../../vendor/htm/preact.js";
 import { catalog } from "../catalog.js";
 import { LineChart, Legend, Sparkline, COLOURS } from "../chart.js";
 import * as format from "../format.js";
-import { doing, lagHistory, metrics, seriesOf, stateOf } from "../metrics.js";
+import { doing, healths, lagHistory, metrics, seriesOf } from "../metrics.js";
 import { useShared } from "../poll.js";
 import { objectLink, setQuery } from "../router.js";
-import { Card, Empty, Failure, Icon, Loading, Page, State, Table, Tile } from "../ui.js";
+import { Card, Empty, Failure, Icon, Loading, Page, State, stateKind, Table, Tile } from "../ui.js";
+import { FirstSteps, isEmpty } from "./first_steps.js";
 
 const SPANS = { now: ["Last minutes", 0], hour: ["Hour", 1], day: ["Day", 24] };
 const MOST_LINES = 8;
 
 /** What is kept up to date: materialized views, indexes; with its newest figures. */
 export function maintained(data, found) {
-  const states = new Map();
-  for (const row of found.dataflows) {
-    const before = states.get(row.object_id);
-    if (!before || (row.failure && !before.failure) || (before.state === "running" && row.state !== "running")) states.set(row.object_id, row);
-  }
+  const health = healths(data, found);
   const kept = data.list
-    .filter((object) => states.has(object.id) || object.type === "materialized-view" || (object.type === "index" && found.sample.lag.has(object.id)))
+    .filter((object) => health.get(object.id)?.status || object.type === "materialized-view" || (object.type === "index" && found.sample.lag.has(object.id)))
     .map((object) => ({
       ...object,
       of: object.on_id ? data.objects.get(object.on_id) : null,
-      status: states.get(object.id) || null,
+      status: health.get(object.id)?.status || null,
+      state: health.get(object.id)?.state || null,
       lag: found.sample.lag.get(object.id) ?? null,
       memory: found.sample.memory.get(object.id) ?? null,
       records: found.sample.records.get(object.id) ?? null,
     }));
-  const often = new Map();
-  for (const view of kept) {
-    for (const name of namesOf(view)) often.set(name, (often.get(name) || 0) + 1);
-  }
-  return kept.map((view) => ({ ...view, shown: namesOf(view).find((name) => often.get(name) === 1) ?? view.name }));
+  return named(kept);
 }
 
-/** What a view may be called, shortest first: the first name that no other has is shown. */
-function namesOf(view) {
-  const { name, schema_name: schema } = view.of || view;
-  return [name, `${schema}.${name}`, `${schema}.${view.name} (${view.id})`];
+/** Views with the name that is `shown` of each: the shortest that no other has. */
+export function named(kept) {
+  const ids = new Set(kept.map((view) => view.id));
+  const names = new Map(kept.map((view) => [view.id, namesOf(view, ids)]));
+  const often = new Map();
+  for (const each of names.values()) for (const name of each) often.set(name, (often.get(name) || 0) + 1);
+  return kept.map((view) => ({ ...view, shown: names.get(view.id).find((name) => often.get(name) === 1) }));
+}
+
+/** What a view may be called, shortest first. An index is called as what it is on, unless that is listed, too. */
+function namesOf(view, ids) {
+  const { name, id, schema_name: schema } = view;
+  const own = [name, `${schema}.${name}`, `${schema}.${name} (${id})`];
+  return view.of && !ids.has(view.of.id) ? [view.of.name, `${view.of.schema_name}.${view.of.name}`, ...own] : own;
 }
 
 export function Overview({ route }) {
@@ -47,6 +51,7 @@ export function Overview({ route }) {
   const { data: found, error } = useShared(metrics);
   if (error && !found) return html`<${Page} title="Overview"><${Failure} error=${error} /></${Page}>`;
   if (!data || !found) return html`<${Page} title="Overview"><${Loading} /></${Page}>`;
+  if (isEmpty(data)) return html`<${Page} title="Overview"><${FirstSteps} /></${Page}>`;
   const views = maintained(data, found);
   return html`<${Page} title="Overview">
     <${Tiles} data=${data} found=${found} views=${views} />
@@ -64,22 +69,26 @@ export function Overview({ route }) {
 function Tiles({ data, found, views }) {
   const behind = views.filter((view) => view.lag !== null);
   const worst = behind.reduce((most, view) => (most === null || view.lag > most.lag ? view : most), null);
-  const bad = views.filter((view) => view.status?.failure || (view.status && view.status.state !== "running"));
+  const none = views.length ? `none is known yet: ${format.count(views.length)} views are being filled` : "nothing is maintained";
   const memory = [...found.sample.memory.values()].reduce((a, b) => a + b, 0);
   const rate = found.rates[found.rates.length - 1];
   return html`<div class="tiles">
-    <${Tile} label="Views kept up to date" value=${format.count(views.length)} note=${noteOf(bad)} />
-    <${Tile} label="Greatest lag" value=${worst ? format.duration(worst.lag) : "–"} note=${worst ? worst.shown : "nothing is maintained"} title="How far the slowest view is behind the wall clock" />
+    <${Tile} label="Views kept up to date" value=${format.count(views.length)} note=${noteOf(views)} />
+    <${Tile} label="Greatest lag" value=${worst ? format.duration(worst.lag) : "–"} note=${worst ? worst.shown : none} title="How far the slowest view is behind the wall clock" />
     <${Tile} label="Memory of views" value=${format.bytes(memory)} note=${`${format.compact([...found.sample.records.values()].reduce((a, b) => a + b, 0))} records`} title="Arrangements and indexes of all replicas" />
     <${Tile} label="Transactions per second" value=${rate ? format.compact(rate.commits) : "–"} note=${rate ? `${format.compact(rate.written)} rows written` : "measuring"} title="All transactions that committed, those of this page included" />
     <${Tile} label="Sessions" value=${format.count(found.sample.sessions)} note=${`${format.count(data.list.filter((o) => o.type === "table" && !o.system).length)} tables`} />
   </div>`;
 }
 
-function noteOf(bad) {
-  const failing = bad.filter((view) => view.status.state === "failing").length;
-  const parts = [failing && `${failing} failing`, bad.length > failing && `${bad.length - failing} not running`].filter(Boolean);
-  return parts.length ? html`<span class="bad-text">${parts.join(", ")}</span>` : "all running";
+/** How many views are in another state than running; red if some need somebody. */
+function noteOf(views) {
+  if (!views.length) return "there is none yet";
+  const found = new Map();
+  for (const { state } of views) if (state && state !== "running") found.set(state, (found.get(state) || 0) + 1);
+  if (!found.size) return "all running";
+  const text = [...found].map(([state, number]) => `${format.count(number)} ${state}`).join(", ");
+  return [...found.keys()].some((state) => stateKind(state) === "bad") ? html`<span class="bad-text">${text}</span>` : html`<span class="waiting-text">${text}</span>`;
 }
 
 function lines(views, pointsOf) {
@@ -139,8 +148,8 @@ const numberOf = (value) => (value === null || value === undefined ? null : Numb
 
 function Views({ views }) {
   const columns = [
-    { label: "View", by: (view) => view.shown, value: (view) => html`<a class="name" href=${objectLink(view.of || view)}><${Icon} name=${view.type} />${view.shown}</a><small class="dim"> ${view.of ? view.name : ""}</small>` },
-    { label: "State", by: (view) => view.status && stateOf(view.status), value: (view) => html`<${State} state=${view.status && stateOf(view.status)} title=${view.status?.failure || ""} />` },
+    { label: "View", by: (view) => view.shown, value: (view) => html`<a class="name" href=${objectLink(view.of || view)}><${Icon} name=${view.type} />${view.shown}</a><small class="dim"> ${view.of && (view.shown.includes(view.name) ? `on ${view.of.name}` : view.name)}</small>` },
+    { label: "State", by: (view) => view.state, value: (view) => html`<${State} state=${view.state} title=${view.status?.failure || ""} />` },
     ...(views.some((view) => view.status?.failure) ? [{ label: "Error", kind: "wrap", value: (view) => view.status?.failure && html`<a class="bad-text" href=${objectLink(view.of || view, { tab: "errors" })}>${view.status.failure}</a>` }] : []),
     { label: "Lag", kind: "number", by: (view) => view.lag, value: (view) => format.duration(view.lag) },
     { label: "", hidden: "Lag over time", value: (view) => html`<${Sparkline} points=${seriesOf("lag", view.id).slice(-60)} label=${"Lag of " + view.shown} />` },

@@ -57,7 +57,9 @@ function One({ result, version, running, failed }) {
   const rows = copied ? result.copy.sorted() : result.streaming ? [...result.rows].reverse() : result.rows;
   const live = result.streaming && running;
   const plan = !result.streaming && isPlan(columns, rows);
-  const shown = as ?? (plan ? "plan" : "table");
+  const drawable = !plan && columns.some((column) => format.isNumber(column.type_oid));
+  const can = { plan, table: true, chart: drawable };
+  const shown = as && can[as] ? as : plan ? "plan" : "table"; // what was chosen before may not fit this result
   return html`
     <div class="result-bar">
       ${live && html`<${Badge} kind="dot good">live</${Badge}>`}
@@ -69,10 +71,10 @@ function One({ result, version, running, failed }) {
       <div class="segments" role="group" aria-label="Table or chart">
         ${plan && html`<button class="small" aria-pressed=${shown === "plan"} onClick=${() => setAs("plan")}><${Icon} name="objects" size="14" /> Picture</button>`}
         <button class="small" aria-pressed=${shown === "table"} onClick=${() => setAs("table")}><${Icon} name="table" size="14" /> Table</button>
-        ${!plan && html`<button class="small" aria-pressed=${shown === "chart"} onClick=${() => setAs("chart")}><${Icon} name="chart" size="14" /> Chart</button>`}</div>
+        ${!plan && html`<button class="small" disabled=${!drawable} title=${drawable ? null : "A chart needs a column of numbers"} aria-pressed=${shown === "chart"} onClick=${() => setAs("chart")}><${Icon} name="chart" size="14" /> Chart</button>`}</div>
       <${Downloads} result=${result} columns=${columns} rows=${rows} />
     </div>
-    ${shown === "plan" ? html`<${Plan} lines=${rows.map(([line]) => line)} />` : shown === "table" ? html`<${Grid} columns=${columns} rows=${rows} version=${version} whole=${result.ms !== null} label="Result" />` : html`<${Chart} columns=${columns} rows=${rows} version=${version} />`}`;
+    ${shown === "plan" ? html`<${Plan} lines=${rows.map(([line]) => line)} />` : shown === "table" ? html`<${Grid} columns=${columns} rows=${rows} version=${version} whole=${result.ms !== null} label="Result" />` : html`<${Chart} key=${columns.map((column) => `${column.name} ${column.type_oid}`).join()} columns=${columns} rows=${rows} version=${version} />`}`;
 }
 
 /** A menu of files: what the page has, or all of it from the server. */
@@ -127,7 +129,6 @@ function Chart({ columns, rows, version }) {
   const shownKind = kind ?? (time || format.isNumber(columns[across]?.type_oid) ? "line" : "bar");
   const most = shownKind === "bar" ? MOST_BARS : MOST_POINTS;
   const content = useMemo(() => plot(shownKind, columns, rows, across, up), [shownKind, across, up.join(), version, rows.length]);
-  if (!numeric.length) return html`<div class="none">A chart needs a column of numbers.</div>`;
   const flip = (i) => setYs(up.includes(i) ? up.filter((j) => j !== i) : [...up, i].slice(-COLOURS));
   return html`<div class="chart-box">
     <div class="chart-tools">

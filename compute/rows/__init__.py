@@ -1,0 +1,1 @@
+"""Plans over few rows, compiled to Python functions over tuples."""

@@ -1,0 +1,150 @@
+"""Few rows read as tuples are those that the pipeline reads: rows, types, errors, own writes."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreshore.adapter.session import planner
+from foreshore.adapter.session.planner import SessionPlanner
+from tests.adapter.harness import TestEnvironment
+
+TABLES = (
+    "CREATE TABLE t (k int PRIMARY KEY, a int, s text, n numeric(10, 2), f float8, d date, j jsonb,"
+    " l int[], UNIQUE (a, s))",
+    "CREATE TABLE u (k bigint PRIMARY KEY, t int, x text)",
+    "CREATE TABLE p (a int, b text, c int, PRIMARY KEY (a, b))",
+    """INSERT INTO t SELECT i, i % 3, CASE WHEN i % 4 > 0 THEN 's' || i END, i / 2.0, i * 1.5,
+        date '2024-01-01' + i, ('{"a": ' || i || '}')::jsonb, ARRAY[i, NULL]
+        FROM generate_series(0, 20) i""",
+    "INSERT INTO u SELECT i, i / 2, 'u' || i FROM generate_series(0, 20) i",
+    "INSERT INTO p SELECT i / 2, CASE WHEN i % 2 = 0 THEN 'x' ELSE 'y' END, i"
+    " FROM generate_series(0, 9) i",
+)
+# Each is run with $1 of several values.
+FORMS = (
+    "SELECT * FROM t WHERE k = $1",
+    "SELECT * FROM t WHERE k = $1 LIMIT 1",
+    "SELECT * FROM t WHERE k = $1 LIMIT $1",
+    "SELECT * FROM t WHERE k = $1 OFFSET 1",
+    "SELECT k FROM t WHERE k = $1 OR k = 3 OR k = 5 ORDER BY k DESC LIMIT 2 OFFSET 1",
+    "SELECT k, s FROM t WHERE k IN ($1, 2, 4, 4) ORDER BY s NULLS FIRST, k",
+    "SELECT k FROM t WHERE k = ANY(ARRAY[$1, 7, NULL]) ORDER BY 1",
+    "SELECT k FROM t WHERE k = ANY('{1, 2, 3}') AND a = $1 ORDER BY 1",
+    "SELECT count(*), count(s), sum(k), sum(n), avg(a), min(s), max(d) FROM t WHERE k IN ($1, 4)",
+    "SELECT a, count(*), sum(f), array_agg(k ORDER BY k DESC), string_agg(s, ',' ORDER BY k)"
+    " FROM t WHERE k IN ($1, 2, 3, 5, 8) GROUP BY a ORDER BY a",
+    "SELECT count(DISTINCT a), count(*) FILTER (WHERE k > 2) FROM t WHERE k IN ($1, 2, 3, 5)",
+    "SELECT DISTINCT a FROM t WHERE k IN ($1, 2, 3, 5, 6) ORDER BY a",
+    "SELECT a FROM t WHERE k IN ($1, 2, 3) GROUP BY a HAVING count(*) > 1 ORDER BY a",
+    "SELECT EXISTS (SELECT FROM t WHERE k = $1), NOT EXISTS (SELECT FROM t WHERE k = 7)",
+    "SELECT (SELECT s FROM t WHERE k = $1), (SELECT count(*) FROM p WHERE a = $1 AND b = 'x')",
+    "SELECT t.k, u.x FROM t JOIN u ON u.k = t.a WHERE t.k = $1",
+    "SELECT t.k, u.x FROM t LEFT JOIN u ON u.k = t.k + 10 WHERE t.k IN ($1, 20) ORDER BY 1",
+    "SELECT t.k, p.c FROM t LEFT JOIN p ON p.a = t.a AND p.b = 'y' WHERE t.k IN ($1, 4, 9)"
+    " ORDER BY 1",
+    "SELECT t.k FROM t WHERE t.k IN ($1, 2, 3) AND EXISTS (SELECT FROM u WHERE u.k = t.a)"
+    " ORDER BY 1",
+    "SELECT t.k FROM t WHERE t.k IN ($1, 2, 3) AND NOT EXISTS (SELECT FROM u WHERE u.k = t.k * 9)"
+    " ORDER BY 1",
+    "SELECT a.k, b.k FROM t a, t b WHERE a.k = $1 AND b.k = a.a ORDER BY 1, 2",
+    "SELECT k FROM t WHERE k = $1 UNION ALL SELECT k FROM u WHERE k = 3 ORDER BY 1",
+    "SELECT k FROM t WHERE k = $1 UNION SELECT k FROM u WHERE k = 3 ORDER BY 1",
+    "SELECT k FROM t WHERE k IN ($1, 3) EXCEPT SELECT k::int FROM u WHERE k = 3 ORDER BY 1",
+    "SELECT k FROM t WHERE k IN ($1, 3) INTERSECT SELECT k::int FROM u WHERE k = 3 ORDER BY 1",
+    "WITH w AS (SELECT * FROM t WHERE k = $1) SELECT a.k, b.s FROM w a, w b",
+    "SELECT k + a, -k, k * 2, k / 2, k % 2, n + 1, n * f, f / 2, abs(k) FROM t WHERE k = $1",
+    "SELECT 10 / k FROM t WHERE k = $1",
+    "SELECT CASE WHEN k = 0 THEN -1 ELSE 10 / k END, coalesce(s, 'none') FROM t WHERE k = $1",
+    "SELECT nullif(k, 3), greatest(k, a, 4), least(k, a) FROM t WHERE k = $1",
+    "SELECT k FROM t WHERE k = $1 AND (a > 1 OR s LIKE 's%')",
+    "SELECT k FROM t WHERE k = $1 AND s IS NULL",
+    "SELECT k FROM t WHERE k = $1 AND a IN (1, NULL)",
+    "SELECT k FROM t WHERE k = $1 AND a NOT IN (1, 2)",
+    "SELECT k FROM t WHERE k = $1 AND a IS DISTINCT FROM 1",
+    "SELECT upper(s) || '!', length(s), substr(s, 2), s || k FROM t WHERE k = $1",
+    "SELECT d + 1, d - date '2024-01-01', extract(year FROM d), to_char(d, 'YYYY') FROM t"
+    " WHERE k = $1",
+    "SELECT j, j -> 'a', j ->> 'a', j @> '{\"a\": 3}' FROM t WHERE k = $1",
+    "SELECT l, l[1], cardinality(l), k = ANY(l) FROM t WHERE k = $1",
+    "SELECT e FROM t, unnest(l) AS e WHERE k = $1 ORDER BY 1",
+    "SELECT x, o FROM t, unnest(l) WITH ORDINALITY AS e (x, o) WHERE k = $1 ORDER BY 2",
+    "SELECT k::text, k::bigint, n::int, f::numeric, s::varchar(2), k::smallint FROM t WHERE k = $1",
+    "SELECT row_number() OVER (ORDER BY k), sum(k) OVER () FROM t WHERE k IN ($1, 2) ORDER BY 1",
+    "SELECT k FROM t WHERE k IN ($1, 2, 3, 4) ORDER BY f DESC, n LIMIT 3",
+    "SELECT k FROM t WHERE k IN ($1, 2, 3, 4) ORDER BY a % 2, s DESC NULLS LAST",
+    "SELECT * FROM p WHERE a = $1 AND b = 'x'",
+    "SELECT * FROM p WHERE (a, b) IN (($1, 'x'), (1, 'y')) ORDER BY c",
+    "SELECT * FROM u WHERE k = $1",
+    "SELECT * FROM t WHERE a = $1 AND s = 's4'",
+    "SELECT t.*, x.m FROM t, LATERAL (SELECT max(u.k) AS m FROM u WHERE u.k = t.a) x WHERE t.k = $1",
+    "SELECT $1 + 1, $1 || 'x', $1 IS NULL",
+    "SELECT $1::int WHERE $1 > 2",
+    "SELECT now() = now(), current_user = session_user, version() IS NULL, $1 + 0",
+    "SELECT * FROM (VALUES ($1, 'a'), (2, 'b')) v (n, s) ORDER BY n, s",
+    "SELECT k, t FROM t WHERE k = $1",
+    "SELECT sum(x) FROM (SELECT n AS x FROM t WHERE k IN ($1, 3) UNION ALL SELECT 0.5) y",
+    "SELECT stddev(f), bool_and(k > 1), corr(f, k) FROM t WHERE k IN ($1, 2, 3)",
+    "SELECT a, k FROM t WHERE k IN ($1, 2, 3, 4, 5) AND k = (SELECT max(k) FROM t i WHERE i.k = 4)",
+)
+VALUES = ("3", "0", "4", "-1", "NULL", "21", "2147483647")
+# Forms that a row program computes; the others are windows, and what no key restricts.
+FEWEST = 45
+
+
+async def ran(env: TestEnvironment, name: str) -> list[str]:
+    """Return what each form gives for each value, in a block with own writes, too."""
+    found = []
+    for number, form in enumerate(FORMS):
+        session = f"{name} {number}"
+        kind = "" if "$1 ||" not in form else " (int)"
+        await env.ran(session, f"PREPARE p{kind} AS {form}")
+        for value in VALUES:
+            found.append(f"{form} {value}: " + await env.query(session, f"EXECUTE p({value})"))
+        await env.ran(
+            session,
+            "BEGIN",
+            "UPDATE t SET a = a + 1, s = s || 'own' WHERE k IN (3, 4)",
+            "DELETE FROM u WHERE k = 3",
+            "INSERT INTO p VALUES (0, 'z', 99), (4, 'w', 98)",
+            "INSERT INTO t (k, a) VALUES (21, 4)",
+        )
+        for value in VALUES[:3] + VALUES[-2:]:
+            again = await env.query(session, f"EXECUTE p({value})")
+            found.append(f"{form} {value} after writes: " + again)
+            if "ERROR" in again:
+                break
+        await env.ran(session, "ROLLBACK")
+        await env.sessions.pop(session).close()
+    return found
+
+
+@pytest.mark.full
+def test_rows_are_those_of_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    make = SessionPlanner._compile
+
+    def compile(prepared: Any, planned: Any) -> None:
+        make(prepared, planned)
+        if prepared.row_read is not None and prepared.parameters:
+            compiled.append(prepared.syntax.text)
+
+    async def found(path: Path, name: str) -> list[str]:
+        env = TestEnvironment(path)
+        await env.open()
+        await env.ran("s", *TABLES)
+        answers = await ran(env, name)
+        await env.close()
+        return answers
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionPlanner, "_compile", staticmethod(compile))
+        rows = asyncio.run(found(tmp_path / "rows", "rows"))
+    with monkeypatch.context() as patch:
+        patch.setattr(planner, "plan_row_read", lambda peek, planned: None)
+        columns = asyncio.run(found(tmp_path / "columns", "columns"))
+    for one, other in zip(rows, columns, strict=True):
+        assert one == other
+    print(len(set(compiled)), [f for f in FORMS if not any(f in c for c in compiled)])
+    assert len(dict.fromkeys(compiled)) >= FEWEST
