@@ -177,7 +177,7 @@ def _integer(data: bytes, at: int) -> int:
 def read_items(data: bytes, at: int, item: SqlType) -> tuple[tuple[Datum, ...], int]:
     """Return the values whose bytes begin at `at`, and where they end."""
     values: list[Datum] = []
-    while data[at : at + 1] != _END:
+    while data[at] != _END[0]:
         value, at = _read(data, at, item)
         values.append(value)
     return tuple(values), at + 1
@@ -238,7 +238,7 @@ def _end_of(data: bytes, at: int, type: SqlType) -> int:
         return at + 1 + 8 * data[at]
     if type.name in CONTAINERS:
         item = item_of(type)
-        while data[at : at + 1] != _END:
+        while data[at] != _END[0]:
             if type.name == "map":
                 _, at = _read(data, at, TEXT)
             _, at = _read(data, at, item)

@@ -21,6 +21,7 @@ from foreshore.types import (
     INT8,
     INTERVAL,
     TEXT,
+    Datum,
     SqlType,
     array_of,
     list_of,
@@ -158,3 +159,17 @@ def test_arrays_of_any_shape_read_back(
     assert parse_text(format_text(datum, type), type) == datum
     whole = list_of(type)
     assert values_of(stored((datum, None), whole), whole) == (datum, None)
+
+
+@pytest.mark.parametrize("item", [INT4, TEXT, list_of(TEXT)])
+def test_items_that_are_cut_off_are_refused(item: SqlType) -> None:
+    data = (stored(("a", "b"), item), None) if item.name == "list" else parse_items(item)
+    whole = stored(data, list_of(item))
+    for end in range(len(whole)):
+        with pytest.raises((IndexError, ValueError)):
+            values_of(whole[:end], list_of(item))
+
+
+def parse_items(item: SqlType) -> tuple[Datum, ...]:
+    """Return two items of a scalar type."""
+    return tuple(parse_text(text, item) for text in ("1", "2"))

@@ -7,6 +7,7 @@ of zones and units, templates, patterns, documents, paths.
 from functools import cache
 
 from foreshore.errors import DatabaseError
+from foreshore.shaped import EMPTY, LEAST, Shaped, plain, stored_shaped
 from foreshore.structured import stored, stored_map
 from foreshore.text import parse_text
 from foreshore.types import Datum, SqlType, item_of
@@ -173,9 +174,15 @@ def _of(type: SqlType) -> tuple[Datum, ...]:
             maps: tuple[dict[str, Datum], ...] = ({}, dict(zip(keys, items, strict=False)))
             return tuple(stored_map(each, type) for each in maps)
         case "shaped":
-            return _read(
-                ("{}", "{{1,2},{3,4}}", "[5:6]={1,2}", "[-2147483648:-2147483648]={1}"), type
+            items = edges(item_of(type))
+            shapes = (
+                EMPTY,
+                Shaped((items * 2)[:4], (2, 2), (1, 1)),
+                Shaped(items[-2:], (2,), (5,)),
+                Shaped(items[:1], (1,), (LEAST,)),
+                plain(items),
             )
+            return tuple(stored_shaped(each, type) for each in shapes)
         case name if name.endswith("multirange"):
             of = "TIME" if name.startswith(("ts", "date")) else ""
             one = TIME_RANGES if of else RANGES

@@ -88,9 +88,7 @@ OF_ITEMS: dict[str, Callable[[SqlType], SqlType]] = {
     **dict.fromkeys(("anylist", "anycompatiblelist", "list"), list_of),
     **dict.fromkeys(("anymap", "map"), map_of),
     **dict.fromkeys(("anyrecord", "record"), lambda item: record_of(("a", "b"), (item, TEXT))),
-    **dict.fromkeys(
-        ("anyshaped", "anycompatibleshaped", "shaped"), lambda item: shaped_array(INT4)
-    ),
+    **dict.fromkeys(("anyshaped", "anycompatibleshaped", "shaped"), shaped_array),
     **dict.fromkeys(("anyenum", "enum"), lambda item: ENUM),
 }
 
