@@ -3,7 +3,6 @@
 A wrong line is an error that tells the file and the row, unless the caller takes bad lines.
 """
 
-import csv as text_csv
 import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 
 from foreshore.arrow_errors import describe_file_error
 from foreshore.csv_quotes import QuoteCounter, before_the_last
+from foreshore.csv_rows import csv_rows
 from foreshore.errors import BadCopyFileFormat, FeatureNotSupported, UndefinedFile
 from foreshore.storage.lake.bad_lines import BLOCK_BYTES, BadLines
 from foreshore.storage.lake.json_files import good_json_rows, json_rows
@@ -258,7 +258,7 @@ def header_of(path: Path, form: CsvForm) -> list[str]:
     with pa.input_stream(path, compression="detect") as stream:
         text = stream.read(HEADER_BYTES).decode("utf-8-sig", "replace")
     is_doubled = form.escape == form.quote
-    reader = text_csv.reader(
+    reader = csv_rows(
         io.StringIO(text, newline=""),
         delimiter=form.delimiter,
         quotechar=form.quote,

@@ -15,6 +15,7 @@ ROWS = {
     "SELECT t.a, e.n FROM t, regexp_extract('(?P<n>.)$', t.b) e": "1|o\n3|t",
     'SELECT * FROM csv_extract(2, E\'a,b\\n"c""d""","e,f"\\nx\\n\\ny,z\')': 'a|b\nc"d"|e,f\ny|z',
     "SELECT column3 FROM csv_extract(3, '1,2,')": "",
+    "SELECT length(column1) FROM csv_extract(1, repeat('x', 200000))": "200000",
     "SELECT * FROM csv_extract(2, E'a\\u2028b,c')": "a\u2028b|c",
     "SELECT t.a, c.column2 FROM t, csv_extract(2, t.b || ',' || t.a) c": "1|1\n3|3",
     "SELECT a FROM t, repeat_row_non_negative(a)": "1\n3\n3\n3",

@@ -6,12 +6,12 @@ r"""Table functions whose columns follow from a constant: regexp_extract, csv_ex
 `repeat_row_non_negative(n)` has n rows without columns; it is a series of integers from 1.
 """
 
-import csv
 import io
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from foreshore.csv_rows import CsvError, csv_rows
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.functions.function import (
     BY_KEY,
@@ -98,8 +98,8 @@ def _records(count: int, text: str) -> tuple[str, ...]:
 
 def _parsed_records(text: str) -> Iterator[list[str]]:
     try:
-        yield from csv.reader(io.StringIO(text, newline=""))
-    except csv.Error as error:
+        yield from csv_rows(io.StringIO(text, newline=""))
+    except CsvError as error:
         raise fail("22P04", f"malformed csv: {error}") from None
 
 

@@ -1,11 +1,11 @@
 """TEXT, BYTES and CSV."""
 
-import csv
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.csv_rows import CsvError, csv_rows
 from foreshore.errors import InvalidTextRepresentation
 from foreshore.parse_columns import parse_column
 from foreshore.sources.formats import CsvFormat
@@ -67,8 +67,8 @@ class CsvDecoder:
         delimiter, width = self._format.delimiter, len(self._types)
         given = [each for each in texts if each is not None]
         try:
-            rows = list(csv.reader(given, delimiter=delimiter, strict=True))
-        except csv.Error:
+            rows = list(csv_rows(given, delimiter=delimiter, strict=True))
+        except CsvError:
             rows = []
         if len(rows) == len(texts) and all(len(row) == width for row in rows):
             return list(rows)
@@ -77,15 +77,13 @@ class CsvDecoder:
             row = None
             if text is not None:
                 try:
-                    lines = list(
-                        csv.reader(text.splitlines(True), delimiter=delimiter, strict=True)
-                    )
+                    lines = list(csv_rows(text.splitlines(True), delimiter=delimiter, strict=True))
                     row = lines[0] if len(lines) == 1 else [""] if not lines else None
                     if row is None or len(row) != width:
                         seen = f"{len(lines)} rows" if row is None else f"{len(row)}"
                         errors[number] = f"a row of {width} columns is expected, and has {seen}"
                         row = None
-                except csv.Error as error:
+                except CsvError as error:
                     errors[number] = f"invalid CSV: {error}"
             found.append(row)
         return found

@@ -118,6 +118,15 @@ def test_csv_takes_quoted_lines(delimiter: str) -> None:
     assert sorted(found.errors) == [2, 3, 5]
 
 
+@pytest.mark.parametrize("other", ["b,1", "b"], ids=["all right", "one wrong"])
+def test_csv_takes_values_of_any_length(other: str) -> None:
+    long = "x" * 200_000
+    decoder = CsvDecoder(CsvFormat(("a", "b"), ","), [SqlType("text"), SqlType("int4")])
+    found = decoder.decode([f'"{long}",1'.encode(), other.encode()])
+    assert found.columns[0].to_pylist()[0] == long
+    assert 0 not in found.errors
+
+
 def test_text_is_utf8_without_zeros() -> None:
     found = TextDecoder().decode(["é".encode(), b"\xff", b"a\0", None, b""])
     assert found.columns[0].to_pylist() == ["é", None, None, None, ""]
