@@ -20,6 +20,7 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 LONG = 1 << 17  # characters: some milliseconds of decoding
 PIECE = 4096  # characters
+SHORTEST = 32  # of a part of a piece
 MANY = 16_384  # members of an object
 _SPACES = (" ", "\n", "\t", "\r")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -125,17 +126,18 @@ def _decode_long(text: str) -> Any:
 def _decode_at(text: str, at: int, keys: dict[str, str], tried: tuple[int, int]) -> tuple[Any, int]:
     """Return the value at `at` and the position after it; `keys` are those seen before.
 
-    Each level of the document is one level of recursion, fewer than of formatting it. The piece
-    `tried` was longer than it: up to there pieces are half as long, or each of many levels would
-    read what the one above it has read.
+    Each level of the document is one level of recursion, fewer than of formatting it. `tried` is
+    the end of the last whole piece that was too short, and the size of the last piece. Up to there
+    each level tries half of the one above it, or many levels would read the same characters.
     """
     opening = text[at : at + 1]
     if opening not in ("{", "["):
         return _DECODER.raw_decode(text, at)
-    size = PIECE if at >= tried[1] else (tried[1] - tried[0]) // 2
+    end, size = tried
+    end, size = (at + PIECE, PIECE) if at >= end else (end, max(size // 2, SHORTEST))
     if (found := _piece(text[at : at + size])) is not None:
         return found[0], at + found[1]
-    tried = (at, at + size)
+    tried = (end, size)
     members: dict[str, Any] = {}
     items: list[Any] = []
     value, closing = (members, "}") if opening == "{" else (items, "]")

@@ -1,9 +1,13 @@
 """Long JSON documents are decoded in pieces, with the same values and errors as short ones."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore import json_text
+from foreshore.deep_trees import DeepThreads, allow_depth
 from foreshore.errors import DatabaseError
 from foreshore.json_text import canonical_json
 from tests.effort import examples
@@ -54,6 +58,26 @@ def test_depth_limit_is_the_same_for_long_documents() -> None:
             short = opening * depth + "1" + closing * depth
             long = opening * depth + "1" + " " * (2 * json_text.LONG) + closing * depth
             assert outcome(long) == outcome(short)
+
+
+def test_levels_of_a_deep_document_do_not_read_the_same_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+    piece = json_text._piece
+
+    def counted(text: str) -> tuple[Any, int] | None:
+        sizes.append(len(text))
+        return piece(text)
+
+    monkeypatch.setattr(json_text, "_piece", counted)
+    allow_depth()
+    with DeepThreads(1) as threads:
+        refused = threads.submit(outcome, "[" * 200_000 + "]" * 200_000).result()
+    assert isinstance(refused, tuple)
+    assert refused[0] == "54001"
+    assert len(sizes) > 10_000
+    assert sum(sizes) < 50 * len(sizes)
 
 
 def test_members_of_a_large_object_are_in_order() -> None:
