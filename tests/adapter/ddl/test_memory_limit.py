@@ -168,6 +168,7 @@ async def test_who_follows_an_index_goes_on_when_its_limit_is_raised(env: TestEn
         f"CREATE VIEW grouped AS {OF}",
         "CREATE INDEX by_k ON grouped (k) WITH (MEMORY LIMIT = '200kB')",
     )
+    await becomes(env, "by_k", "running")  # until then the key of the table is read, and kept
     await mirrored(env, 100)
     await env.ran("f", "BEGIN", "DECLARE c CURSOR FOR SUBSCRIBE grouped")
     assert (await env.query("f", "FETCH 100 c")).count("|") == 400
