@@ -6,7 +6,7 @@ The relation of a bound query may have columns for its order besides the query's
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from foreshore.digits import is_digits
 from foreshore.errors import (
@@ -91,6 +91,17 @@ def _acts(relation: Relation) -> bool:
     return any(
         has_side_effects(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
     )
+
+
+def with_called_limit(bound: BoundQuery) -> BoundQuery:
+    """Return the query with a limit or offset that calls functions in its relation.
+
+    The calls are made before the rows are read, as all calls are that are made once.
+    """
+    counts = (bound.limit, bound.offset)
+    if not any(count is not None and has_side_effects(count) for count in counts):
+        return bound
+    return replace(bound, relation=_limited(bound), limit=None, offset=None)
 
 
 def relation_and_order(bound: BoundQuery) -> tuple[Relation, tuple[OrderKey, ...]]:

@@ -41,9 +41,9 @@ def bind_limit(
     numbered = query.with_ties or any(
         has_subquery(count) or Scopes().of_scalar(count) for count in counts
     )
+    if query.locks and counts and (numbered or any(map(has_side_effects, counts))):
+        raise FeatureNotSupported("row locks with this LIMIT are not supported")
     if numbered and (limit is not None or offset is not None):
-        if query.locks:
-            raise FeatureNotSupported("row locks with this LIMIT are not supported")
         _filter(planning, query, bound, parent, limit, offset)
     else:
         bound.limit, bound.offset = limit, offset

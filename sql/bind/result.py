@@ -8,7 +8,7 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Finishing, Literal, OrderKey, Project, Relation, Scalar
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.split import columns_used
-from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
+from foreshore.sql.bind.bound_query import BoundQuery, plain_relation, with_called_limit
 from foreshore.sql.bind.random_rows import is_random, with_random_rows
 from foreshore.sql.bind.side_effects import (
     calls_in_scalars,
@@ -74,6 +74,7 @@ def _is_ordered_at_random(bound: BoundQuery, over: Sequence[Scalar]) -> bool:
 
 
 def _finished(bound: BoundQuery) -> Query:
+    bound = with_called_limit(bound)
     columns = columns_of(bound.relation)
     types = tuple(columns[i] for i in bound.project)
     desc = RelationDesc(bound.names, types, origins=bound.origins)
