@@ -229,8 +229,10 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
         # Another environment took over and may have cut off the end of the log that was read.
 
 
-def _consistent_states(data_dir: Path) -> tuple[States, int]:
+def _consistent_states(data_dir: Path) -> tuple[States, int | None]:
     """Return consistent states, and the length of the open segment that belongs to them.
+
+    It is None if the segment cannot be read.
 
     Values in consensus such as sequence positions are not logged, but rows and catalog entries in
     the log depend on them. So the log is cut where it ended between two looks that found these
@@ -241,10 +243,10 @@ def _consistent_states(data_dir: Path) -> tuple[States, int]:
         states = read_states(data_dir)
         registers: Mapping[str, Versioned] = states.heads
         while registers.get(LOG_KEY) == states.heads[LOG_KEY]:
-            end = 0
+            end = None
             for segment in states.log.segments[-1:]:
-                with contextlib.suppress(FileNotFoundError):  # the reader of the file reports it
-                    end = segment_path(data_dir, segment).stat().st_size
+                with contextlib.suppress(DataCorrupted):  # `_copy_once` reports it
+                    end = read_log(data_dir, segment).length
             before, registers = registers, read_registers(data_dir)
             if _beside_the_log(before) == _beside_the_log(registers):
                 return decode_states({**states.heads, **before}), end
@@ -258,7 +260,7 @@ def _copy_once(
     data_dir: Path,
     place: Path,
     states: States,
-    end: int,
+    end: int | None,
     previous: Mapping[str, BackupFile],
     verified: dict[str, BackupFile],
 ) -> Backup:

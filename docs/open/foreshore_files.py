@@ -352,34 +352,71 @@ def epoch_of(token: str) -> int:
     return int(token.partition("-")[0])
 
 
-def records(path: Path, segment: dict[str, Any]) -> Iterator[tuple[int, memoryview]]:
-    """Yield kind and payload of the segment's records; raises Unreadable where one is damaged.
+def records(path: Path, segment: dict[str, Any]) -> list[tuple[int, memoryview]]:
+    """Return kind and payload of the segment's records; raises Unreadable where one is damaged.
+
+    A segment that is written meanwhile may seem damaged, but not twice in the same place.
+    """
+    before = ""
+    while True:
+        try:
+            return list(records_of(path, segment))
+        except Unreadable as error:
+            if segment["length"] is not None or str(error) == before:
+                raise
+            before = str(error)
+
+
+def records_of(path: Path, segment: dict[str, Any]) -> Iterator[tuple[int, memoryview]]:
+    """Yield kind and payload of the records, as `records` does.
 
     The first says what there is, and is whole in each that is listed; the last may be torn.
     """
-    data = memoryview(path.read_bytes())
+    content = path.read_bytes()
+    data = memoryview(content)
+    written = len(content.rstrip(FILLING))
     if segment["length"] is not None:
         data = data[: segment["length"]]
+        written = len(data)
         if zlib.crc32(data) != segment["checksum"]:
             raise Unreadable(f"{path} is not what was sealed")
-    offset = 32
+    start = 32
     for sequence in count():
-        head = data[offset : offset + 32]
+        if sequence and start >= written:
+            return
+        head = data[start : start + 32]
         if len(head) < 32:
             if sequence:
                 return
             raise Unreadable(f"{path} is cut off")
         magic, kind, found, length, checksum, own = struct.unpack("<4sB3xQQII", head)
-        if (magic, found, own) != (b"FSR1", sequence, zlib.crc32(head[:28])):
-            raise Unreadable(f"{path} is damaged at offset {offset}")
-        payload = data[offset + 32 : offset + 32 + length]
-        offset += 32 + length + -length % 8
-        if offset > len(data) and sequence:
-            return  # torn, and so never acknowledged
-        if zlib.crc32(payload) != checksum:
-            raise Unreadable(f"{path} is damaged in the record before offset {offset}")
+        is_head = (magic, found, own) == (b"FSR1", sequence, zlib.crc32(head[:28]))
+        end = start + 32 + (length + -length % 8 if is_head else 0)
+        payload = data[start + 32 : start + 32 + length]
+        if not is_head or end > len(data) or zlib.crc32(payload) != checksum:
+            is_torn = written < end or any(
+                not bytes(data[at : min(at - at % 512 + 512, end)]).strip(FILLING)
+                for at in (start, *range(start - start % 512 + 512, end, 512))
+            )
+            if sequence and is_torn and not is_followed(content, start, sequence):
+                return  # and so never acknowledged
+            raise Unreadable(f"{path} is damaged in the record at offset {start}")
         yield kind, payload
+        start = end
 
+
+def is_followed(content: bytes, start: int, sequence: int) -> bool:
+    """Whether a later record than this one is in the segment."""
+    while (start := content.find(b"FSR1", start + 1)) >= 0:
+        head = content[start : start + 32]
+        if start % 8 == 0 and len(head) == 32:
+            _, _, found, _, _, own = struct.unpack("<4sB3xQQII", head)
+            if found > sequence and own == zlib.crc32(head[:28]):
+                return True
+    return False
+
+
+FILLING = b"\xc1"  # what follows the last record of a segment
 
 # Of MessagePack what the log uses: lengths of strings, bytes and arrays; numbers.
 _LENGTHS = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}

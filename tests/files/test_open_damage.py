@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.files.test_inspect import DAMAGES, filled, kinds
+from tests.files.test_inspect import DAMAGES, filled, kinds, size_of
 from tests.harness import ROOT
 from tests.storage.harness import U1
 
@@ -54,7 +54,7 @@ def test_open_reader_with_flipped_bit_returns_no_wrong_row(
     assert len(right) == 35
     chosen = random.Random(kind)
     refused = 0
-    for offset in sorted(chosen.sample(range(len(whole)), FLIPS)):
+    for offset in sorted(chosen.sample(range(size_of(whole)), FLIPS)):
         damaged = bytearray(whole)
         damaged[offset] ^= 1 << chosen.randrange(8)
         path.write_bytes(damaged)

@@ -41,7 +41,7 @@ from foreshore.storage.blob import FileBlob, sync_file
 from foreshore.storage.consensus import Committed, Consensus, MemoryConsensus, Mismatch, Versioned
 from foreshore.storage.controller import StorageConfig, StorageController
 from foreshore.storage.fault import Determinate, Indeterminate
-from foreshore.storage.segment import HEADER, Kind, SegmentWriter
+from foreshore.storage.segment import FILLING, HEADER, SECTOR, Kind, SegmentWriter
 from tests.simulation.loop import Crash, SimulatedLoop
 from tests.storage.faulty import Change, Faults, FaultyBlob, FaultyConsensus, Rates
 
@@ -190,7 +190,7 @@ class World:
         self._late: list[Change] = []
         self._faults: list[Faults] = []  # of this life's services
         self._full = 0.0  # how likely there is no room for a record of the log
-        self._synced: dict[str, int] = {}  # how much of each segment
+        self._synced: dict[str, tuple[int, int]] = {}  # records and size of each segment
 
     # --- a life ------------------------------------------------------------------------------
 
@@ -244,9 +244,9 @@ class World:
 
         def write(writer: SegmentWriter, kind: Kind, payload: Sequence[Any]) -> None:
             if writer.length == HEADER:
-                self._synced[writer.name] = 0  # there may have been another of this name
+                self._synced[writer.name] = 0, 0  # there may have been another of this name
             real(writer, kind, payload)
-            self._synced[writer.name] = writer.length
+            self._synced[writer.name] = writer.length, writer._size
 
         return write
 
@@ -255,7 +255,7 @@ class World:
 
         def write(writer: SegmentWriter, parts: list[Any]) -> None:
             if self.choose.random() < self._full:
-                os.write(writer._descriptor, b"".join(parts)[:7])
+                os.pwrite(writer._descriptor, b"".join(parts)[:7], writer.length)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             real(writer, parts)
 
@@ -263,15 +263,19 @@ class World:
 
     def _sync_file(self, path: Path) -> None:
         sync_file(path)
-        self._synced[path.name] = path.stat().st_size
+        self._synced[path.name] = path.stat().st_size, path.stat().st_size
 
     def _lose_what_was_not_synced(self) -> None:
         if self.choose.randrange(2):
             return  # only the process has ended
         for path in sorted((self.data_dir / "log").glob("*.log")):
-            synced, size = self._synced.get(path.name, 0), path.stat().st_size
-            if size > synced:
-                os.truncate(path, self.choose.randrange(synced, size + 1))
+            records, size = self._synced.get(path.name, (0, 0))
+            os.truncate(path, self.choose.randrange(size, path.stat().st_size + 1))
+            with path.open("r+b") as file:
+                for start in (records, *range(records - records % SECTOR + SECTOR, size, SECTOR)):
+                    if self.choose.randrange(2):
+                        file.seek(start)
+                        file.write(FILLING * min(SECTOR - start % SECTOR, size - start))
 
     # --- its parts -----------------------------------------------------------------------------
 

@@ -60,18 +60,19 @@ def contents_of(contents: Contents) -> list[list[Update]]:
     ]
 
 
-def test_truncated_log_yields_prefix_of_whole_groups(tmp_path: Path) -> None:
+@pytest.mark.parametrize("filling", [b"", 1_000 * segment.FILLING], ids=["none", "some"])
+def test_truncated_log_yields_prefix_of_whole_groups(tmp_path: Path, filling: bytes) -> None:
     info = asyncio.run(fill(tmp_path))
     path = log_file(tmp_path, info)
-    whole = path.read_bytes()
+    whole = path.read_bytes().rstrip(segment.FILLING)
     first = read_segment(path, info.number, info.epoch, None).records[1].offset
     seen = set()
     for length in range(first, len(whole) + 1):
-        path.write_bytes(whole[:length])
+        path.write_bytes(whole[:length] + filling)
         contents = read_segment(path, info.number, info.epoch, None)
         one, two = contents_of(contents)
         assert one == two == expected(len(one))
-        assert contents.length + contents.torn == length
+        assert contents.length + contents.torn == len(whole[:length].rstrip(segment.FILLING))
         seen.add(len(one))
     assert seen == set(range(GROUPS + 1))
 
@@ -80,7 +81,7 @@ def test_changed_byte_is_detected(tmp_path: Path) -> None:
     info = asyncio.run(fill(tmp_path))
     path = log_file(tmp_path, info)
     whole = path.read_bytes()
-    for offset in range(len(whole)):
+    for offset in range(len(whole.rstrip(segment.FILLING))):
         damaged = bytearray(whole)
         damaged[offset] ^= 1 << (offset % 8)
         path.write_bytes(damaged)
@@ -93,7 +94,7 @@ def test_torn_tail_is_cut_off_and_overwritten(
 ) -> None:
     async def main() -> None:
         path = log_file(tmp_path, await fill(tmp_path))
-        whole = path.read_bytes()
+        whole = path.read_bytes().rstrip(segment.FILLING)
         path.write_bytes(whole[:-1])
         for _ in range(2):
             controller = await open_at(tmp_path, compacting=False)

@@ -28,6 +28,7 @@ from tests.storage.harness import U1, U2, Update, abandon, open_at, put, reader,
 class Disk:
     """The operating system's functions for log segments, with a limited disk.
 
+    It does not write in place: what overwrites the filling of a segment takes room, too.
     There is `room` for so many bytes, None for no limit; none either after a refusal if it
     `refuses_once`. It counts `refused` calls; the next sync fails with `sync_fails`. `before_write` may
     wait.
@@ -44,14 +45,14 @@ class Disk:
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
 
-    def write(self, descriptor: int, data: Any) -> int:
+    def pwrite(self, descriptor: int, data: Any, at: int) -> int:
         """Write as much as there is room for."""
         self.before_write()
         if self.room is None:
-            return os.write(descriptor, data)
+            return os.pwrite(descriptor, data, at)
         if not self.room:
             self._refuse(errno.ENOSPC)
-        written = os.write(descriptor, memoryview(data)[: self.room])
+        written = os.pwrite(descriptor, memoryview(data)[: self.room], at)
         self.room -= written
         return written
 
