@@ -22,7 +22,7 @@ Rules:
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 from msgspec import Struct
@@ -131,16 +131,6 @@ class Reading:
     order: Sequence[tuple[int, bool, bool]] = ()
 
 
-class RanTogether(NamedTuple):
-    """The tags of the executions that ran together, the first ones.
-
-    The next `singly` ones have to run one by one.
-    """
-
-    tags: Sequence[str]
-    singly: int
-
-
 class Completed(Struct, frozen=True):
     """The statement is complete; `tag` is the text of CommandComplete."""
 
@@ -152,10 +142,6 @@ class EmptyQuery:
     """The text had no statement."""
 
 
-def _none() -> None:
-    return None
-
-
 def _never() -> bool:
     return False
 
@@ -165,8 +151,8 @@ class Rows(Struct, frozen=True):
 
     In the extended protocol there are at most as many as `execute` asked for; afterwards
     `suspended()` returns whether the portal has more. If `streaming`, each batch is to be sent at
-    once, because the next one may come much later (SUBSCRIBE). `few()` takes all rows as tuples,
-    and leaves no batches; None if they are not to be had so.
+    once, because the next one may come much later (SUBSCRIBE). Few rows may be there as `tuples`,
+    whose data are of the columns' types; the batches give the same rows.
     """
 
     desc: RelationDesc
@@ -174,7 +160,7 @@ class Rows(Struct, frozen=True):
     tag: Callable[[int], str]
     suspended: Callable[[], bool] = _never
     streaming: bool = False
-    few: Callable[[], Sequence[Row] | None] = _none
+    tuples: Sequence[Row] | None = None
     binary: bool = False  # in the simple protocol the values are binary
 
 
@@ -218,6 +204,16 @@ class CopyOut:
 Execution: TypeAlias = Completed | Rows | CopyIn | CopyOut | EmptyQuery
 
 
+class Ran(Struct, frozen=True):
+    """The results of the first executions of some, in their order.
+
+    The next `singly` ones are better given one by one.
+    """
+
+    executions: Sequence[Execution]
+    singly: int = 0
+
+
 # --- implemented by the adapter -------------------------------------------------------------
 
 
@@ -236,6 +232,10 @@ class Statement(Protocol):
     def is_empty(self) -> bool:
         """Whether the text has no statement."""
 
+    @property
+    def changes(self) -> bool:
+        """Whether running it may leave something to commit."""
+
 
 class Portal(Protocol):
     """A statement with arguments."""
@@ -253,87 +253,8 @@ class Portal(Protocol):
         """The result formats given to `bind`: none, one for all columns, or one for each."""
 
 
-class Proof(Protocol):
-    """A check of whether a statement with given arguments would still return the same rows."""
-
-
-class RowsAtHand(NamedTuple):
-    """All rows of a statement, as tuples, and the proof of them; None: they may be others soon."""
-
-    rows: Sequence[Row]
-    proof: Proof | None
-
-
-Landed: TypeAlias = Callable[[str | None, Sequence[Row]], None]
-
-
-class AtHand(Protocol):
-    """The statements of a session that are answered without waiting.
-
-    The caller makes these calls with no await between `can_begin` and `end`, outside of any other
-    call. If a statement is None or has no rows, it restores the unnamed statement and makes the
-    ordinary calls for all statements since `can_begin` in place of `end`.
-    """
-
-    def can_begin(self) -> bool:
-        """Whether statements can be answered so now, in a transaction that ends with `end`."""
-
-    def statement(self, name: str) -> "Statement | None":
-        """Return the prepared statement, if it may be answered at once."""
-
-    def parse(self, sql: str, parameter_oids: Sequence[int]) -> "Statement | None":
-        """Prepare the unnamed statement, and return it if its plan is known."""
-
-    def unnamed(self) -> "Statement | None":
-        """Return the unnamed statement, if there is one."""
-
-    def restore(self, unnamed: Any) -> None:
-        """Undo each `parse` since `unnamed` was returned."""
-
-    def query(self, sql: str) -> "tuple[Statement, Sequence[Datum]] | None":
-        """Return the only statement of a Query message, and its arguments, if its plan is known."""
-
-    def may_read(self, statement: Any) -> bool:
-        """Whether a statement of `query` may be answered by `rows`."""
-
-    def plan(self, statement: Any) -> object:
-        """Return the plan, one object in all sessions that share it, that decides the rows."""
-
-    def rows(self, statement: Any, args: Sequence[Datum]) -> RowsAtHand | None:
-        """Return all rows of a statement as tuples; None if they are not to be had at once."""
-
-    def holds(self, proof: Any) -> bool:
-        """Whether `rows` would return the rows that came with a proof, for the same arguments.
-
-        The statement is one that was returned since `can_begin`, with the same plan.
-        """
-
-    def end(self, last: Any, text: str | None = None) -> None:
-        """End the transaction, whose `last` statement this was; it is shown as `text`, if given."""
-
-    def changes(self, name: str) -> "Statement | None":
-        """Return the prepared statement, if it `may_run`."""
-
-    def may_run(self, statement: Any) -> bool:
-        """Whether a statement changes rows, or is of a block, and may run without waiting."""
-
-    def change(
-        self, statement: Any, args: Sequence[Datum], landed: Landed, text: str | None
-    ) -> bool:
-        """Run a statement that `may_run`, and commit unless in a block; return whether it ran.
-
-        It is shown as `text`, if given. `landed` is called, perhaps later, and nothing else of the
-        session before it: with the tag and the rows, which are of a block's SELECT, or with None if
-        nothing has happened, and the ordinary calls are to be made.
-        """
-
-
 class Session(Protocol):
     """The session of one connection."""
-
-    @property
-    def at_hand(self) -> AtHand:
-        """Its statements that are answered without waiting."""
 
     @property
     def pid(self) -> int:
@@ -360,6 +281,10 @@ class Session(Protocol):
 
     def changed_parameters(self) -> Mapping[str, str]:
         """Return the reported parameters that changed since the last call; at first, all."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether notices, notifications or changed parameters may be there."""
 
     def notices(self) -> Sequence[Notice]:
         """Return the notices since the last call."""
@@ -434,16 +359,25 @@ class Session(Protocol):
         before it returns anything, and so can run again after a conflict.
         """
 
-    def together(self, statement: str) -> Statement | None:
-        """Return a prepared statement whose executions may run together; None if it is none."""
+    def find_statement(self, name: str) -> Statement | None:
+        """Return a prepared statement whose executions may be given to `run`, if there is one."""
 
-    async def execute_together(
-        self, statement: str, many: Sequence[Sequence[Datum]]
-    ) -> RanTogether:
-        """Bind the unnamed portal to each of `many` arguments and run it, as far as they may.
+    async def ready(self, statement: Any) -> None:
+        """Plan a statement of `find_statement` again if it has to be, as `bind` does."""
 
-        It raises the error of an interruption only: after others nothing has happened, and they
-        have to be run one by one. They should be at least `FEWEST_TOGETHER`.
+    async def run(
+        self,
+        statement: Any,
+        many: Sequence[Sequence[Datum]],
+        formats: Sequence[int],
+        max_rows: int,
+        *,
+        last: bool,
+    ) -> Ran:
+        """Bind the unnamed portal to the first of `many` arguments and run it, or some together.
+
+        The statement is `ready`. If `last`, a Sync follows the last ones. Results are for the first
+        arguments; an error is that of the next one.
         """
 
     async def close_statement(self, name: str) -> None:

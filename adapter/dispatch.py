@@ -229,13 +229,19 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
     its transaction reads.
     """
     sources = context.coordinator.ingestion.controller
-    if is_wanted(context):
+    if context.variables["real_time_recency"] == "on" and is_wanted(context):
         await wait_for_sources(context, context.prepared.used)
     elif sources.without_snapshot and context.prepared.peek is not None:
         await wait_for_snapshots(context, context.prepared.used)
-    plan = context.prepared.plan
+    plan, allowed = context.prepared.plan, context.prepared.found_allowed
     assert plan is not None
-    await authorize_any(context)
+    is_checked = allowed[0] is context.coordinator.catalog.state
+    if (
+        not is_checked
+        or allowed[1] != context.variables.version
+        or context.transaction.staged.catalog is not None
+    ):
+        await authorize_any(context)
     if context.prepared.takes_names:
         context = await resolve_names(session, context)
     kind = type(plan)
@@ -247,7 +253,7 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
         outcome = _define(context, statement, plan)
     else:
         outcome = SESSION[kind](session, context, plan)
-    return await outcome if isinstance(outcome, Awaitable) else outcome
+    return outcome if isinstance(outcome, Outcome) else await outcome
 
 
 def settle(context: StatementContext) -> None:

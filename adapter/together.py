@@ -15,11 +15,12 @@ run one by one: then the right one gets the error. Between them the transaction 
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
-from foreshore.adapter.client import FEWEST_TOGETHER, RanTogether
+from foreshore.adapter.client import FEWEST_TOGETHER
 from foreshore.adapter.read.keys.key_lookup import locked_rows
 from foreshore.adapter.read.keys.point import indexes_of_point
 from foreshore.adapter.session.context import StatementContext
@@ -46,6 +47,17 @@ from foreshore.table_rows import Row, TableRows, columns_of_rows
 from foreshore.types import Datum
 
 _REPEATABLE = frozenset(("nextval", RANDOM, RANDOM_UUID))  # calls that may be made again in vain
+
+
+class RanTogether(NamedTuple):
+    """The tags of the executions that ran together, the first ones.
+
+    The next `singly` ones have to run one by one.
+    """
+
+    tags: Sequence[str]
+    singly: int
+
 
 Many = Sequence[Sequence[Datum]]  # the arguments of each execution
 

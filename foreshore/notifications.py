@@ -153,25 +153,25 @@ class Inbox:
         self.pid = pid
         self.channels: dict[Channel, None] = {}  # on which the session listens, in order
         self.tell: Callable[[], None] = lambda: None
-        self._waiting: deque[_Sent] = deque()
+        self.waiting: deque[_Sent] = deque()
         self._at = 0  # of the first of them so many have been taken
         self._finish: Callable[[_Sent], None] = lambda sent: None
 
     def __bool__(self) -> bool:
         """Whether something waits, which may be for channels that were left since."""
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     def add(self, sent: _Sent, finish: Callable[[_Sent], None]) -> None:
         """Add notifications; `finish` is called with them when they have been taken."""
         self._finish = finish
-        self._waiting.append(sent)
+        self.waiting.append(sent)
         self.tell()
 
     def take(self, most: int) -> list[Notification]:
         """Take out the first `most` notifications of channels on which the session listens."""
         taken: list[Notification] = []
-        while self._waiting and len(taken) < most:
-            sent = self._waiting[0]
+        while self.waiting and len(taken) < most:
+            sent = self.waiting[0]
             for at in range(self._at, len(sent.notifications)):
                 channel, notification = sent.notifications[at]
                 if channel in self.channels:
@@ -185,16 +185,16 @@ class Inbox:
 
     def transactions(self) -> int:
         """Return of how many transactions something waits."""
-        return len(self._waiting)
+        return len(self.waiting)
 
     def clear(self) -> None:
         """Leave all that waits."""
-        while self._waiting:
+        while self.waiting:
             self._leave()
 
     def _leave(self) -> None:
         self._at = 0
-        self._finish(self._waiting.popleft())
+        self._finish(self.waiting.popleft())
 
 
 class Channels:

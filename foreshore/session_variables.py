@@ -55,7 +55,7 @@ class Variables(dict[str, str]):
             self._values
         )  # without those that are local to the transaction
         self._reported: dict[str, str] = {}
-        self._reported_version = -1
+        self.reported_version = -1
         self.touched = False
         self.version = 0  # grows with every change
         self._marks: list[Mark] = []  # of the transaction's savepoints
@@ -234,14 +234,14 @@ class Variables(dict[str, str]):
     @property
     def has_reports(self) -> bool:
         """Whether `drain_reports` may have something to tell."""
-        return self._reported_version != self.version
+        return self.reported_version != self.version
 
     def drain_reports(self) -> dict[str, str]:
         """Return the reported variables that changed since the last call."""
         changed: dict[str, str] = {}
-        if self._reported_version == self.version:
+        if self.reported_version == self.version:
             return changed
-        self._reported_version = self.version
+        self.reported_version = self.version
         for key in _REPORTED:
             value = self[key]
             if self._reported.get(key) != value:

@@ -34,13 +34,10 @@ from foreshore.errors import (
     disk_fault,
 )
 from foreshore.server import copying, message, metrics
-from foreshore.server.answers import Answers
-from foreshore.server.at_hand import AnswersAtHand
-from foreshore.server.batches import Batches
-from foreshore.server.changes_at_hand import ChangesAtHand
 from foreshore.server.client_encoding import ClientEncoding, client_encoding
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
+from foreshore.server.executions import ExecutionReader, Executions
 from foreshore.server.parameters import arguments, with_shapes
 from foreshore.server.wire import Disconnected, Wire
 from foreshore.types import Datum, RelationDesc, SqlType, oid_of
@@ -59,7 +56,7 @@ ENDS = (Disconnected, message.FramingError)
 class Conversation:
     """The protocol after startup: messages of an authenticated client, and their answers."""
 
-    def __init__(self, wire: Wire, session: Session, answers: Answers) -> None:
+    def __init__(self, wire: Wire, session: Session) -> None:
         self._wire = wire
         self._session = session
         self._skipping = False  # after an error in the extended protocol, until Sync
@@ -75,89 +72,77 @@ class Conversation:
         wire.reopened = self._notified
         wire.interruptible = session.interruptible
         wire.runs_on = self._runs_on
-        self._changes = ChangesAtHand(wire, session, self._encoder, self._ready)
-        self._answers = AnswersAtHand(wire, session, self._encoder, answers, self._changes)
-        self._batches = Batches(wire, session)
+        self._executions = ExecutionReader(wire, session, self._encoder)
 
     async def run(self) -> None:
-        """Handle messages until the client terminates; raises Disconnected or FramingError."""
+        """Handle messages until the client goes; raises Disconnected or FramingError."""
         self._ready()
+        await self._work()
         while True:
-            received = await self._next()
+            await self._wire.idle(self._work)
+
+    async def _work(self) -> None:
+        """Handle what has arrived; raises Disconnected or FramingError."""
+        wire = self._wire
+        while True:
+            if not self._skipping and wire.encoding is None:
+                executions = self._executions.next()
+                if executions is not None:
+                    self._idle = False
+                    await self._run(executions)
+                    if not wire.reader.buffered:
+                        return
+                    await wire.share()
+                    continue
+            received = await wire.arrived()
+            if received is None:
+                return
             self._idle = False
-            match received:
-                case message.Terminate():
-                    return
-                case message.Sync():
-                    self._skipping = False
-                    self._batches.forget()
-                    await self._sync()
-                case message.Query(sql):
-                    # Only the extended protocol starts skipping, but a Query is skipped too.
-                    if not self._skipping:
-                        await self._query(sql)
-                case message.Unreadable(error, simple):
-                    if not self._skipping:
-                        await self._failed(error)
-                        if simple:
-                            self._ready()
-                        else:
-                            self._skipping = True
-                case message.FunctionCall():
-                    if not self._skipping:
-                        await self._failed(
-                            FeatureNotSupported("function call messages are not supported")
-                        )
+            await self._handle(received)
+
+    async def _handle(self, received: message.Message) -> None:
+        """Handle a message; raises Disconnected if the client says goodbye."""
+        match received:
+            case message.Terminate():
+                raise Disconnected
+            case message.Sync():
+                self._skipping = False
+                await self._sync()
+            case message.Query(sql):
+                # Only the extended protocol starts skipping, but a Query is skipped too.
+                if not self._skipping:
+                    await self._query(sql)
+            case message.Unreadable(error, simple):
+                if not self._skipping:
+                    await self._failed(error)
+                    if simple:
                         self._ready()
-                case message.CopyData() | message.CopyDone() | message.CopyFail():
-                    pass  # the rest of a COPY that has failed
-                case message.Password():
-                    raise message.FramingError("unexpected password message")
-                case _:
-                    if not self._skipping:
-                        try:
-                            await self._extended(received)
-                        except ENDS:
-                            raise
-                        except Exception as error:
-                            await self._extended_failed(error)
+                    else:
+                        self._skipping = True
+            case message.FunctionCall():
+                if not self._skipping:
+                    await self._failed(
+                        FeatureNotSupported("function call messages are not supported")
+                    )
+                    self._ready()
+            case message.CopyData() | message.CopyDone() | message.CopyFail():
+                pass  # the rest of a COPY that has failed
+            case message.Password():
+                raise message.FramingError("unexpected password message")
+            case _:
+                if not self._skipping:
+                    try:
+                        await self._extended(received)
+                    except ENDS:
+                        raise
+                    except Exception as error:
+                        await self._extended_failed(error)
 
     async def _extended_failed(self, error: Exception) -> None:
         """Send an error of the extended protocol, after which all is skipped up to a Sync."""
         await self._failed(error)
         self._skipping, self._describe_later = True, None
         self._wire.flush()  # a Flush that follows will be skipped
-
-    async def _next(self) -> message.Message:
-        """Return the next message that is not answered at once; raises Disconnected."""
-        wire, answers = self._wire, self._answers
-        if self._skipping or wire.encoding is not None:
-            return await wire.next()
-        is_left = answers.answer()
-        while True:
-            wire.require_reader()
-            if self._changes.in_flight and not wire.is_connected:  # the client waits for nothing
-                await self._changes.landed()
-            if is_left and answers.paused:
-                await wire.turn.next()
-                is_left = answers.answer()
-                continue
-            try:
-                ran = is_left and await self._batches.run()
-            except ENDS:
-                raise
-            except Exception as error:
-                await self._extended_failed(error)
-                return await wire.next()
-            if ran:
-                self._idle = False
-                await wire.share()
-                is_left = answers.answer()
-                continue
-            if is_left and (received := await wire.arrived()) is not None:
-                return received
-            await wire.more(answers.answer)
-            is_left = True
 
     def _runs_on(self) -> bool:
         """Whether what runs goes on when the client has gone: until it ends, or has to send.
@@ -265,6 +250,49 @@ class Conversation:
             case _:
                 assert_never(received)
 
+    async def _run(self, executions: Executions) -> None:
+        """Run executions of a prepared statement, and answer them."""
+        try:
+            await self._run_all(executions)
+        except ENDS:
+            raise
+        except Exception as error:
+            await self._extended_failed(error)
+        if executions.is_last:
+            self._skipping = False
+            await self._sync()
+
+    async def _run_all(self, executions: Executions) -> None:
+        session, wire, form = self._session, self._wire, executions.form
+        statement, encoder, many = executions.statement, form.encoder, executions.rows
+        description = message.NO_DATA if encoder is None else encoder.description
+        done, singly = 0, 0
+        last = executions.is_last
+        if not last and statement.changes and session.transaction_status == "I":
+            last = await wire.upcoming() == message.SYNC_TYPE
+        while done < len(many):
+            await session.ready(statement)
+            given = many[done : done + 1] if singly or len(many) == 1 else many[done:]
+            is_last = last and done + len(given) == len(many)
+            try:
+                ran = await session.run(
+                    statement, given, form.formats, executions.most, last=is_last
+                )
+            except Exception:  # its Bind, and its Describe, have succeeded
+                wire.put(message.BIND_COMPLETE)
+                if executions.described[done]:
+                    wire.put(description)
+                raise
+            singly = ran.singly
+            for execution in ran.executions:
+                described, before = executions.described[done], message.BIND_COMPLETE
+                if described and not isinstance(execution, Rows):
+                    before += message.NO_DATA
+                await self._send_result(execution, form.formats, describe=described, before=before)
+                done += 1
+            if done < len(many):
+                await wire.share()
+
     async def _arguments(self, bind: message.Bind, types: Sequence[SqlType]) -> list[Datum]:
         """Return the values of a Bind message; long ones are decoded on a thread."""
         zone = self._session.time_zone
@@ -310,30 +338,42 @@ class Conversation:
         *,
         describe: bool = True,
         simple: bool = False,
+        before: bytes = b"",
     ) -> None:
-        """Send a statement's result: its columns if `describe`, then its rows and its tag."""
+        """Send a statement's result: its columns if `describe`, then its rows and its tag.
+
+        They follow the messages `before`.
+        """
         match execution:
             case Rows():
                 if simple and execution.binary:
                     formats = (1,)
                 encoder = self._encoder(execution.desc, formats)
                 if describe:
-                    self._wire.put(encoder.description)
-                count = await self._rows(execution, encoder)
-                if execution.suspended():
-                    self._wire.put(message.PORTAL_SUSPENDED)
+                    before += encoder.description
+                if execution.tuples is not None and self._wire.encoding is None:
+                    style = self._session.output_style(names=encoder.shows_names)
+                    before += encoder.tuples(execution.tuples, style)
+                    count = len(execution.tuples)
                 else:
-                    await self._complete(execution.tag(count))
+                    self._wire.put(before)
+                    before, count = b"", await self._rows(execution, encoder)
+                if execution.suspended():
+                    self._wire.put(before + message.PORTAL_SUSPENDED)
+                else:
+                    await self._complete(execution.tag(count), before)
             case Completed(tag):
-                await self._complete(tag)
+                await self._complete(tag, before)
             case EmptyQuery():
-                self._wire.put(message.EMPTY_QUERY)
+                self._wire.put(before + message.EMPTY_QUERY)
             case CopyOut():
+                self._wire.put(before)
                 if execution.streaming:
                     self._stream()
                 style = self._session.output_style(names=copying.shows_names(execution))
                 await self._complete(await copying.copy_out(self._wire, execution, style))
             case CopyIn():
+                self._wire.put(before)
                 zone = self._session.time_zone
                 tag = await copying.copy_in(self._wire, execution, zone, simple=simple)
                 await self._complete(tag)
@@ -345,10 +385,6 @@ class Conversation:
         style = self._session.output_style(names=encoder.shows_names)
         if wire.encoding is not None:
             return await self._converted_rows(rows, encoder, wire.encoding)
-        if (few := rows.few()) is not None:
-            wire.put(encoder.tuples(few, style))
-            await wire.relieve()
-            return len(few)
         count = 0
         if rows.streaming:
             self._stream()
@@ -438,22 +474,27 @@ class Conversation:
             self._put_notifications()
             self._wire.flush()
 
-    async def _complete(self, tag: str) -> None:
+    async def _complete(self, tag: str, before: bytes = b"") -> None:
         """Add the statement's notices and its tag; others run while many notices are encoded."""
-        for number, notice in enumerate(self._session.notices(), 1):
-            self._put_notice(notice)
-            if number % NOTICES_PER_TURN == 0:
-                await self._wire.share()
-        self._wire.put(message.command_complete(tag))
-        self._adopt_encoding()
+        if self._session.has_news:
+            self._wire.put(before)
+            for number, notice in enumerate(self._session.notices(), 1):
+                self._put_notice(notice)
+                if number % NOTICES_PER_TURN == 0:
+                    await self._wire.share()
+            self._wire.put(message.command_complete(tag))
+            self._adopt_encoding()
+        else:
+            self._wire.put(before + message.command_complete(tag))
 
     def _ready(self) -> None:
         """Send the gathered messages and ReadyForQuery."""
-        self._adopt_encoding()
-        self._put_notices()
-        self._put_notifications()
-        for name, value in self._session.changed_parameters().items():
-            self._wire.put(message.parameter_status(name, value))
+        if self._session.has_news:
+            self._adopt_encoding()
+            self._put_notices()
+            self._put_notifications()
+            for name, value in self._session.changed_parameters().items():
+                self._wire.put(message.parameter_status(name, value))
         self._wire.put(message.READY[self._session.transaction_status])
         self._wire.flush()
         self._idle, self._streaming = True, False

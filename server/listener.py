@@ -29,7 +29,6 @@ from foreshore.server import message
 from foreshore.server.admission.authenticator import Authenticator
 from foreshore.server.admission.crowd import crowd
 from foreshore.server.admission.places import Place, Places, too_many
-from foreshore.server.answers import Answers
 from foreshore.server.connection import Conversation, client_error
 from foreshore.server.lease import Lease
 from foreshore.server.ports import listen
@@ -61,7 +60,6 @@ class Listener:
     _conversations: dict[asyncio.Task[None], Conversation] = field(default_factory=dict)
     _waiting: dict[asyncio.Task[None], Wire] = field(default_factory=dict)  # have no session yet
     places: Places = field(init=False)  # of all sessions
-    _answers: Answers = field(default_factory=Answers)
     _servers: list[asyncio.Server] = field(default_factory=list)
     _closing: DatabaseError | None = None  # the reason, once it is closing
 
@@ -117,7 +115,7 @@ class Listener:
             await asyncio.wait(self._tasks, timeout=10)
 
     def _start(self, wire: Wire) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._serve(wire))
+        task = asyncio.get_running_loop().create_task(self._serve(wire), context=wire.context)
         self._tasks[task] = wire.cancel
         self._waiting[task] = wire
         task.add_done_callback(self._forget)
@@ -156,7 +154,7 @@ class Listener:
                 assert task is not None
                 self._waiting.pop(task, None)
                 self._tasks[task] = lambda: session.terminate(self._closing or AdminShutdown())
-                conversation = Conversation(wire, session, self._answers)
+                conversation = Conversation(wire, session)
                 self._conversations[task] = conversation
                 await conversation.run()
         except Disconnected:

@@ -8,6 +8,7 @@ FramingError, which ends the connection.
 import codecs
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from mmap import mmap
 from struct import Struct
 from typing import Literal as OneOf
@@ -452,6 +453,7 @@ def _string(text: str) -> bytes:
     return _text_of(text) + b"\0"
 
 
+@lru_cache(1024)
 def command_complete(tag: str) -> bytes:
     """Return CommandComplete with a statement's tag."""
     assert len(tag) < LONGEST_TAG, tag

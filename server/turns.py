@@ -12,8 +12,8 @@ the same share.
 What is handled in the callbacks that receive it has one more slice in a step, for all connections
 together; the rest waits for turns, too.
 
-    if turns.has_time():      within the callback
-    turns.call(go_on)         the rest
+    if turn.has_time():       in the callback
+    await turn.next()         otherwise, in its task
 
 Of what concerns many connections at once, such as notifications, all have one turn together.
 
@@ -116,6 +116,10 @@ class Turn:
     def begin(self) -> None:
         """Begin a slice now."""
         self._until = perf_counter() + SLICE_S
+
+    def has_time(self) -> bool:
+        """Return whether callbacks that ask have had less than a slice in this step of the loop."""
+        return self._turns.has_time()
 
     @property
     def is_over(self) -> bool:

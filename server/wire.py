@@ -1,9 +1,11 @@
 """The wire: the bytes of one connection, in and out, both bounded.
 
-A task uses the wire. If the client disconnects while the task waits for input, the task gets
-`Disconnected`. If the task is busy, `runs_on` decides: it goes on with what has arrived, in its
-turns like every other (turns.py), until it has used all input; or it is cancelled. Once a send has
-failed, it goes on for `SEND_AT` bytes more of answers, and for `RUN_ON_S` at most.
+A task uses the wire. While it waits for requests (`idle`), the callback that receives input begins
+the work on it, and the task goes on with what waits (eager.py). If the client disconnects while the
+task waits for input, the task gets `Disconnected`. If the task is busy, `runs_on` decides: it goes
+on with what has arrived, in its turns like every other (turns.py), until it has used all input; or
+it is cancelled. Once a send has failed, it goes on for `SEND_AT` bytes more of answers, and for
+`RUN_ON_S` at most.
 
 All answers to clients go through `flush`, and only under a lease (lease.py). If the lease has run
 out, they are held back until it is renewed.
@@ -11,13 +13,15 @@ out, they are held back until it is renewed.
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
-from typing import cast
+from contextvars import Context, copy_context
+from typing import Any, cast
 
 from foreshore import blocking
 from foreshore.loop_watchdog import protocol_callback
 from foreshore.server.client_encoding import ClientEncoding
+from foreshore.server.eager import Rest, start
 from foreshore.server.lease import Lease
 from foreshore.server.message import PIECE, Bytes, LongMessage, Message, parse_long
 from foreshore.server.protocol import MessageReader
@@ -36,10 +40,11 @@ class Disconnected(Exception):
 
 
 class Wire(asyncio.Protocol):
-    """The bytes of one connection; `run` is the task that uses them."""
+    """The bytes of one connection; `run` begins the task that uses them, in the wire's context."""
 
     def __init__(self, lease: Lease, run: Callable[["Wire"], asyncio.Task[None]]) -> None:
         self.reader = MessageReader()
+        self.context: Context = copy_context()
         self.encoding: ClientEncoding | None = None
         self.peer = ""
         self.host = ""  # the client's address
@@ -52,7 +57,9 @@ class Wire(asyncio.Protocol):
         self._out: list[Bytes] = []
         self._out_size = 0
         self._waiter: asyncio.Future[None] | None = None  # done when input arrives
-        self._answer: Callable[[], bool] | None = None  # see `more`
+        self._begin: Callable[[], Coroutine[Any, Any, None]] | None = None  # see `idle`
+        self._begun: asyncio.Future[None] | None = None  # done when the task is to go on
+        self._rest: Rest | None = None  # of what has begun
         self._drained: asyncio.Future[None] | None = None  # done when the client has read enough
         self._held_back: asyncio.Future[None] | None = None  # done when the lease is renewed
         self._reading = True
@@ -79,27 +86,42 @@ class Wire(asyncio.Protocol):
 
     @protocol_callback
     def data_received(self, data: bytes) -> None:
-        """Keep the bytes and wake the task if it waits for input."""
+        """Keep the bytes, and begin the work on them or wake the task if it waits for input."""
         self.reader.feed(data)
-        self._look()
+        if self._begin is not None:
+            self._start()
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
         if self.reader.buffered > READ_AHEAD and self._reading:
             self._transport.pause_reading()
             self._reading = False
 
-    def go_on(self) -> None:
-        """Look again at what has arrived, for which the task waits."""
-        if not self._reading:
-            self._transport.resume_reading()
-            self._reading = True
-        self._look()
-
-    def _look(self) -> None:
-        """Wake the task if it waits for input, and that is not answered without it."""
-        waiter = self._waiter
-        if waiter is None or waiter.done():
+    def _start(self) -> None:
+        """Work on what has arrived, while the task waits in `idle`."""
+        assert self._begin is not None
+        assert self._begun is not None
+        begin, self._begin = self._begin, None
+        self.turn.begin()
+        try:
+            if self.turn.has_time():
+                self._rest = start(self._task, self.context, begin())
+            else:
+                self._rest = Rest(self._in_turn(begin()))
+        except Exception as error:
+            if not self._begun.done():
+                self._begun.set_exception(error)
             return
-        if self._answer is None or self._answer():
-            waiter.set_result(None)
+        if self._begun.done():  # the task has been cancelled meanwhile
+            return
+        if self._rest is None:
+            self._begin = begin
+        else:
+            self._begun.set_result(None)
+
+    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work when it is this connection's turn."""
+        await self.turn.next()
+        await work
 
     def eof_received(self) -> bool:
         """Treat the end of input as a disconnect; answers are sent as long as they can be."""
@@ -127,7 +149,11 @@ class Wire(asyncio.Protocol):
 
     def _disconnect(self) -> None:
         self._disconnected = True
-        if self._waiter is not None:
+        if self._begin is not None:
+            self._begin = None
+            if self._begun is not None and not self._begun.done():
+                self._begun.set_result(None)
+        elif self._waiter is not None:
             if not self._waiter.done():
                 self._waiter.set_result(None)
         elif not self._done and not self.runs_on():
@@ -173,25 +199,46 @@ class Wire(asyncio.Protocol):
         """Whether an answer can be sent now."""
         return not (self._disconnected or self._done or self._held_back or self._drained)
 
-    async def more(self, answer: Callable[[], bool] | None = None) -> None:
-        """Wait until more bytes have arrived; raises Disconnected.
+    async def idle(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have `begin()` work on all that arrives, up to the end of work that had to wait.
 
-        `answer` is called when they arrive. If it returns False, the wait goes on.
+        Nothing has arrived yet that can be worked on. Raises Disconnected, and the work's errors.
         """
         if self._disconnected:
             raise Disconnected
-        if not self._reading:
-            self._transport.resume_reading()
-            self._reading = True
+        self._resume_reading()
+        self._begin, self._begun = begin, asyncio.get_running_loop().create_future()
+        try:
+            await self._begun
+        except asyncio.CancelledError:
+            if self._rest is None:
+                raise
+            self._rest.is_cancelled = True
+        finally:
+            self._begin = self._begun = None
+            rest, self._rest = self._rest, None
+        if rest is None:
+            raise Disconnected
+        await rest
+
+    async def more(self) -> None:
+        """Wait until more bytes have arrived; raises Disconnected."""
+        if self._disconnected:
+            raise Disconnected
+        self._resume_reading()
         self._waiter = asyncio.get_running_loop().create_future()
-        self._answer = answer
         try:
             await self._waiter
         finally:
-            self._waiter = self._answer = None
+            self._waiter = None
         self.turn.begin()
         if self._disconnected and not self.reader.buffered:
             raise Disconnected
+
+    def _resume_reading(self) -> None:
+        if not self._reading:
+            self._transport.resume_reading()
+            self._reading = True
 
     async def next(self) -> Message:
         """Return the next message once it has arrived; raises Disconnected.
@@ -245,7 +292,10 @@ class Wire(asyncio.Protocol):
 
     def put(self, data: Bytes) -> None:
         """Add bytes to be sent by the next `flush`: whole messages if an encoding is set."""
-        self.put_rows(data if self.encoding is None else self.encoding.outgoing(data))
+        if self.encoding is not None:
+            data = self.encoding.outgoing(data)
+        self._out.append(data)
+        self._out_size += len(data)
 
     def put_rows(self, data: Bytes) -> None:
         """Add bytes whose texts are in the client's encoding."""
@@ -266,7 +316,8 @@ class Wire(asyncio.Protocol):
             if self._transport.is_closing():
                 self._unsent += self._out_size
             else:
-                for data in _joined(self._out, self._out_size):
+                out = self._out
+                for data in out if len(out) == 1 else _joined(out, self._out_size):
                     self._transport.write(data)
             self._out.clear()
             self._out_size = 0
@@ -333,8 +384,6 @@ class Wire(asyncio.Protocol):
 
 def _joined(pieces: list[Bytes], size: int) -> list[Bytes]:
     """Return pieces of `size` bytes joined to one; long ones are left, as copying takes long."""
-    if len(pieces) == 1:
-        return [pieces[0]]
     if size <= PIECE:
         return [b"".join(pieces)]
     joined: list[Bytes] = []

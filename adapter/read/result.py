@@ -156,12 +156,14 @@ class TupleSource:
         self._columns = columns
         self._taken = False
 
-    def at_once(self, limit: int) -> Sequence[Row] | None:
-        """Return all rows, of which nothing is left then; None if they are more than `limit`."""
-        if self._taken or len(self._rows) > limit:
-            return None
+    def take(self, limit: int) -> Sequence[Row]:
+        """Return the next rows, at most `limit`."""
         self._taken = True
-        rows, self._rows = self._rows, ()
+        rows = self._rows
+        if len(rows) > limit:
+            self._rows = rows[limit:]
+            return rows[:limit]
+        self._rows = ()
         return rows
 
     async def next(self, limit: int) -> pa.RecordBatch | None:
@@ -241,9 +243,19 @@ def taken(
     """
     source, verb, limit, count = selected.source, selected.verb, limit or ALL, 0
     is_limited = limits != NO_LIMITS
+    tuples: Sequence[Row] | None = None
+    if isinstance(source, TupleSource) and not is_limited:  # sizes are those of batches
+        columns = selected.desc.columns
+        tuples = source.take(limit)
+        count = len(tuples)
+        done(count)
 
     async def batches() -> AsyncIterator[pa.RecordBatch]:
         nonlocal count
+        if tuples is not None:
+            if tuples:
+                yield batch_of_rows(tuples, columns)
+            return
         while count < limit:
             with interrupts.running():
                 batch = await source.next(limit - count)
@@ -262,16 +274,6 @@ def taken(
             await source.park()
         done(count)
 
-    def few() -> Sequence[Row] | None:
-        nonlocal count
-        if is_limited or not isinstance(source, TupleSource):  # sizes are those of batches
-            return None
-        rows = source.at_once(limit)
-        if rows is not None:
-            count = len(rows)
-            done(count)
-        return rows
-
     def tag(rows: int) -> str:
         return verb if verb in UNCOUNTED else f"{verb} {rows}"
 
@@ -281,6 +283,6 @@ def taken(
         tag,
         lambda: count >= limit,
         source.streaming,
-        few,
+        tuples,
         selected.binary,
     )

@@ -36,7 +36,8 @@ async def select(context: StatementContext, plan: Select) -> Selected:
             if batch is not None:
                 return Selected(plan.desc, BatchSource(batch), "SELECT")
         if rows is not None:
-            return Selected(plan.desc, _source(rows, plan.desc.columns, exact=exact), "SELECT")
+            desc = plan.desc
+            return Selected(desc, _source(rows, desc.columns, exact=exact), "SELECT")
     return await selected(context, plan, "SELECT")
 
 

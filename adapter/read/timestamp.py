@@ -73,6 +73,11 @@ def read_time(
     time, CollectionCorrupted if one is damaged.
     """
     transaction, coordinator = context.transaction, context.coordinator
+    if at_once and context.alone and as_of is None:
+        time = _newest_time(context)
+        if time is not None:
+            coordinator.compute.maintained.check_not_corrupt(ids)
+            return time
     ids = tuple(ids)
     if as_of is not None:
         refuse_own_past(context, (*ids, *also))
@@ -95,6 +100,21 @@ def read_time(
     if context.variables["emit_timestamp_notice"] == "on":
         _notify_of_time(context, ids, time)
     return time
+
+
+def _newest_time(context: StatementContext) -> Timestamp | None:
+    """Return the newest time, if a transaction that reads at once, and nothing else, may have it.
+
+    It may at every isolation level, as the caller waits for nothing that it reads at that time.
+    """
+    transaction, coordinator = context.transaction, context.coordinator
+    if transaction.block or transaction.time is not None or transaction.catalog is not None:
+        return None
+    if context.variables["emit_timestamp_notice"] == "on":
+        return None
+    time = coordinator.oracle.read_ts()
+    altered = coordinator.state.altered_below(context.prepared.used)
+    return time if not altered or max(altered.values()) <= time else None
 
 
 def note_tables_read(context: StatementContext, ids: Iterable[GlobalId]) -> None:

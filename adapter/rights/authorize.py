@@ -41,17 +41,15 @@ def authorize(context: "StatementContext") -> None:
     """Raise InsufficientPrivilege unless the role of the session may run the statement."""
     if context.variables["restrict_to_user_objects"] == "on":
         _refuse_system_relations(context)
-    role = context.role
-    if role.superuser:
-        return
-    prepared, planner = context.prepared, context.planner
+    role, prepared, planner = context.role, context.prepared, context.planner
     state, version = planner.state, context.variables.version
     found = prepared.found_allowed
     if found[0] is state and found[1] == version:
         return
-    reader = planner.reader()
-    require_all(reader.state, reader.planned, role, prepared.needs)
-    RULES[type(prepared.plan)](Checker(context), prepared.plan)
+    if not role.superuser:
+        reader = planner.reader()
+        require_all(reader.state, reader.planned, role, prepared.needs)
+        RULES[type(prepared.plan)](Checker(context), prepared.plan)
     prepared.found_allowed = state, version
 
 

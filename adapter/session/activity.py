@@ -133,7 +133,8 @@ class _Running:
 
     def __enter__(self) -> None:
         interrupts = self._interrupts
-        interrupts.check()
+        if interrupts._reason is not None:
+            interrupts.check()
         SCRATCH.set(interrupts.scratch)
         self._task = asyncio.current_task()
         self._outer, interrupts._task = interrupts._task, self._task
@@ -197,7 +198,7 @@ class Activity:
         self.sqlstate: str | None = None  # of the error with which `query` has ended
         self.query_at: int | None = None
         self.arrived_at = 0  # when the message with the statement did
-        self._root: tracing.Root | None = None  # of the running statement, if it is traced
+        self.root: tracing.Root | None = None  # of the running statement, if it is traced
         self._began = 0.0  # when the statement began, by the process's counter
         self._timer: asyncio.TimerHandle | None = None
         self._terminate: Callable[[], object] | None = None  # set once the client has gone
@@ -221,9 +222,9 @@ class Activity:
         if not continues:
             self.arrived_at = self.query_at
         self._began = perf_counter()
-        if self._root is not None:  # such as of a COPY that has sent its rows
+        if self.root is not None:  # such as of a COPY that has sent its rows
             self._end_span(None)
-        self._root = tracing.begin(query)
+        self.root = tracing.begin(query)
         self._interrupts.begin()
         own, most = self._variables["statement_timeout"], self._variables["max_statement_time"]
         if own != "0" or most != "0":
@@ -245,9 +246,9 @@ class Activity:
 
     def drop(self, name: str) -> None:
         """Note that what began is over and is no statement of the history; `name` is its span's."""
-        if self._root is not None:
-            self._root.drop(name)
-            self._root = None
+        if self.root is not None:
+            self.root.drop(name)
+            self.root = None
         self.end(is_kept=False)
 
     def end(self, error: DatabaseError | None = None, *, is_kept: bool = True) -> None:
@@ -262,7 +263,7 @@ class Activity:
                 STATEMENTS[kind].observe(elapsed)
                 self._log(elapsed, error)
                 self._remember(self.query_at, error)
-            if self._root is not None:
+            if self.root is not None:
                 self._end_span(error)
             self._result = None
         self._interrupts.end()
@@ -273,7 +274,7 @@ class Activity:
 
     def _end_span(self, error: DatabaseError | None) -> None:
         """End the span of the statement; the texts have no secrets, and no values of parameters."""
-        assert self._root is not None
+        assert self.root is not None
         who, text = self._find_who(), redacted(self.query, self.sqlstate)
         attributes: dict[str, tracing.Attribute] = {
             "db.system.name": "foreshore",
@@ -291,8 +292,8 @@ class Activity:
             attributes["db.response.status_code"] = error.sqlstate
         words = text.split(None, 1)
         name = words[0].upper()[:40] if words else "statement"
-        self._root.end(name, attributes, self._message_of(error))
-        self._root = None
+        self.root.end(name, attributes, self._message_of(error))
+        self.root = None
 
     def _message_of(self, error: DatabaseError | None) -> str | None:
         if error is None:
@@ -325,7 +326,7 @@ class Activity:
         self._log(0.0, None)
         self._remember(self.query_at)
         if (root := tracing.begin(query)) is not None:
-            self._root = root
+            self.root = root
             self._end_span(None)
         self._idle_since = self._loop.time()
 

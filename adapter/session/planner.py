@@ -19,7 +19,6 @@ from foreshore.adapter.read.access_path import (
     PeekPlan,
     plan_peek,
 )
-from foreshore.adapter.read.keys.at_hand import plan_at_hand
 from foreshore.adapter.read.keys.index_point import plan_index_point, plan_index_whole
 from foreshore.adapter.read.keys.point import plan_point
 from foreshore.adapter.read.keys.row_read import plan_row_read
@@ -27,6 +26,7 @@ from foreshore.adapter.rights.roles import require_untrusted_language, require_v
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared, casts_of
 from foreshore.adapter.session.side_effects import calls_in
+from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.names import effective_path
@@ -66,7 +66,10 @@ from foreshore.sql.plan import (
     Plan,
     Query,
     Rollback,
+    Savepoint,
     Select,
+    SetVariable,
+    ShowVariable,
     Update,
     WithChanges,
     result_desc,
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
 
 _NOTHING: frozenset[GlobalId] = frozenset()
+OF_SESSION = Begin | Commit | Rollback | Savepoint | SetVariable | ShowVariable
 MOST_RECENT = 32  # plans of texts that a session has at hand
 # Types of places where a string means what it means as an argument.
 CERTAIN = frozenset("text varchar bpchar int2 int4 int8 bool date timestamp uuid".split())
@@ -210,8 +214,17 @@ class SessionPlanner:
 
     def is_valid(self, prepared: Prepared) -> bool:
         """Return whether a statement has a plan that would be the same if made now."""
-        variables = self._session.variables.version
-        return prepared.variables == variables and self._is_valid_if_shared(prepared)
+        session = self._session
+        if prepared.variables != session.variables.version:
+            return False
+        running, state = session.transactions.running, self._coordinator.catalog.state
+        is_own = running is not None and running.staged is not NOTHING_STAGED
+        if prepared.found_valid is state and prepared.tables_only and not is_own:
+            return True
+        if not self._is_valid_if_shared(prepared):
+            return False
+        prepared.found_valid = None if is_own else state
+        return True
 
     def _is_valid_if_shared(self, prepared: Prepared) -> bool:
         """Return whether a plan is valid, given that its variables are those of the session.
@@ -269,7 +282,7 @@ class SessionPlanner:
                 "cached plan must not change result type", routine="RevalidateCachedQuery"
             )
         # Not valid until all of it is there: what follows may be interrupted.
-        prepared.basis, prepared.found_valid = None, (None, -1)
+        prepared.basis = prepared.found_valid = None
         prepared.plan, prepared.peek, prepared.desc = plan, peek, desc
         prepared.variables, prepared.init_plans, prepared.parts = variables, init_plans, parts
         prepared.used = frozenset(reader.used)
@@ -287,8 +300,6 @@ class SessionPlanner:
         prepared.depends_on_role = reader.row_reader is not None and reader.row_reader.asked
         prepared.is_own = reader.row_reader is not None and reader.row_reader.fixed
         self._compile(prepared, reader.planned)
-        at_hand = plan_at_hand(plan, prepared.row_read, prepared.index_point)
-        prepared.at_hand, prepared.found_valid = at_hand, (None, -1)
         prepared.found_allowed = (None, -1)
         prepared.planning_seconds = thread_time() - began
         prepared.basis = basis
@@ -320,8 +331,9 @@ class SessionPlanner:
         reads_keys = prepared.row_read is not None and bool(prepared.row_read.tables)
         is_keyed = reads_keys or prepared.point is not None
         by_key = is_keyed and peek is not None and peek.index is None
-        ends_or_begins = isinstance(plan, Begin | Commit | Rollback)  # whatever is in the catalog
-        prepared.tables_only = prepared.template is not None or by_key or ends_or_begins
+        reads_nothing = peek is not None and peek.reads_nothing
+        is_of_session = isinstance(plan, OF_SESSION)  # whatever is in the catalog
+        prepared.tables_only = by_key or reads_nothing or is_of_session
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = query_subscribed_by(plan)

@@ -39,7 +39,6 @@ from foreshore.sql.plan import (
     Declare,
     Fetch,
     Select,
-    WritePlan,
 )
 from foreshore.types import Datum, RelationDesc, arrow_type
 
@@ -78,7 +77,7 @@ class BoundPortal:
     @property
     def changes(self) -> bool:
         """Whether running it may leave something to commit."""
-        return isinstance(self.statement.plan, WritePlan)
+        return self.statement.changes
 
     def close(self) -> None:
         """Give up what is left of the result."""

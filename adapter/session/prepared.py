@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.read.access_path import IndexRead, PeekPlan
-from foreshore.adapter.read.keys.at_hand import AtHand
 from foreshore.adapter.read.keys.index_point import IndexPoint
 from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.read.keys.row_read import RowRead
@@ -33,7 +32,7 @@ from foreshore.expr.traversal import operands_of, walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.plan import Insert, Plan, Update
+from foreshore.sql.plan import Insert, Plan, Update, WritePlan
 from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.sql.rewrite.values_template import Template
 from foreshore.types import RelationDesc, SqlType
@@ -87,10 +86,8 @@ class Prepared(Struct, eq=False):
     row_read: RowRead | None = None  # of a query of few rows, compiled
     index_point: IndexPoint | None = None  # of a query of rows under a key of an index, compiled
     index_whole: IndexRead | None = None  # of a query of a whole index, with nothing open
-    at_hand: AtHand | None = None  # how its rows are had without waiting, compiled
-    # The catalog's state, and the version of the variables, with which that was last found valid.
-    found_valid: tuple[State | None, int] = (None, -1)
-    # The same as found_valid, with which its session's role was last found to have those rights.
+    found_valid: State | None = None  # the catalog's, with which the plan was last found valid
+    # The same, and the version of the variables, with which its role was last found to have rights.
     found_allowed: tuple[State | None, int] = (None, -1)
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone
     is_own: bool = False  # whether it has values of the session
@@ -110,6 +107,11 @@ class Prepared(Struct, eq=False):
     def is_empty(self) -> bool:
         """Whether the text held no statement."""
         return self.syntax is None
+
+    @property
+    def changes(self) -> bool:
+        """Whether running it may leave something to commit."""
+        return isinstance(self.plan, WritePlan)
 
 
 def casts_of(prepared: Prepared) -> tuple[Cell, ...]:
@@ -219,7 +221,7 @@ class PlanCache:
             batch=None,
             origin=None,
             retyped=None,
-            found_valid=(None, -1),
+            found_valid=None,
             found_allowed=(None, -1),
         )
         if len(self._plans) > MOST_TEXTS:

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from foreshore import interruptible, tracing
 from foreshore.adapter import dispatch
 from foreshore.adapter.client import (
+    FEWEST_TOGETHER,
     Completed,
     CopyIn,
-    CopyOut,
     EmptyQuery,
     Encryption,
     Execution,
     Notice,
-    RanTogether,
+    Ran,
     Reading,
 )
 from foreshore.adapter.coordinator import Coordinator
@@ -42,7 +42,6 @@ from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.reading import reading_of
 from foreshore.adapter.rights.roles import SessionRoles
 from foreshore.adapter.session.activity import Activity, Interrupts
-from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.context import Notices, StatementContext
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short, planning_owner
@@ -51,7 +50,8 @@ from foreshore.adapter.session.prepare import Statements
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.subscribe.meaning import meaning_of
-from foreshore.adapter.together import may_run_together, run_together
+from foreshore.adapter.together import RanTogether, may_run_together, run_together
+from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.nextval import LastValues
 from foreshore.catalog.builtin.object_names import object_names
 from foreshore.catalog.item import Role
@@ -74,7 +74,7 @@ from foreshore.result_limits import result_limits
 from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
-from foreshore.sql.plan import CopyFrom
+from foreshore.sql.plan import CopyFrom, Execute, Fetch
 from foreshore.statement_history import Who
 from foreshore.types import Datum, SqlType
 
@@ -85,6 +85,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ATTEMPTS = 10
+NAMING = Execute | Fetch  # whose columns are those of what they name
 
 
 class Session:
@@ -133,7 +134,6 @@ class Session:
             self.context,
         )
         self.statements = Statements(self)
-        self.at_hand = StatementsAtHand(self)
         self.is_one_of_several = False  # the running statement, in its Query message
         self.last_values = LastValues()
         self.closed = asyncio.Event()
@@ -145,7 +145,10 @@ class Session:
     @property
     def transaction_status(self) -> str:
         """I outside of a transaction block, T inside, E inside a failed one."""
-        return self.transactions.status
+        running = self.transactions.running
+        if running is None or not running.block:
+            return "I"
+        return "E" if self.transactions.failed else "T"
 
     @property
     def role(self) -> Role:
@@ -196,6 +199,13 @@ class Session:
     def changed_parameters(self) -> Mapping[str, str]:
         """Return what ParameterStatus has to tell since the last call."""
         return self.variables.drain_reports()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there may be notices, notifications or changed parameters."""
+        variables = self.variables
+        is_set = variables.version != variables.reported_version
+        return bool(is_set or self.notice.waiting or self.inbox.waiting)
 
     def notices(self) -> Sequence[Notice]:
         """Return the notices since the last call."""
@@ -321,18 +331,15 @@ class Session:
             with suppress(Conflict, UndefinedObject):
                 rebase_on(transaction, self.coordinator.state)
 
-    async def _run(self, prepared: Prepared, args: Sequence[Datum], *, alone: bool) -> Outcome:
-        """Run one statement; if it is `alone`, its transaction ends with it."""
-
-        async def run(context: StatementContext) -> Outcome:
-            outcome = await dispatch.run(self, context)
+    async def _run_once(self, context: StatementContext) -> Outcome:
+        """Run one statement; if it is alone, its transaction ends with it."""
+        outcome = await dispatch.run(self, context)
+        if context.transaction.staged is not NOTHING_STAGED:
             if context.transaction.has_effects:
                 check_returned(outcome, result_limits(self.variables))
-            if alone and not isinstance(outcome, CopyIn):
+            if context.alone and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
-            return outcome
-
-        return await self.attempt(run, prepared, args, alone=alone)
+        return outcome
 
     async def attempt(
         self,
@@ -349,16 +356,21 @@ class Session:
         writes. Raises the error after `ATTEMPTS`, or if one of its functions has done what no
         transaction undoes.
         """
-        transaction = self.transactions.begin()
+        transaction = self.transactions.running or self.transactions.begin()
         is_first = transaction.is_untouched and transaction not in self.coordinator.locks.held
-        before = transaction.staged, self.transactions.advisory_locks
+        has_advisory = self.pid in self.coordinator.advisory.by_transactions
+        advisory = self.transactions.advisory_locks if has_advisory else 0
+        before = transaction.staged, advisory
         may_retry = alone and not transaction.block
         conflicts = 0
         while True:
             context = self.context(prepared, args, alone=alone, again=conflicts > 0)
             try:
-                with self.interrupts.running(), tracing.phase("execute"):
-                    return await run(context)
+                with self.interrupts.running():
+                    if self.activity.root is None:
+                        return await run(context)
+                    with tracing.phase("execute"):
+                        return await run(context)
             except (Conflict, TableDropped) as error:
                 conflicts += 1
                 altered = isinstance(error, TableAltered | TableDropped)
@@ -443,59 +455,101 @@ class Session:
     async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
         """Run the portal, or go on with it, for at most `max_rows` rows; `last` before a Sync."""
         bound = self.portals.named(portal)
-        prepared = bound.statement
-        if prepared.syntax is None:
+        if bound.statement.syntax is None:
             return EmptyQuery()
-        self.transactions.check_not_failed(prepared.plan)
+        self.transactions.check_not_failed(bound.statement.plan)
         if bound.result is not None:
             return self._rows(bound.result, max_rows)
         if bound.done:
             raise ObjectNotInPrerequisiteState(f'portal "{portal}" cannot be run')
+        bound.done = True
+        outcome = await self._outcome(bound.statement, bound.args, is_ready=False, last=last)
+        if isinstance(outcome, Selected):
+            bound.result = outcome
+        return self._execution(outcome, max_rows)
+
+    async def _outcome(
+        self, prepared: Prepared, args: Sequence[Datum], *, is_ready: bool, last: bool
+    ) -> Outcome:
+        """Run a statement of the extended protocol."""
+        assert prepared.syntax is not None
         self._begin_statement(prepared.syntax.text)
         is_first = self.transactions.running is None
         if not self.transactions.failed:
             self.transactions.begin()
-            await self.planner.ready(prepared)
-        bound.done = True
+            if not is_ready:
+                await self.planner.ready(prepared)
         self.is_one_of_several = False
         # Whether a COPY is the last, whoever sends its rows says when they are there.
         last = last or isinstance(prepared.plan, CopyFrom)
-        outcome = await self._run(prepared, bound.args, alone=is_first and last)
-        match outcome:
-            case Selected():
-                bound.result = outcome
-                return self._rows(outcome, max_rows)
-            case Completed():
-                self.activity.returned(outcome.tag)
-                self.activity.end()
-                return outcome
-            case CopyIn() | CopyOut():
-                return outcome
+        return await self.attempt(self._run_once, prepared, args, alone=is_first and last)
 
-    def together(self, statement: str) -> Prepared | None:
-        """Return a prepared statement whose executions may run together; None if it is none."""
-        prepared = self.statements.get(statement)
-        if prepared is None or prepared.is_empty or prepared.takes_names:
-            return None
-        if self.transactions.failed or self.interrupts.active:
-            return None
-        return prepared if may_run_together(prepared) else None
+    def _execution(self, outcome: Outcome, max_rows: int) -> Execution:
+        """Return what the client gets of an outcome."""
+        if isinstance(outcome, Selected):
+            return self._rows(outcome, max_rows)
+        if isinstance(outcome, Completed):
+            self.activity.returned(outcome.tag)
+            self.activity.end()
+        return outcome
 
-    async def execute_together(
-        self, statement: str, many: Sequence[Sequence[Datum]]
+    def find_statement(self, name: str) -> Prepared | None:
+        """Return a prepared statement that `run` takes, if there is one of this name."""
+        prepared = self.statements.get(name)
+        if prepared is None or prepared.syntax is None or isinstance(prepared.plan, NAMING):
+            return None
+        return prepared
+
+    async def ready(self, prepared: Prepared) -> None:
+        """Plan a statement again if it has to be."""
+        if self.transactions.failed:
+            self.transactions.check_not_failed(prepared.plan)
+        elif not self.planner.is_valid(prepared):
+            await self.planner.ready(prepared)
+
+    async def run(
+        self,
+        prepared: Prepared,
+        many: Sequence[Sequence[Datum]],
+        formats: Sequence[int],
+        max_rows: int,
+        *,
+        last: bool,
+    ) -> Ran:
+        """Run a statement, which is ready, with the first of `many` arguments, or some together."""
+        if "" in self.portals:
+            self.portals.close("")
+        singly = 1
+        if len(many) >= FEWEST_TOGETHER and not self.transactions.failed:
+            ran = await self._execute_together(prepared, many)
+            if ran.tags:
+                return Ran([Completed(tag) for tag in ran.tags], ran.singly)
+            singly = max(1, ran.singly)
+        last = last and len(many) == 1
+        outcome = await self._outcome(prepared, many[0], is_ready=True, last=last)
+        if not last or self.transactions.in_block:  # else it ends with the transaction
+            result = outcome if isinstance(outcome, Selected) else None
+            self.portals[""] = BoundPortal(
+                "", prepared, many[0], formats, result=result, done=True, desc=prepared.desc
+            )
+        return Ran((self._execution(outcome, max_rows),), singly - 1)
+
+    async def _execute_together(
+        self, prepared: Prepared, many: Sequence[Sequence[Datum]]
     ) -> RanTogether:
-        """Run a statement with each of `many` arguments, as far as they may run together."""
+        """Run a statement with each of `many` arguments, as far as they may run together.
+
+        It raises the error of an interruption only: after others nothing has happened.
+        """
         ran = singly = RanTogether((), len(many))
-        prepared = self.statements.named(statement)
+        if prepared.takes_names or not may_run_together(prepared):
+            return singly
         assert prepared.syntax is not None
         self._begin_statement(prepared.syntax.text)
         is_new = self.transactions.running is None
         transaction = self.transactions.begin()
         staged, reads = transaction.staged, transaction.reads
         try:
-            await self.planner.ready(prepared)
-            if not may_run_together(prepared):
-                return singly
             context = self.context(prepared)
             authorize(context)
             with self.interrupts.running():
@@ -534,14 +588,16 @@ class Session:
 
     async def sync(self) -> None:
         """End the implicit transaction, if there is one."""
-        self.activity.end()
-        self.told()
+        if self.interrupts.active:
+            self.activity.end()
+        self.statements.batch += 1
         transaction = self.transactions.running
         if transaction is None:
             if self.portals:
                 self.portals.end(committed=True)
         elif not transaction.block:
-            waits = transaction.has_effects  # for others, perhaps
+            # It may wait for others.
+            waits = transaction.staged is not NOTHING_STAGED and transaction.has_effects
             if waits:
                 self._begin_statement(self.activity.query)
             await self.transactions.commit()
@@ -581,7 +637,7 @@ class Session:
                 self.planner.remember(prepared, sql)
                 await self.planner.learn_shape(sql, prepared)
                 await self.planner.ready(prepared)  # others may have run meanwhile
-            outcome = await self._run(prepared, args, alone=single)
+            outcome = await self.attempt(self._run_once, prepared, args, alone=single)
             if number == count and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):

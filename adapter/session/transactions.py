@@ -72,13 +72,6 @@ class Transactions:
         self._savepoints: list[Savepoint] = []
 
     @property
-    def status(self) -> str:
-        """I outside a transaction block, T inside, E inside a failed one."""
-        if not self.in_block:
-            return "I"
-        return "E" if self.failed else "T"
-
-    @property
     def in_block(self) -> bool:
         """Whether a transaction block is open."""
         return self.running is not None and self.running.block
@@ -145,6 +138,9 @@ class Transactions:
         transaction = self.running
         if transaction is None:
             return
+        if transaction.staged is NOTHING_STAGED:
+            self._has_committed(transaction)
+            return
         channels, reserved = self._coordinator.channels, 0
         try:
             reserved = channels.reserve(transaction.staged.signals)
@@ -160,13 +156,15 @@ class Transactions:
     def _has_committed(self, transaction: Transaction) -> None:
         activity = self._coordinator.activity
         activity.commits[self._variables["database"]] += 1
-        for id, rows in transaction.staged.rows.items():
-            activity.committed(id, rows.count)
-        self._send_signals(transaction)
+        if transaction.staged is not NOTHING_STAGED:
+            for id, rows in transaction.staged.rows.items():
+                activity.committed(id, rows.count)
+            self._send_signals(transaction)
         self._end(transaction)
         if self._variables.touched:
             self._variables.commit()
-        self._end_portals(committed=True)
+        if self._portals or self._portals.streams:
+            self._portals.end(committed=True)
 
     def may_submit(self) -> bool:
         """Whether the running transaction writes rows, and may commit them without waiting."""
@@ -285,7 +283,8 @@ class Transactions:
             coordinator.sequences.forget_private(transaction)
         if transaction in coordinator.resizes.owned:
             coordinator.resizes.end(transaction)
-        self._release_locks(transaction, 0, advisory)
+        if coordinator.locks.held or coordinator.advisory.by_transactions:
+            self._release_locks(transaction, 0, advisory)
 
     def _release_locks(self, transaction: Transaction, locks: int, advisory: int) -> None:
         """Release all but the first `locks` and `advisory` locks of the transaction."""

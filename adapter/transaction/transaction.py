@@ -198,6 +198,8 @@ class Transaction:
     @property
     def is_untouched(self) -> bool:
         """Whether it has read and changed nothing yet."""
+        if self.staged is NOTHING_STAGED:
+            return self.time is None
         return self.time is None and self.staged.catalog is None and not self.has_effects
 
     @property

@@ -13,17 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.adapter.client import (
-    AtHand,
     Completed,
     CopyIn,
     CopyOptions,
     CopyOut,
     EmptyQuery,
     Execution,
-    Landed,
     Login,
     Notice,
-    RanTogether,
+    Ran,
     Reading,
     Rows,
     Session,
@@ -67,52 +65,6 @@ def desc_of(**columns: SqlType) -> RelationDesc:
     return RelationDesc(tuple(columns), tuple(map(ColumnType, columns.values())))
 
 
-class NothingAtHand:
-    def can_begin(self) -> bool:
-        return False
-
-    def statement(self, name: str) -> None:
-        raise AssertionError("it cannot begin")
-
-    def parse(self, sql: str, parameter_oids: Sequence[int]) -> None:
-        return None
-
-    def unnamed(self) -> None:
-        return None
-
-    def restore(self, unnamed: Any) -> None:
-        pass
-
-    def query(self, sql: str) -> None:
-        return None
-
-    def plan(self, statement: Any) -> None:
-        raise AssertionError("it cannot begin")
-
-    def holds(self, proof: Any) -> bool:
-        raise AssertionError("it cannot begin")
-
-    def rows(self, statement: Any, args: Sequence[Datum]) -> None:
-        raise AssertionError("it cannot begin")
-
-    def end(self, last: Any, text: str | None = None) -> None:
-        raise AssertionError("it cannot begin")
-
-    def changes(self, name: str) -> None:
-        return None
-
-    def may_run(self, statement: Any) -> bool:
-        raise AssertionError("it cannot begin")
-
-    def may_read(self, statement: Any) -> bool:
-        raise AssertionError("it cannot begin")
-
-    def change(
-        self, statement: Any, args: Sequence[Datum], landed: Landed, text: str | None = None
-    ) -> bool:
-        raise AssertionError("it cannot begin")
-
-
 @dataclass
 class FakeStatement:
     sql: str
@@ -123,6 +75,10 @@ class FakeStatement:
     @property
     def is_empty(self) -> bool:
         return not self.sql
+
+    @property
+    def changes(self) -> bool:
+        return False
 
 
 @dataclass
@@ -240,7 +196,6 @@ class FakeSession:
         self.pid = pid
         self.inbox = Inbox(pid)
         self.secret = b"\xde\xad\xbe\xef"
-        self.at_hand: AtHand = NothingAtHand()
         self.transaction_status = "I"
         self.time_zone = "UTC"
         self.client_encoding = "UTF8"
@@ -296,6 +251,10 @@ class FakeSession:
 
     def terminate(self, reason: DatabaseError) -> None:
         self.end(reason)
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.parameters or self.pending_notices or self.inbox.waiting)
 
     def notices(self) -> list[Notice]:
         told, self.pending_notices = self.pending_notices, []
@@ -384,13 +343,27 @@ class FakeSession:
                 raise InvalidCursorName(f'portal "{name}" does not exist')
             return self._portals[name]
 
-    def together(self, statement: str) -> None:
-        """Return no statement: all run one by one."""
+    def find_statement(self, name: str) -> FakeStatement | None:
+        found = self._statements.get(name)
+        return None if found is None or not found.sql else found
 
-    async def execute_together(
-        self, statement: str, many: Sequence[Sequence[Datum]]
-    ) -> RanTogether:
-        raise AssertionError(statement)
+    async def ready(self, statement: FakeStatement) -> None:
+        if self.transaction_status == "E" and not statement.sql.upper().startswith(
+            ("ROLLBACK", "COMMIT")
+        ):
+            raise InFailedSqlTransaction
+
+    async def run(
+        self,
+        statement: FakeStatement,
+        many: Sequence[Sequence[Datum]],
+        formats: Sequence[int],
+        max_rows: int,
+        *,
+        last: bool,
+    ) -> Ran:
+        await self.bind("", statement, many[0], formats)
+        return Ran((await self.execute("", max_rows, last=last),))
 
     async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
         found = self.portal(portal)

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from foreshore.adapter.client import Startup
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.rights import FOR_STATISTICS, FOR_SUPERUSERS
+from foreshore.errors import InsufficientPrivilege
 from tests.adapter.harness import TestEnvironment, in_environment
 
 HIDDEN = "4471kingfisher"  # a value in rows that others may not read
@@ -95,9 +98,14 @@ def test_rights_are_checked_again_where_a_plan_is_known(tmp_path: Path) -> None:
         await env.ran("reader", *queries, "PREPARE p AS SELECT a FROM t WHERE id = $1")
         prepared = await session.parse("named", queries[0], ())
         await session.sync()
-        assert session.at_hand.statement("named") is prepared
+        await session.run(prepared, [()], (), 0, last=True)
+        await session.sync()
         await env.ran("admin", "REVOKE SELECT ON t FROM reader")
-        assert session.at_hand.statement("named") is None
+        await session.ready(prepared)
+        with pytest.raises(InsufficientPrivilege):
+            await session.run(prepared, [()], (), 0, last=True)
+        await session.fail()
+        await session.sync()
         for sql in (*queries, "EXECUTE p(1)", "EXPLAIN EXECUTE p(1)"):
             answer = await env.query("reader", sql)
             assert answer.startswith("ERROR 42501: permission denied for table t") or (

@@ -6,7 +6,7 @@ from pathlib import Path
 from foreshore.adapter.together import may_run_together
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.sql import plan as plans
-from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.harness import TestEnvironment, in_environment, told
 from tests.adapter.rights.script import POLICIES, ran, steps
 
 
@@ -70,7 +70,7 @@ def test_shared_plans_are_those_of_the_role_and_its_settings(tmp_path: Path) -> 
     in_environment(tmp_path, scenario)
 
 
-def test_named_statement_follows_policies_where_its_rows_are_at_hand(tmp_path: Path) -> None:
+def test_named_statement_follows_policies(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await _tenants(env)
         await env.ran("admin", "CREATE POLICY own ON t TO ann USING (owner = 'ann')")
@@ -82,9 +82,14 @@ def test_named_statement_follows_policies_where_its_rows_are_at_hand(tmp_path: P
         assert "look-up of (id) = (1)" in plan, plan
         prepared = await session.parse("named", sql, ())
         await session.sync()
-        assert session.at_hand.statement("named") is prepared
-        await env.ran("admin", "ALTER POLICY own ON t USING (false)")
-        assert session.at_hand.statement("named") is None
+        for policy, rows in (("owner = 'ann'", 1), ("false", 0)):
+            await env.ran("admin", f"ALTER POLICY own ON t USING ({policy})")
+            await session.ready(prepared)
+            ran = await session.run(prepared, [()], (), 0, last=True)
+            assert [await told(each) for each in ran.executions] == [
+                ["1"] * rows + [f"SELECT {rows}"]
+            ]
+            await session.sync()
         assert await env.query("ann", sql) == "SELECT 0"
         await env.ran("admin", "ALTER ROLE ann BYPASSRLS")
         assert await env.query("ann", sql) == "1\nSELECT 1"

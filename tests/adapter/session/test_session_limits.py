@@ -153,11 +153,11 @@ async def test_settings_that_savepoints_keep_count_until_the_end(own_env: TestEn
     await sized(own_env, "'16kB'")
     for _ in range(3):
         await own_env.ran("small", "BEGIN", "SAVEPOINT a")
-        for name in ("b", "c"):
-            await own_env.ran("small", f"SET LOCAL app.s = '{TEXT}'", f"SAVEPOINT {name}")
-        refused = await own_env.query("small", f"SET LOCAL app.s = '{TEXT}'")
+        for name in ("b", "c"):  # the same text would be kept once
+            await own_env.ran("small", f"SET LOCAL app.s = '{TEXT}{name}'", f"SAVEPOINT {name}")
+        refused = await own_env.query("small", f"SET LOCAL app.s = '{TEXT}d'")
         assert refused.startswith("ERROR 53400"), refused
-        await own_env.ran("small", "ROLLBACK TO b", f"SET LOCAL app.s = '{TEXT}'", "COMMIT")
+        await own_env.ran("small", "ROLLBACK TO b", f"SET LOCAL app.s = '{TEXT}e'", "COMMIT")
 
 
 async def test_arguments_of_portals_are_bounded(own_env: TestEnvironment) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter import together
+from foreshore.adapter.client import Completed
+from foreshore.adapter.session import session as session_module
 from foreshore.adapter.session.session import Session
 from foreshore.errors import DatabaseError
 from foreshore.types import Datum
@@ -61,19 +63,18 @@ async def piped(
     """Return what executions between two Syncs say, as a connection runs them."""
     lines: list[str] = []
     try:
-        await session.parse("", sql, (23, 23, 25)[: len(many[0])])
+        prepared = await session.parse("", sql, (23, 23, 25)[: len(many[0])])
         left = list(many)
+        singly = 0
         while left:
-            singly = 1
-            if not by_one and session.together("") is not None:
-                done = await session.execute_together("", left)
-                ran["together"] += len(done.tags)
-                lines += done.tags
-                left, singly = left[len(done.tags) :], done.singly
-            for args in left[:singly]:
-                await session.bind("", "", args, ())
-                lines += await told(await session.execute("", 0))
-            left = left[singly:]
+            await session.ready(prepared)
+            given = left[:1] if by_one or singly else left
+            done = await session.run(prepared, given, (), 0, last=False)
+            for each in done.executions:
+                lines += await told(each)
+            if len(done.executions) > 1:
+                ran["together"] += len(done.executions)
+            left, singly = left[len(done.executions) :], done.singly
         await session.sync()
     except DatabaseError as error:
         await session.fail()
@@ -86,6 +87,7 @@ def test_executions_agree_together_and_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(together, "FEWEST_TOGETHER", 2)
+    monkeypatch.setattr(session_module, "FEWEST_TOGETHER", 2)
     ran: Counter[str] = Counter()
 
     async def main() -> None:
@@ -137,12 +139,13 @@ async def test_executions_wait_for_locked_key(own_env: TestEnvironment) -> None:
     await own_env.ran("a", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 50) i")
     await own_env.ran("a", "BEGIN; UPDATE t SET v = 7 WHERE id = 30")
     session = await own_env.session("b")
-    await session.parse("s", "UPDATE t SET v = v + 1 WHERE id = $1", ())
-    running = asyncio.create_task(session.execute_together("s", [(i,) for i in range(1, 51)]))
+    prepared = await session.parse("s", "UPDATE t SET v = v + 1 WHERE id = $1", ())
+    many = [(i,) for i in range(1, 51)]
+    running = asyncio.create_task(session.run(prepared, many, (), 0, last=False))
     await asyncio.sleep(0.05)
     assert not running.done()
     assert await own_env.query("a", "COMMIT", alone=False) == "COMMIT"
-    assert (await running).tags == ["UPDATE 1"] * 50
+    assert (await running).executions == [Completed("UPDATE 1")] * 50
     await session.sync()
     assert await own_env.query("a", "SELECT sum(v), max(v) FROM t") == "57|8\nSELECT 1"
 

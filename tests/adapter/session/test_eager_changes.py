@@ -1,17 +1,14 @@
-"""Changes that run in the callback that receives them give what the connection's task gives."""
+"""Changes begin in the callback that receives them: they give what they give message by message."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
-from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.errors import AdminShutdown
-from foreshore.server.lease import Lease
 from tests.adapter.harness import Gate, TestEnvironment
-from tests.adapter.read.test_at_hand import DESCRIBE, SYNC, Client, bind, execute, frame, parse
+from tests.memory_client import DESCRIBE, FLUSH, SYNC, MemoryClient, bind, execute, parse, query
 
 TABLES = (
     "DROP TABLE IF EXISTS t, parent, numbered CASCADE",
@@ -62,25 +59,17 @@ def unnamed(name: str, *args: int | None) -> bytes:
     return parse("", STATEMENTS[name]) + run("", *args, describe=True)
 
 
-def query(sql: str) -> bytes:
-    """Return a Query message."""
-    return frame(b"Q", sql.encode() + b"\0")
-
-
 def block(*texts: str) -> bytes:
     """Return a block of Query messages."""
     return b"".join(map(query, ("BEGIN", *texts, "END;")))
 
 
 @asynccontextmanager
-async def clients(env: TestEnvironment, *names: str) -> AsyncIterator[list[Client]]:
+async def clients(env: TestEnvironment, *names: str) -> AsyncIterator[list[MemoryClient]]:
     """Connect clients that have prepared the statements."""
-    lease = Lease(lambda: None, lambda: 0.0)
-    await lease.renew()
     found = []
     for name in names:
-        client = Client(await env.session(name), lease)
-        await client.ready()
+        client = await MemoryClient.connect(await env.session(name))
         for statement, sql in STATEMENTS.items():
             await client.send(parse(statement, sql) + SYNC)
         found.append(client)
@@ -88,9 +77,7 @@ async def clients(env: TestEnvironment, *names: str) -> AsyncIterator[list[Clien
         yield found
     finally:
         for name, client in zip(names, found, strict=True):
-            client.task.cancel()
-            await asyncio.gather(client.task, return_exceptions=True)
-            await client.session.close()
+            await client.close()
             env.sessions.pop(name, None)
 
 
@@ -151,60 +138,51 @@ REQUESTS = (
 )
 
 
-@pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each statement that could do so ran at once."""
-    found: list[bool] = []
-    change = StatementsAtHand.change
-
-    def noted(self: StatementsAtHand, *args: Any) -> bool:
-        found.append(change(self, *args))
-        return found[-1]
-
-    monkeypatch.setattr(StatementsAtHand, "change", noted)
-    return found
+def split(request: bytes) -> bytes:
+    """Return a request with a Flush after each Bind, so that its messages are handled singly."""
+    parts, at = [], 0
+    while at < len(request):
+        end = at + 1 + int.from_bytes(request[at + 1 : at + 5])
+        parts.append(request[at:end])
+        if request[at : at + 1] == b"B":
+            parts.append(FLUSH)
+        at = end
+    return b"".join(parts)
 
 
-async def test_answers_and_rows_are_those_of_the_task(
-    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, ran: list[bool]
-) -> None:
+async def test_answers_and_rows_are_those_of_single_messages(env: TestEnvironment) -> None:
     outcomes = []
     await env.ran("s", *TABLES)
-    for at_once in (True, False):
-        if not at_once:
-            await env.ran("s", *AGAIN)
-            monkeypatch.setattr(StatementsAtHand, "may_run", lambda self, prepared: False)
+    for form in (bytes, split):
         async with clients(env, "one") as (client,):
             answers = []
             for request in REQUESTS:
-                client.wire.data_received(request)
+                client.receive(form(request))
                 answers.append(await client.ready(request.count(SYNC) + request.count(b"Q\0\0")))
                 env.environment.coordinator.check_consistency()
         outcomes.append((answers, await contents(env)))
-        assert ran.count(True) == 104
-    (answers, rows), (answers_of_task, rows_of_task) = outcomes
-    for request, ours, theirs in zip(REQUESTS, answers, answers_of_task, strict=True):
+        await env.ran("s", *AGAIN)
+    (answers, rows), (single_answers, single_rows) = outcomes
+    for request, ours, theirs in zip(REQUESTS, answers, single_answers, strict=True):
         assert ours == theirs, request
-    assert rows == rows_of_task
+    assert rows == single_rows
 
 
-async def test_changes_of_one_group_conflict_as_ever(env: TestEnvironment, ran: list[bool]) -> None:
+async def test_changes_of_one_group_conflict_as_ever(env: TestEnvironment) -> None:
     await env.ran("s", *TABLES)
     async with clients(env, "one", "two") as (one, two):
-        one.wire.data_received(run("insert", 20, 1))
-        two.wire.data_received(run("insert", 20, 2))
-        assert ran == [True, True]
+        one.receive(run("insert", 20, 1))
+        two.receive(run("insert", 20, 2))
         answers = [await one.ready(), await two.ready()]
         assert [b"INSERT 0 1" in each for each in answers] == [True, False]
         assert b"C23505\0" in answers[1]
-        one.wire.data_received(run("add", 1, 1))
-        two.wire.data_received(run("add", 1, 1))  # waits for the row, so in its task
-        assert ran[2:] == [True, False]
+        one.receive(run("add", 1, 1))
+        two.receive(run("add", 1, 1))  # waits for the row, so in its task
         assert [await one.ready(), await two.ready()] == [bind_complete(b"UPDATE 1")] * 2
     assert "1|3|s" in await contents(env)
 
 
-async def test_transactions_are_counted_once(env: TestEnvironment, ran: list[bool]) -> None:
+async def test_transactions_are_counted_once(env: TestEnvironment) -> None:
     await env.ran("s", *TABLES)
     async with clients(env, "one") as (client,):
         await client.send(run("look", 1))
@@ -218,7 +196,6 @@ async def test_transactions_are_counted_once(env: TestEnvironment, ran: list[boo
         assert await counted(run("look", 1)) == (1, 0)
         assert await counted(run("insert", 50, 1)) == (1, 0)
         assert await counted(run("insert", 50, 1)) == (0, 1)  # at once, then in the task
-        assert ran == [True, False]
 
 
 def bind_complete(tag: bytes) -> bytes:
@@ -227,41 +204,35 @@ def bind_complete(tag: bytes) -> bytes:
     return b"2\0\0\0\x04C" + size + tag + b"\0Z\0\0\0\x05I"
 
 
-async def test_block_that_lost_a_race_fails_at_commit(
-    env: TestEnvironment, ran: list[bool]
-) -> None:
+async def test_block_that_lost_a_race_fails_at_commit(env: TestEnvironment) -> None:
     await env.ran("s", *TABLES)
     async with clients(env, "one", "two") as (one, two):
         for client in (one, two):
             await client.send(run("begin"))
         await one.send(run("insert", 40, 1))
         await two.send(run("insert", 40, 2))
-        one.wire.data_received(run("commit"))
-        two.wire.data_received(run("commit"))
+        one.receive(run("commit"))
+        two.receive(run("commit"))
         answers = [await one.ready(), await two.ready()]
         assert answers[0] == bind_complete(b"COMMIT")
         assert b"C23505\0" in answers[1]
         assert answers[1].endswith(b"Z\0\0\0\x05I")
-        assert ran == [True] * 6
     assert "40|1|none" in await contents(env)
 
 
-async def test_change_waits_for_lock_of_a_block(env: TestEnvironment, ran: list[bool]) -> None:
+async def test_change_waits_for_lock_of_a_block(env: TestEnvironment) -> None:
     await env.ran("s", *TABLES, "INSERT INTO parent VALUES (1), (2)")
     await env.ran("s", "DELETE FROM parent WHERE k = 2")  # its keys are read now
     async with clients(env, "one", "two") as (client, other):
         await env.ran("s", "BEGIN", "UPDATE t SET v = 50 WHERE k = 1")
-        client.wire.data_received(run("add", 1, 1))
+        client.receive(run("add", 1, 1))
         await asyncio.sleep(0.01)
         assert not client.transport.written
-        assert ran == [False]
         # Others do not wait: of the same table in their tasks, of another one at once.
-        other.wire.data_received(run("add", 2, 1))
+        other.receive(run("add", 2, 1))
         assert await other.ready() == bind_complete(b"UPDATE 1")
-        assert ran == [False]
-        other.wire.data_received(run("leave", 1))
+        other.receive(run("leave", 1))
         assert await other.ready() == bind_complete(b"DELETE 1")
-        assert ran == [False, True]
         await env.ran("s", "COMMIT")
         assert await client.ready() == bind_complete(b"UPDATE 1")
     assert "1|51|s" in await contents(env)
@@ -275,7 +246,7 @@ async def test_change_in_flight_happens_once(
     storage = env.environment.coordinator.storage
     async with clients(env, "one") as (client,):
         gate = Gate(monkeypatch, storage, "append")
-        client.wire.data_received(run("add", 1, 1) + run("add", 2, 1))
+        client.receive(run("add", 1, 1) + run("add", 2, 1))
         await gate.reached.wait()
         ended: list[object] = []
         client.session.when_terminated(ended.append)
@@ -297,12 +268,9 @@ async def test_change_in_flight_happens_once(
     assert "1|2|s\n2|3|s" in rows
 
 
-async def test_table_of_foreign_keys_is_left_to_the_task(
-    env: TestEnvironment, ran: list[bool]
-) -> None:
+async def test_table_of_foreign_keys_is_left_to_the_task(env: TestEnvironment) -> None:
     await env.ran("s", *TABLES)
     async with clients(env, "one") as (client,):
         await env.ran("s", "ALTER TABLE t ADD FOREIGN KEY (v) REFERENCES parent NOT VALID")
-        client.wire.data_received(run("insert", 30, 30))
+        client.receive(run("insert", 30, 30))
         assert b"C23503\0" in await client.ready()
-        assert ran == []
