@@ -585,6 +585,8 @@ class SessionPlanner:
 
 def _is_by_values(prepared: Prepared) -> bool:
     """Whether a statement inserts values, or is about the rows under a key that it names."""
+    if prepared.row_read is not None:
+        return bool(prepared.row_read.tables)
     compiled = (prepared.template, prepared.point, prepared.index_point)
     return any(each is not None for each in compiled)
 
