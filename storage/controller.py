@@ -17,7 +17,7 @@ flight. The `upper` that readers see advances once the entry is durable.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -68,7 +68,7 @@ from foreshore.storage.replay import replay
 from foreshore.storage.selection import Reading, Selection
 from foreshore.storage.shard import Shard, SharedUpper
 from foreshore.storage.snapshot import BatchFile, Snapshot
-from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
+from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Ended, Entry, Wal
 from foreshore.update import EMPTY, T0, Timestamp, at_time, update_schema
 
 __all__ = [
@@ -384,13 +384,8 @@ class StorageController(ShardGrants):
 
     # --- writing -------------------------------------------------------------------------------
 
-    async def append(
-        self, writes: Sequence[ShardWrite], applied: Callable[[], None] | None = None
-    ) -> Appended | UpperMismatch:
+    async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
         """Append to shards, durably and atomically, if each write's lower is its shard's upper.
-
-        `applied` is called, earlier than this returns, as soon as readers see the writes; with it
-        the log does not wait for other writes to join these.
 
         Waits while compaction is far behind, so that neither the log nor memory grows without
         bound. Raises InvalidCapability if a write's token does not give the right to it, DiskFull
@@ -398,6 +393,29 @@ class StorageController(ShardGrants):
         compaction after `stop_waiting`, and Unwritable if it does not fit its shard or cannot be
         encoded. In all these cases nothing was appended.
         """
+        entry = await self._entry(writes)
+        if isinstance(entry, UpperMismatch):
+            return entry
+        await self._wal.log(entry.content, entry.apply, entry.refuse)
+        return Appended()
+
+    async def begin_append(
+        self, writes: Sequence[ShardWrite], ended: Ended
+    ) -> UpperMismatch | None:
+        """Append to shards as `append` does, but return when the log has the writes.
+
+        `ended` is called later: as soon as readers see the writes, or with the error because of
+        which they were not appended. The log does not wait for other writes to join these.
+        """
+        entry = await self._entry(writes)
+        if isinstance(entry, UpperMismatch):
+            return entry
+        entry.ended = ended
+        self._wal.append(entry, at_once=True)
+        return None
+
+    async def _entry(self, writes: Sequence[ShardWrite]) -> Entry | UpperMismatch:
+        """Return the log's entry for writes that fit their shards, which are reserved for them."""
         await self._wait_for_compaction()
         uppers: dict[GlobalId, Timestamp] = {}
         conforming: list[tuple[Shard, ShardWrite]] = []
@@ -416,13 +434,11 @@ class StorageController(ShardGrants):
             uppers[write.id] = write.upper
         for shard, write in conforming:
             shard.reserve(write.upper)
-        await self._wal.log(
+        return Entry(
             [write for _, write in conforming],
-            partial(self._appended, conforming, applied),
+            partial(self._appended, conforming),
             refuse=partial(self._refused, [shard for shard, _ in conforming]),
-            at_once=applied is not None,
         )
-        return Appended()
 
     async def fill(self, id: GlobalId, rows: pa.Table, time: Timestamp) -> None:
         """Append the first rows of a shard that nobody reads before `time`, in pieces.
@@ -473,9 +489,7 @@ class StorageController(ShardGrants):
         is_due = self._piggybacked.due <= asyncio.get_running_loop().time()
         return self._piggybacked.entries() if is_due else []
 
-    def _appended(
-        self, writes: list[tuple[Shard, ShardWrite]], applied: Callable[[], None] | None
-    ) -> None:
+    def _appended(self, writes: list[tuple[Shard, ShardWrite]]) -> None:
         listened: list[tuple[Shard, Timestamp, pa.Table]] = []
         for shard, write in writes:
             shard.in_flight -= 1
@@ -490,8 +504,6 @@ class StorageController(ShardGrants):
         for shard, _ in writes:
             shard.catch_up()  # it may have been advanced meanwhile
             self._end_writers(shard)
-        if applied is not None:
-            applied()
 
     def _refused(self, shards: Iterable[Shard]) -> None:
         for shard in shards:

@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -90,16 +91,20 @@ class LogState(State, frozen=True, kw_only=True):
     segments: tuple[SegmentInfo, ...] = ()
 
 
+Ended: TypeAlias = Callable[[DatabaseError | None], None]
+
+
 @dataclass(slots=True)
 class Entry:
     """An entry that becomes durable in one piece, and the callbacks that follow.
 
-    `refuse` is called when there is no room for the entry; None: it stays pending until there is.
+    `ended` is called after `apply`, or with the error of an entry that has failed. `refuse` is
+    called when there is no room for the entry; None: it stays pending until there is.
     """
 
     content: Event | Sequence[ShardWrite]
     apply: Callable[[], None]
-    done: asyncio.Future[None] | None = None  # None: the entry is piggybacked and has no waiter
+    ended: Ended | None = None  # None: the entry is piggybacked and has no waiter
     refuse: Callable[[], None] | None = None
 
 
@@ -217,12 +222,10 @@ class Wal:
         content: Event | Sequence[ShardWrite],
         apply: Callable[[], None],
         refuse: Callable[[], None] | None = None,
-        *,
-        at_once: bool = False,
     ) -> None:
         """Make an entry durable with the next record, as `append` does, and apply it."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.append(Entry(content, apply, done, refuse), at_once=at_once)
+        self.append(Entry(content, apply, partial(_complete, done), refuse))
         await done
 
     def append(self, entry: Entry, *, at_once: bool = False) -> None:
@@ -386,7 +389,8 @@ class Wal:
                 waiting.append(entry)
                 if self.waits_for_room:
                     continue
-            _complete(entry.done, error)
+            if entry.ended is not None:
+                entry.ended(error)
         self._pending = waiting[::-1]
         if waiting:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask)
@@ -410,7 +414,8 @@ class Wal:
         for entry in reversed(refused):  # each builds on the previous one
             assert entry.refuse is not None
             entry.refuse()
-            _complete(entry.done, Unwritable(f"the write cannot be encoded: {error}"))
+            if entry.ended is not None:
+                entry.ended(Unwritable(f"the write cannot be encoded: {error}"))
         logger.error("a write cannot be encoded and is refused", exc_info=error.__cause__)
         self._ask()
 
@@ -527,11 +532,13 @@ class Wal:
         if self._in_flight is not None:  # what is known of it comes too late
             self._pending = self._in_flight + self._pending
             self._in_flight = None
-        for entry in self._pending:
-            _complete(entry.done, failure)
+        pending, self._pending = self._pending, []
+        for entry in pending:
+            if entry.ended is not None:
+                entry.ended(failure)
         for done in self._sealing:
             _complete(done, failure)
-        self._pending, self._sealing = [], []
+        self._sealing = []
 
     def shut(self) -> None:
         """Close the files."""
@@ -576,12 +583,13 @@ def _apply(group: Sequence[Entry]) -> None:
     for entry in group:
         entry.apply()
         reached("log.applied")
-        _complete(entry.done)
+        if entry.ended is not None:
+            entry.ended(None)
 
 
-def _complete(done: asyncio.Future[None] | None, error: DatabaseError | None = None) -> None:
-    """Complete the future, unless there is none or its caller was cancelled."""
-    if done is None or done.done():
+def _complete(done: asyncio.Future[None], error: DatabaseError | None = None) -> None:
+    """Complete the future, unless its caller was cancelled."""
+    if done.done():
         return
     if error is None:
         done.set_result(None)

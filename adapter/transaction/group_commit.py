@@ -45,7 +45,6 @@ from foreshore.ids import GlobalId
 from foreshore.latencies import COMMITS
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
-    Appended,
     ShardWrite,
     SharedUpper,
     UpperMismatch,
@@ -59,16 +58,20 @@ from foreshore.update import Timestamp, at_time
 logger = logging.getLogger(__name__)
 
 IDLE_ADVANCE_MS = 250
+NOTHING_WRITTEN = (OutOfDisk, Conflict, InvalidCapability, Unwritable)  # of a group
 TOLD_AT_ONCE = 16  # writes of a group, in one callback of the loop
 
 
 class Shards(Protocol):
     """The methods of the storage controller that group commit calls."""
 
-    async def append(
-        self, writes: Sequence[ShardWrite], applied: Callable[[], None] | None = None
-    ) -> Appended | UpperMismatch:
-        """Make all writes durable, or none; `applied` is called once readers see them."""
+    async def begin_append(
+        self, writes: Sequence[ShardWrite], ended: Callable[[DatabaseError | None], None]
+    ) -> UpperMismatch | None:
+        """Begin to make all writes durable, or none.
+
+        `ended` is called later, once readers see them, or with the error of all.
+        """
         ...
 
     def share_upper(self, id: GlobalId, shared: SharedUpper) -> None:
@@ -115,7 +118,9 @@ class _Group:
     asked: list[Write] = field(default_factory=list)  # all of it, in order of arrival
     writes: list[Write] = field(default_factory=list)
     refused: list[tuple[Write, DatabaseError]] = field(default_factory=list)
-    fault: BaseException | None = None  # with which `finish` has failed
+    began: int = 0  # in nanoseconds, if it is traced
+    time: Timestamp = 0
+    tables: Collection[GlobalId] = ()
 
     def refuse(self, write: Write, error: DatabaseError) -> None:
         """Add a write that is refused."""
@@ -126,6 +131,11 @@ class _Group:
         """Fail the writes that are refused."""
         for write, error in self.refused:
             write.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Fail all writes, as it is not known whether they have become durable."""
+        for write in self.asked:
+            write.fail(_stopped(error))
 
 
 @dataclass(eq=False, slots=True)
@@ -159,7 +169,12 @@ class GroupCommit:
         self._written: set[GlobalId] = set()  # since this was last asked for
         self._gone: dict[GlobalId, _Gone] = {}  # in the order in which they went
         self._pending: list[Write] = []
-        self._wake = asyncio.Event()
+        self._wake = asyncio.Event()  # of the task, to form a group
+        self._in_flight: _Group | None = None  # handed over to the log
+        self._is_asked = False  # for another group, while one is in flight
+        self._trouble: BaseException | None = None  # with that one: the task raises it
+        self._idle_at = 0.0  # by the loop's clock: all advance then, if there is no group before
+        self._idle: asyncio.TimerHandle | None = None
         self._alone = 0  # how many of the next writes are to be tried one by one
         self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
         self._awaited: list[_Awaited] = []  # times to be reached, a heap
@@ -261,7 +276,14 @@ class GroupCommit:
             raise _stopped(self._failed)
         write.asked_at = perf_counter()
         self._pending.append(write)
-        self._wake.set()
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask for another group; while one is in flight, for one after it."""
+        if self._in_flight is None:
+            self._wake.set()
+        else:
+            self._is_asked = True
 
     def _give_up(self, write: Write) -> None:
         """Refuse a write that still waits for others who block its tables."""
@@ -283,7 +305,7 @@ class GroupCommit:
         awaited = _Awaited(time, asyncio.get_running_loop().create_future())
         heappush(self._awaited, awaited)
         if time <= self._oracle.next_ts():
-            self._wake.set()  # where nothing is written, all advance now
+            self._ask()  # where nothing is written, all advance now
         try:
             await awaited.done
         except asyncio.CancelledError:
@@ -300,7 +322,7 @@ class GroupCommit:
         """Let all owners write `ids` again."""
         for id in ids:
             self._blocked.pop(id, None)
-        self._wake.set()
+        self._ask()
 
     async def settled(self) -> None:
         """Wait for the group that is being made durable, if there is one."""
@@ -314,15 +336,15 @@ class GroupCommit:
         Ends with the error of an append that failed, unless the disk was full.
         """
         loop = asyncio.get_running_loop()
+        idle_s = IDLE_ADVANCE_MS / 1000
+        self._idle = loop.call_later(idle_s, self._ask_if_idle)
         try:
             while not self._closing:
-                if not self._wake.is_set():
-                    idle = loop.call_later(IDLE_ADVANCE_MS / 1000, self._wake.set)
-                    try:
-                        await self._wake.wait()
-                    finally:
-                        idle.cancel()
+                self._idle_at = loop.time() + idle_s
+                await self._wake.wait()
                 self._wake.clear()
+                if self._trouble is not None:
+                    raise self._trouble
                 self._settled.clear()
                 try:
                     await self._commit(self._form())  # nothing keeps what it wrote
@@ -330,7 +352,11 @@ class GroupCommit:
                     self._no_room = error
                     self._tell_not_reached(error)
                 finally:
-                    self._settled.set()
+                    if self._in_flight is None:
+                        self._settled.set()
+            await self._settled.wait()
+            if self._trouble is not None:
+                raise self._trouble
             self._stop(AdminShutdown())
         except asyncio.CancelledError as error:
             self._stop(error)
@@ -343,6 +369,18 @@ class GroupCommit:
             logger.exception("group commit has stopped")
             self._stop(error)
             raise
+        finally:
+            if self._idle is not None:
+                self._idle.cancel()
+
+    def _ask_if_idle(self) -> None:
+        """Ask for a group if none has come for a while, and look again when that may be so."""
+        loop = asyncio.get_running_loop()
+        left = self._idle_at - loop.time()
+        if left <= 0:
+            self._ask()
+            left = IDLE_ADVANCE_MS / 1000
+        self._idle = loop.call_later(left, self._ask_if_idle)
 
     def close(self) -> None:
         """End the loop after the present group; later writes are refused."""
@@ -350,7 +388,7 @@ class GroupCommit:
         self._failed = self._failed or AdminShutdown(
             "terminating connection due to administrator command"
         )
-        self._wake.set()
+        self._ask()
 
     async def advance(self) -> None:
         """Advance all shards to now, as the loop does when idle."""
@@ -370,7 +408,7 @@ class GroupCommit:
                 continue
             if alone and group.writes:
                 left.append(write)
-                self._wake.set()
+                self._ask()
             elif missing:
                 write.fail(self.gone(min(missing)))
             elif self._is_blocked(write):
@@ -402,29 +440,21 @@ class GroupCommit:
             await self._advance()
             return
         try:
-            time = await self._oracle.write_ts()
-            writes, ids = self._assemble(group, time)
-            began = time_ns() if tracing.is_on() else 0
-            await self._append(writes, partial(self._finish, group, time, ids))
-            if began:
-                amounts = {"foreshore.writes": len(group.writes), "foreshore.tables": len(writes)}
-                tracing.record("group commit", began, {"foreshore.timestamp": time, **amounts})
-            if group.fault is not None:
-                raise group.fault
-        except (OutOfDisk, Conflict, InvalidCapability, Unwritable) as error:  # nothing is written
+            group.time = await self._oracle.write_ts()
+            group.began = time_ns() if tracing.is_on() else 0
+            await self._begin(group, self._assemble(group))
+        except NOTHING_WRITTEN as error:
             self._again(group, error)
         except BaseException as error:
-            for write in group.asked:
-                write.fail(_stopped(error))
+            group.fail(error)
             raise
 
-    def _assemble(
-        self, group: _Group, time: Timestamp
-    ) -> tuple[list[ShardWrite], Collection[GlobalId]]:
-        """Return what a group writes at `time`, and the tables that it is about.
+    def _assemble(self, group: _Group) -> list[ShardWrite]:
+        """Return what a group writes at its time, and note the tables that it is about.
 
         Raises Unwritable if the rows of a write do not fit together.
         """
+        time = group.time
         try:
             tables: dict[GlobalId, list[pa.Table | FewUpdates]] = {}
             tuples: dict[GlobalId, list[TableRows]] = {}
@@ -443,28 +473,63 @@ class GroupCommit:
                         tables.setdefault(id, []).append(table)
             for id, together in tuples.items():
                 tables[id].append(updates_at(together, time))
-            writes = [
+            group.tables = tables.keys()
+            return [
                 ShardWrite(id, self._shards.upper(id), time + 1, joined(parts), self._tokens[id])
                 for id, parts in tables.items()
                 if id in self._tokens
             ]
-            return writes, tables.keys()
         except (OutOfDisk, Conflict, InvalidCapability):
             raise
         except Exception as error:
             logger.exception("a write does not fit its table and is refused")
             raise Unwritable(f"the rows do not fit their table: {error}") from error
 
-    def _finish(self, group: _Group, time: Timestamp, written: Iterable[GlobalId]) -> None:
+    async def _begin(self, group: _Group, writes: Sequence[ShardWrite]) -> None:
+        """Hand a group to the log; raises Conflict if another process has written to a shard."""
+        for write in writes:
+            if write.lower >= write.upper:
+                raise self._overtaken(write.id, write.lower)
+        if not writes:
+            self._end(group, None)
+            return
+        mismatch = await self._shards.begin_append(writes, partial(self._end, group))
+        if mismatch is not None:
+            raise self._overtaken(mismatch.id, mismatch.upper)
+        self._in_flight = group
+        self._is_asked = self._wake.is_set()
+        self._wake.clear()
+
+    def _end(self, group: _Group, error: BaseException | None) -> None:
+        """Make a group visible that is durable, or note why it is not, and let the next one form.
+
+        This is a callback of the log: the task wakes for the next group only.
+        """
+        if error is None:
+            error = self._finish(group)
+        if isinstance(error, NOTHING_WRITTEN):
+            self._again(group, error)
+        elif error is not None:
+            group.fail(error)
+            self._trouble = error
+            self._ask()
+        self._in_flight = None
+        if self._is_asked:
+            self._is_asked = False
+            self._wake.set()
+        self._settled.set()  # last: who waits for it goes on after the next group has formed
+
+    def _finish(self, group: _Group) -> Exception | None:
         """Make a group visible that is durable, and tell those who wait for its writes.
 
         They go on here, as far as they need not wait; a large group leaves some to the next turn.
+        Returns the error with which it has failed.
         """
         try:
             for write in group.writes:
                 for id in write.retires:
                     self.remove(id)
-            self._apply(time, written, group.writes)
+            self._apply(group.time, group.tables, group.writes)
             self.groups += 1
             self.writes += len(group.writes)
             now = perf_counter()
@@ -472,27 +537,17 @@ class GroupCommit:
                 COMMITS.observe(now - write.asked_at)
             for write in group.writes:
                 if write.applied is not None:
-                    write.applied(time)
+                    write.applied(group.time)
         except Exception as error:
-            group.fault = error
-            return
+            return error
         for place, write in enumerate(group.writes):
-            write.succeed(time, at_once=place < TOLD_AT_ONCE)
+            write.succeed(group.time, at_once=place < TOLD_AT_ONCE)
         group.answer()
-
-    async def _append(self, writes: Sequence[ShardWrite], applied: Callable[[], None]) -> None:
-        """Make `writes` durable; raises Conflict if another process has written to a shard."""
-        for write in writes:
-            if write.lower >= write.upper:
-                raise self._overtaken(write.id, write.lower)
-        if not writes:
-            applied()
-            return
-        match await self._shards.append(writes, applied):
-            case UpperMismatch(id=id, upper=upper):
-                raise self._overtaken(id, upper)
-            case _:
-                pass
+        if group.began:
+            amounts = {"foreshore.writes": len(group.writes), "foreshore.tables": len(group.tables)}
+            details = {"foreshore.timestamp": group.time, **amounts}
+            tracing.record("group commit", group.began, details)
+        return None
 
     def _overtaken(self, id: GlobalId, upper: Timestamp) -> Conflict:
         """Note that another holder of a write capability has written up to `upper`."""
@@ -511,7 +566,7 @@ class GroupCommit:
         self._pending = [*again, *self._pending]
         self._alone += len(again)
         if again:
-            self._wake.set()
+            self._ask()
 
     async def _advance(self) -> None:
         self._apply(await self._oracle.write_ts(), (), ())
@@ -541,6 +596,8 @@ class GroupCommit:
 
     def _stop(self, error: BaseException) -> None:
         self._failed = error
+        if self._in_flight is not None:
+            self._in_flight.fail(error)
         pending, self._pending = self._pending, []
         waiting, self._awaited = self._awaited, []
         for write in pending:

@@ -24,7 +24,7 @@ def test_commit_in_progress_at_shutdown_is_answered(
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE TABLE t (a int)")
-        gate = Gate(monkeypatch, env.storage, "append")
+        gate = Gate(monkeypatch, env.storage, "begin_append")
         lease = Lease(lambda: None, standing)
         await lease.renew()
         listening = Listener(

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from foreshore.clock import Clock, SystemClock
+from foreshore.errors import DatabaseError
 from foreshore.few_updates import few_updates
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import FileBlob
@@ -18,6 +18,7 @@ from foreshore.storage.controller import (
     ShardWrite,
     StorageConfig,
     StorageController,
+    UpperMismatch,
 )
 from foreshore.update import Timestamp, update_schema
 
@@ -73,10 +74,26 @@ async def put(controller: StorageController, *writes: ShardWrite) -> None:
     if writes and writes[0].lower % 2:
         assert await controller.append(writes) == Appended()
         return
-    told: list[Timestamp] = []
-    applied = partial(told.append, writes[0].upper if writes else 0)
-    assert await controller.append(writes, applied) == Appended()
-    assert len(told) == 1
+    assert await append_at_once(controller, writes) == Appended()
+
+
+async def append_at_once(
+    controller: StorageController, writes: Sequence[ShardWrite]
+) -> Appended | UpperMismatch:
+    """Append as group commit does, and wait for the end."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def ended(error: DatabaseError | None) -> None:
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    mismatch = await controller.begin_append(writes, ended)
+    if mismatch is not None:
+        return mismatch
+    await done
+    return Appended()
 
 
 async def open_at(

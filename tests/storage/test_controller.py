@@ -39,6 +39,7 @@ from tests.storage.harness import (
     U2,
     U3,
     abandon,
+    append_at_once,
     put,
     reader,
     run,
@@ -565,20 +566,20 @@ def test_write_that_cannot_be_encoded_stops_no_other(
         controller = await open_at(tmp_path / str(at_once))
         for id in (U1, U2, U3):
             await controller.create(id, ROWS)
-        applied = (lambda: None) if at_once else None
+        append = append_at_once if at_once else StorageController.append
         monkeypatch.setattr(record, "_encode_updates", failing)
         results = await asyncio.gather(
-            controller.append([one(U3, 0, "good")], applied),
-            controller.append([one(U1, 0, "bad"), one(U2, 0, "good")], applied),
-            controller.append([one(U1, 1, "later")], applied),
-            controller.append([one(U3, 1, "good")], applied),
+            append(controller, [one(U3, 0, "good")]),
+            append(controller, [one(U1, 0, "bad"), one(U2, 0, "good")]),
+            append(controller, [one(U1, 1, "later")]),
+            append(controller, [one(U3, 1, "good")]),
             return_exceptions=True,
         )
         monkeypatch.undo()
         assert [type(each) for each in results] == [Appended, Unwritable, Unwritable, Appended]
         for lower in (0, 1):
-            assert await controller.append([one(U1, lower, "good")], applied) == Appended()
-        assert await controller.append([one(U2, 0, "good")], applied) == Appended()
+            assert await append(controller, [one(U1, lower, "good")]) == Appended()
+        assert await append(controller, [one(U2, 0, "good")]) == Appended()
         await controller.close()
         controller = await open_at(tmp_path / str(at_once))
         assert [controller.upper(id) for id in (U1, U2, U3)] == [2, 1, 2]

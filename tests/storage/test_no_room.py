@@ -22,7 +22,18 @@ from foreshore.storage.controller import StorageConfig, StorageController, Upper
 from foreshore.storage.fault import DiskFull
 from foreshore.update import DIFF
 from tests.storage.harness import ROWS as SCHEMA
-from tests.storage.harness import U1, U2, Update, abandon, open_at, put, reader, run, write
+from tests.storage.harness import (
+    U1,
+    U2,
+    Update,
+    abandon,
+    append_at_once,
+    open_at,
+    put,
+    reader,
+    run,
+    write,
+)
 
 
 class Disk:
@@ -168,7 +179,7 @@ def test_appends_while_a_refused_record_is_in_flight_are_refused(
         disk.before_write = partial(may_write.wait, 20)
         disk.room, disk.refuses_once = 10, True  # there is room for the second record
         asked = [write(U1, 1, 2, at(1)), write(U1, 2, 3, at(2))]
-        appends = [asyncio.create_task(controller.append([each], lambda: None)) for each in asked]
+        appends = [asyncio.create_task(append_at_once(controller, [each])) for each in asked]
         await until(lambda: controller._wal._in_flight is not None)
         for _ in range(5):  # turns of the loop in which another record could begin
             await asyncio.sleep(0)

@@ -101,9 +101,8 @@ async def test_rows_that_differ_are_named_with_both_counts(
     assert stored == "1|1|x1\n1|2|x2\nSELECT 2"
     append = env.storage.append
 
-    def twice(writes: Sequence[ShardWrite], *applied: Any) -> Any:
-        doubles = [doubled(write) if write.id == item.id else write for write in writes]
-        return append(doubles, *applied)
+    def twice(writes: Sequence[ShardWrite]) -> Any:
+        return append([doubled(write) if write.id == item.id else write for write in writes])
 
     monkeypatch.setattr(env.storage, "append", twice)
     await env.ran("a", "INSERT INTO t VALUES (2, 8), (2, 8), (3, 9)", "SELECT * FROM rows")

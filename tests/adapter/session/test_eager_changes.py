@@ -245,7 +245,7 @@ async def test_change_in_flight_happens_once(
     await env.ran("s", *TABLES)
     storage = env.environment.coordinator.storage
     async with clients(env, "one") as (client,):
-        gate = Gate(monkeypatch, storage, "append")
+        gate = Gate(monkeypatch, storage, "begin_append")
         client.receive(run("add", 1, 1) + run("add", 2, 1))
         await gate.reached.wait()
         ended: list[object] = []

@@ -1,13 +1,16 @@
 """Group commit: which writes share a group, which are refused, and failures of the log."""
 
 import asyncio
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
 
+from foreshore.adapter.transaction import group_commit
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.catalog.item import Item
@@ -18,7 +21,6 @@ from foreshore.compute.keys.key_sets import Keys
 from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, TableDropped
 from foreshore.ids import GlobalId, is_user
 from foreshore.storage.controller import (
-    Appended,
     ShardWrite,
     SharedUpper,
     UpperMismatch,
@@ -30,6 +32,7 @@ from tests.adapter.harness import TestEnvironment
 from tests.logged import logged_by
 
 T, U = GlobalId("u1"), GlobalId("u2")
+Ended: TypeAlias = Callable[[DatabaseError | None], None]
 
 
 class Reservation:
@@ -52,24 +55,25 @@ class Shards:
         self.appended: list[Sequence[ShardWrite]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.fault: Exception | None = None
+        self.fault: Any = None
         self.room = 100  # rows that an append may have
 
-    async def append(
-        self, writes: Sequence[ShardWrite], applied: Callable[[], None] | None = None
-    ) -> Appended:
+    async def begin_append(self, writes: Sequence[ShardWrite], ended: Ended) -> None:
+        asyncio.get_running_loop().create_task(self._append(writes, ended))
+
+    async def _append(self, writes: Sequence[ShardWrite], ended: Ended) -> None:
         await self.gate.wait()
         if self.fault is not None:
-            raise self.fault
+            ended(self.fault)
+            return
         if sum(write.updates.num_rows for write in writes) > self.room:
-            raise OutOfDisk("to the log")
+            ended(OutOfDisk("to the log"))
+            return
         for write in writes:
             assert write.lower == self.upper(write.id) < write.upper
             self.uppers[write.id] = write.upper
         self.appended.append(writes)
-        if applied is not None:
-            applied()
-        return Appended()
+        ended(None)
 
     def share_upper(self, id: GlobalId, shared: SharedUpper) -> None:
         self.shared[id] = shared
@@ -320,15 +324,13 @@ def test_shard_with_foreign_writer_fails_only_its_writes(tmp_path: Path) -> None
         t, _ = (item.id for item in coordinator.state.all(Item) if is_user(item.id))
         other = await storage.clone_capability(coordinator.capabilities[t][1], 60_000)
         ahead = storage.upper(t) + 1_000
-        gate, append = asyncio.Event(), storage.append
+        gate, begin = asyncio.Event(), storage.begin_append
 
-        async def held(
-            writes: Sequence[ShardWrite], applied: Callable[[], None] | None = None
-        ) -> Appended | UpperMismatch:
+        async def held(writes: Sequence[ShardWrite], ended: Ended) -> UpperMismatch | None:
             await gate.wait()
-            return await append(writes, applied)
+            return await begin(writes, ended)
 
-        storage.append = held  # type: ignore[method-assign]
+        storage.begin_append = held  # type: ignore[method-assign]
         insert = "INSERT INTO {} VALUES (1)"
         answers = [
             asyncio.create_task(env.query(f"s{i}", insert.format(name), alone=False))
@@ -339,7 +341,7 @@ def test_shard_with_foreign_writer_fails_only_its_writes(tmp_path: Path) -> None
         await storage.downgrade_capability(other, ahead)
         gate.set()
         told = await asyncio.gather(*answers)
-        storage.append = append  # type: ignore[method-assign]
+        storage.begin_append = begin  # type: ignore[method-assign]
         conflict = "ERROR 40001: could not serialize access due to concurrent update"
         assert told == [conflict, "INSERT 0 1", conflict]
         assert env.environment.failed is None
@@ -435,3 +437,63 @@ def test_takeover_logs_one_line_and_defect_logs_traceback(
     assert record.levelname == level
     assert record.message.startswith("group commit has stopped")
     assert (record.exc_info is not None) == story
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """An event loop that counts what is asked of it."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        super().__init__()
+
+    def call_soon(  # type: ignore[override]
+        self, *args: Any, **options: Any
+    ) -> asyncio.Handle:
+        self.counts["callbacks"] += 1
+        return super().call_soon(*args, **options)
+
+    def call_at(  # type: ignore[override]
+        self, *args: Any, **options: Any
+    ) -> asyncio.TimerHandle:
+        self.counts["timers"] += 1
+        return super().call_at(*args, **options)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        self.counts["futures"] += 1
+        return super().create_future()
+
+
+def test_each_of_successive_commits_wakes_the_task_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "IDLE_ADVANCE_MS", 1_000_000)
+    commits = 100
+
+    async def scenario() -> None:
+        async with World() as world:
+            shards = world.shards
+
+            async def begin_append(writes: Sequence[ShardWrite], ended: Ended) -> None:
+                shards.uppers[writes[0].id] = writes[0].upper
+                loop.call_soon(ended, None)  # in place of the log, whose thread calls it
+
+            monkeypatch.setattr(shards, "begin_append", begin_append)
+            left, last = commits, loop.create_future()
+
+            def write_next(error: BaseException | None) -> None:
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    last.set_result(error)
+                else:
+                    world.group.submit(Write({T: [rows(1)]}, landed=write_next))
+
+            await asyncio.sleep(0)
+            loop.counts.clear()
+            write_next(None)
+            assert await last is None
+            assert world.group.groups == commits
+            assert loop.counts["futures"] == commits  # for which the task waits
+            assert commits * 2 <= loop.counts["callbacks"] <= commits * 2 + 2
+            assert loop.counts["timers"] == 0
+
+    with contextlib.closing(CountingLoop()) as loop:
+        loop.run_until_complete(asyncio.wait_for(scenario(), 20))

@@ -70,7 +70,7 @@ async def test_committing_write_precedes_table_lock(
     own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await own_env.query("s", "CREATE TABLE t (a int)")
-    gate = Gate(monkeypatch, own_env.storage, "append")
+    gate = Gate(monkeypatch, own_env.storage, "begin_append")
     first = asyncio.create_task(own_env.query("v", "INSERT INTO t VALUES (1)", alone=False))
     await gate.reached.wait()
     group = own_env.environment.coordinator.group
@@ -107,7 +107,7 @@ async def test_cancel_during_commit_is_too_late(
     own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await own_env.query("s", "CREATE TABLE t (a int)")
-    gate = Gate(monkeypatch, own_env.storage, "append")
+    gate = Gate(monkeypatch, own_env.storage, "begin_append")
     insert = "INSERT INTO t SELECT i FROM generate_series(1, 20000) AS g(i) RETURNING a"
     session = await own_env.session("s")
     counts: list[int] = []
