@@ -27,7 +27,16 @@ from foreshore.expr.functions.fields import unit_of
 from foreshore.expr.functions.registry import Context, ResolvedTable, resolve_cast
 from foreshore.expr.ir import Call, Column, Literal, Scalar
 from foreshore.text import parse_text
-from foreshore.types import TEXT, TIMESTAMP, TIMESTAMPTZ, Datum, SqlType, array_of
+from foreshore.types import (
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Datum,
+    SqlType,
+    array_of,
+    item_of,
+    shaped_array,
+)
 
 _ANOTHER = "<+01>-01"
 
@@ -106,17 +115,22 @@ class SessionZone:
 
 def has_moments(type: SqlType) -> bool:
     """Return whether values of `type` are timestamptz or arrays of it."""
-    return (type.element or type).name == "timestamptz"
+    return _element_of(type).name == "timestamptz"
 
 
 def _has_clocks(type: SqlType) -> bool:
     """Return whether values of `type` are timetz, or arrays of it."""
-    return (type.element or type).name == "timetz"
+    return _element_of(type).name == "timetz"
 
 
 def _has_ranges(type: SqlType) -> bool:
     """Return whether values of `type` are ranges of timestamptz, or arrays of them."""
-    return (type.element or type).name in ("tstzrange", "tstzmultirange")
+    return _element_of(type).name in ("tstzrange", "tstzmultirange")
+
+
+def _element_of(type: SqlType) -> SqlType:
+    """Return the type of the elements of an array, or the type itself."""
+    return item_of(type) if type.name == "shaped" else type.element or type
 
 
 def _reads_or_prints(function: str) -> bool:
@@ -131,7 +145,12 @@ class _Zone:
         self.literal = Literal(f":{name}" if name.lower() in ABBREVIATIONS else name, TEXT)
 
     def call(self, stem: str, args: tuple[Scalar, ...], result: SqlType) -> Call:
-        """Return a call with the zone before `args`."""
+        """Return a call with the zone before `args`; an array of any shape keeps its shape."""
+        if type_of(args[0]).name == "shaped":
+            (array,) = args
+            items = Call("shaped_items(anyshaped)", args, array_of(item_of(type_of(array))))
+            made = self.call(stem, (items,), array_of(item_of(result)))
+            return Call("reshaped(anyarray,anyshaped)", (made, array), result)
         types = ",".join(_without_fields(type_of(arg)) for arg in args)
         return Call(f"{stem}(text,{types})", (self.literal, *args), result)
 
@@ -159,6 +178,8 @@ def _without_fields(type: SqlType) -> str:
 
 def _of_kind(type: SqlType, element: SqlType) -> SqlType:
     """Return `element`, or an array of it if `type` is an array."""
+    if type.name == "shaped":
+        return shaped_array(element)
     return array_of(element) if type.element is not None else element
 
 
@@ -178,14 +199,14 @@ def _cast(zone: _Zone, call: Call) -> Scalar:
     (arg,) = call.args
     source, target = type_of(arg), call.type
     context: Context = "assignment" if call.function.startswith("assign") else "explicit"
-    name, other = ((type.element or type).name for type in (source, target))
+    name, other = (_element_of(type).name for type in (source, target))
     if name == "timestamptz" and other in ("timestamp", "date", "time"):
         return _as(zone.local(arg), target, context)
     if name == "timestamptz" and other in STRINGS:
         return _as(zone.text(arg), target, context)
     if other == "timestamptz" and name in ("timestamp", "date"):
         return _as(zone.moment(_as(arg, _of_kind(source, TIMESTAMP))), target, context)
-    if other == "timetz" and target.element is not None and name != "timetz":
+    if other == "timetz" and target.name in ("array", "shaped") and name != "timetz":
         raise FeatureNotSupported(
             "casts to arrays of timetz are not supported in another time zone than UTC"
         )
@@ -256,12 +277,13 @@ RULES: dict[str, Rule] = {
             *(f"cast(timestamptz,{other})" for other in ("timestamp", "date", "time", *STRINGS)),
             *(f"cast({other},timetz)" for other in ("timestamptz", "time", *STRINGS)),
             *(f"cast({other},timestamptz)" for other in ("timestamp", "date", *STRINGS)),
-            *(f"cast(anyarray,{other})" for other in STRINGS),
-            *(f"cast({other},anyarray)" for other in STRINGS),
+            *(f"cast({array},{other})" for array in ("anyarray", "shaped") for other in STRINGS),
+            *(f"cast({other},{array})" for array in ("anyarray", "shaped") for other in STRINGS),
             *(f"assign(timestamptz,{other})" for other in ("varchar", "bpchar")),
             *(f"assign(anyarray,{other})" for other in ("varchar", "bpchar")),
-            "cast_array(anyarray)",
-            "assign_array(anyarray)",
+            *(f"assign(shaped,{other})" for other in ("varchar", "bpchar")),
+            *("cast_array(anyarray)", "assign_array(anyarray)"),
+            *("cast_shaped(anyshaped)", "assign_shaped(anyshaped)"),
         ),
         _cast,
     ),
@@ -293,6 +315,8 @@ RULES: dict[str, Rule] = {
             "concatenate(anynonarray,text)",
             "array_to_string(anyarray,text)",
             "array_to_string(anyarray,text,text)",
+            "array_to_string(anyshaped,text)",
+            "array_to_string(anyshaped,text,text)",
         ),
         _shown("timestamptz_text"),
     ),
@@ -303,6 +327,8 @@ RULES: dict[str, Rule] = {
             *(
                 "array_to_json(anyarray)",
                 "array_to_json(anyarray,bool)",
+                "array_to_json(anyshaped)",
+                "array_to_json(anyshaped,bool)",
                 "json_member(any,any)",
                 "_json_of_row(any)",
             ),

@@ -61,6 +61,7 @@ ENUM = SqlType(
 OF_PLANS = frozenset(
     [
         *("average(float8,int8)", "corr(float8,float8,float8)", "cume_dist(int8,int8)"),
+        "number_sum(numeric,numeric,int4,number[])",  # of the largest scale of numbers
         *("regr_intercept(float8,float8,float8,float8,int8)", "stddev_samp(float8,int8)"),
         *("stddev_pop(float8,int8)", "ntile(int8,int8,int4)", "bytes_joined(anyarray)"),
         *(
@@ -77,6 +78,7 @@ OF_PLANS = frozenset(
         *("jsonb_of_members(jsonb[])", "json_record(any)", "json_recordset(any)", "shaped(any)"),
         *("shaped_agg(anyarray)", "shaped_subscript(any)", "shaped_slice(any)"),
         "shaped_slice_assigned(anyshaped,anyshaped,int4)",
+        "reshaped(anyarray,anyshaped)",
         *("keyword_code(text)", "keyword_is_bare(text)", "keyword_kind(text)"),
         *("keyword_bare(text)", "map_of_records(anyarray)", "cast_to_shaped(anyarray)"),
     ]

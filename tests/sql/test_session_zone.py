@@ -190,6 +190,7 @@ INDEPENDENT_OF_ANY = {
     *("enum_first", "enum_last", "enum_range"),
     *("row", "column", "record_is_null", "record_is_not_null", "json_record", "json_recordset"),
     *("only_record", "shaped", "shaped_agg", "shaped_subscript", "shaped_slice", "shaped_items"),
+    "reshaped",
     *("cast_to_shaped", "cast_from_shaped", "cast_array_to_list", "array_to_list", "list_to_array"),
     *("list", "list_index", "list_slice", "list_append", "list_prepend", "list_cat", "list_remove"),
     *("list_length", "list_length_max", "list_n_layers", "list_contains", "list_contained"),
@@ -198,10 +199,7 @@ INDEPENDENT_OF_ANY = {
 }
 # A timestamptz within such values is printed in UTC (docs/known-issues.md).
 PRINTED_IN_UTC = {
-    *("cast_record(anyrecord)", "cast_list(anylist)", "cast_map(anymap)", "cast_shaped(anyshaped)"),
-    *("assign_shaped(anyshaped)", "array_to_json(anyshaped)", "array_to_json(anyshaped,bool)"),
-    "array_to_string(anyshaped,text)",
-    "array_to_string(anyshaped,text,text)",
+    *("cast_record(anyrecord)", "cast_list(anylist)", "cast_map(anymap)"),
 }
 
 

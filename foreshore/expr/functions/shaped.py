@@ -265,6 +265,19 @@ def _of_plain(types: Signature, a: pa.Array) -> Outcome:
     )
 
 
+def _reshaped(types: Signature, items: pa.Array, a: pa.Array) -> Outcome:
+    """Return arrays of the shape of others, with elements of another type."""
+    of, result = types.args[1], types.result
+    rows = zip(from_array(items, types.args[0]), a.to_pylist(), strict=True)
+    made = (
+        None
+        if elements is None or datum is None
+        else stored_shaped(shaped_of(datum, of)._replace(items=elements), result)  # type: ignore[arg-type]
+        for elements, datum in rows
+    )
+    return pa.array(made, pa.binary())
+
+
 def _to_plain(array: Shaped) -> tuple[Any, ...]:
     if array.items and array.lowest != (1,):
         raise fail("0A000", NOT_PLAIN)
@@ -306,6 +319,7 @@ hidden(
     variadic=True,
 )
 hidden("cast_to_shaped(anyarray)", "anyarray", "anyshaped", _of_plain)
+hidden("reshaped(anyarray,anyshaped)", "anyarray anyshaped", "anyshaped", _reshaped)
 hidden("cast_from_shaped(anyshaped)", "anyshaped", "anyarray", _kernel(_to_plain), fallible=True)
 declare("array_length", "anyshaped int4", "int4", _kernel(_length))
 declare("array_lower", "anyshaped int4", "int4", _kernel(_lower))
