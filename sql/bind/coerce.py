@@ -32,7 +32,7 @@ from foreshore.expr.functions.registry import (
 from foreshore.expr.ir import Call, Column, Environment, Literal, Parameter, Scalar
 from foreshore.expr.number_cost import digits_written
 from foreshore.number_text import INTEGERS
-from foreshore.shaped import has_shape
+from foreshore.shaped import has_shape, shaped_of
 from foreshore.sql.bind.planning import Planning, located
 from foreshore.sql.bind.record_columns import columns_of_record, make_record
 from foreshore.sql.bind.reg_values import (
@@ -274,8 +274,9 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
             return _oids_of_names(planning, Literal(names, array_of(TEXT)), target, at)
     if context != "assignment" and target.element is not None and has_shape(text):
         target = shaped_array(target.element)
-    if target.element is not None and target.element.name in (*_TIMES, *_CLOCKS):
-        array = _array_of_moments(planning, text, target.element, at)
+    element = item_of(target) if target.name == "shaped" else target.element
+    if element is not None and element.name in (*_TIMES, *_CLOCKS):
+        array = _array_of_moments(planning, text, target, element, at)
         if array is not None:
             return array
     if _has_numbers(target) and digits_written((text,)) > MOST_DIGITS_READ:
@@ -319,11 +320,19 @@ def _is_moment(text: str, target: SqlType) -> bool:
     return target.name in _TIMES and text.strip().lower() in _MOMENTS
 
 
-def _array_of_moments(planning: Planning, text: str, element: SqlType, at: int) -> Scalar | None:
+def _array_of_moments(
+    planning: Planning, text: str, target: SqlType, element: SqlType, at: int
+) -> Scalar | None:
     """Return an array one of whose elements is known at execution; None for any other."""
-    if not _WORDS.search(text) or has_shape(text):
+    if not _WORDS.search(text) or (target.name == "array" and has_shape(text)):
         return None
-    items = array_of_text(text, array_of(TEXT))
+    shape, of_texts = None, shaped_array(TEXT)
+    with located(at):
+        if target.name == "shaped":
+            shape = Literal(parse_text(text, of_texts), of_texts)
+            items = shaped_of(shape.value, of_texts).items
+        else:
+            items = array_of_text(text, array_of(TEXT))
     texts = [None if item is None else str(item) for item in items]
     if not any(item is not None and _is_moment(item, element) for item in texts):
         return None
@@ -333,7 +342,10 @@ def _array_of_moments(planning: Planning, text: str, element: SqlType, at: int) 
         else literal_of(planning, item, element, "assignment", at)
         for item in texts
     ]
-    return Call("array", tuple(scalars), array_of(element))
+    array = Call("array", tuple(scalars), array_of(element))
+    if shape is None:
+        return array
+    return Call("reshaped(anyarray,anyshaped)", (array, shape), target)
 
 
 def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
