@@ -26,6 +26,7 @@ from foreshore.expr.functions.registry import NO_LITERAL, resolve_table
 from foreshore.expr.functions.resolve import Candidate, choose
 from foreshore.expr.ir import (
     TRUE,
+    Aggregate,
     Call,
     Case,
     Column,
@@ -58,7 +59,17 @@ from foreshore.sql.bind.user_arguments import with_arguments
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.scalars import map_relation
 from foreshore.sql_function import SqlFunction
-from foreshore.types import BOOL, VOID, ColumnType, SqlType, array_of, parts_of, shaped_array
+from foreshore.types import (
+    BOOL,
+    INT4,
+    VOID,
+    ColumnType,
+    SqlType,
+    array_of,
+    parts_of,
+    record_of,
+    shaped_array,
+)
 
 MAX_DEPTH = 32  # of functions within functions
 MAX_CALLS = 1_000  # that one statement may have replaced
@@ -477,25 +488,29 @@ def rows_of_body(
 
 
 def _bind_set(binder: Binder, call: UserCall) -> Scalar:
-    """Return the rows of a call in a select list: the items of an array of them."""
+    """Return the rows of a call in a select list: the items of an array of them.
+
+    Several columns are a record. So is an array, as arrays of arrays would have one shape.
+    """
     function, planning = call.function, binder.planning
-    if function.columns:
-        raise FeatureNotSupported(
-            f"function {function.name} of several columns is supported only in FROM",
-            position=call.at + 1,
-        )
-    if is_array(function.result):
-        raise FeatureNotSupported(
-            f"function {function.name} of arrays is supported only in FROM", position=call.at + 1
-        )
+    names = [name for name, _ in function.columns] or [function.name]
     with within(planning, call) as scope:
-        query = syntax_of(function.body, function.is_expression)
-        assert isinstance(query, ast.Query), function
-        inner = planning.binding.expressions(planning, scope, Clause(f"function {function.name}"))
-        items = inner.bind(ast.Subquery("array", query, 0))
-        items = _as_result(planning, items, array_of(function.result))
+        relation, order = rows_of_body(planning, function, scope)
+        columns = columns_of(relation)[: len(names)]
+        values = tuple(Column(i, each.type, each.nullable) for i, each in enumerate(columns))
+        types = [each.type for each in columns]
+        is_scalar = len(types) == 1 and not is_array(types[0])
+        row = record_of(names, types)
+        value: Scalar = values[0] if is_scalar else Call("row(any)", values, row)
+        of = array_of(type_of(value))
+        gathered = Aggregate("array_agg", (value,), of, order_by=order.keys)
+        rows = ScalarSubquery(Reduce(relation, (), (gathered,)), of)
+        items = Call("coalesce", (rows, Literal((), of)), of)
     array = with_arguments(
         function.name, _unless_null(function, items), call.values, binder.scope, call.at
     )
     found = resolve_table("unnest", (type_of(array),), (NO_LITERAL,))
-    return binder.add_set(found, (array,), call.at)
+    made = binder.add_set(found, (array,), call.at)
+    if is_scalar or len(types) > 1:
+        return made
+    return Call("column(anyrecord,int4)", (made, Literal(0, INT4)), types[0])
