@@ -47,19 +47,15 @@ class Recorder(Protocol):
 
 
 _recorder: Recorder | None = None
+is_on = False  # whether there is a recorder
 _current: ContextVar[Span | None] = ContextVar("span", default=None)
 _parent: ContextVar[str | None] = ContextVar("traceparent", default=None)  # of the request
 
 
 def switch(recorder: Recorder | None) -> None:
     """Give spans to a recorder from now on, or to nobody."""
-    global _recorder
-    _recorder = recorder
-
-
-def is_on() -> bool:
-    """Return whether there is a recorder."""
-    return _recorder is not None
+    global _recorder, is_on
+    _recorder, is_on = recorder, recorder is not None
 
 
 def take_parent(header: str | None) -> None:

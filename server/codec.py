@@ -76,6 +76,7 @@ class RowEncoder:
     """Encodes the rows of one result; `description` is its RowDescription."""
 
     def __init__(self, desc: RelationDesc, formats: Sequence[int]) -> None:
+        self.desc = desc
         self._types = [column.type for column in desc.columns]
         self._formats = tuple(formats)
         self._cells: list[tuple[Cell, SqlType, bool]] = [
@@ -117,6 +118,8 @@ class RowEncoder:
 
     def tuples(self, rows: Sequence[Row], style: OutputStyle) -> bytes:
         """Return the DataRow messages of few rows, whose data are of the columns' types."""
+        if not rows:
+            return b""
         cells = self._cells
         encoded = [
             [

@@ -288,7 +288,9 @@ class Conversation:
                 described, before = executions.described[done], message.BIND_COMPLETE
                 if described and not isinstance(execution, Rows):
                     before += message.NO_DATA
-                await self._send_result(execution, form.formats, describe=described, before=before)
+                await self._send_result(
+                    execution, form.formats, form.encoder, describe=described, before=before
+                )
                 done += 1
             if done < len(many):
                 await wire.share()
@@ -335,6 +337,7 @@ class Conversation:
         self,
         execution: Execution,
         formats: Sequence[int] = (),
+        encoder: RowEncoder | None = None,
         *,
         describe: bool = True,
         simple: bool = False,
@@ -342,13 +345,14 @@ class Conversation:
     ) -> None:
         """Send a statement's result: its columns if `describe`, then its rows and its tag.
 
-        They follow the messages `before`.
+        They follow the messages `before`. An `encoder` is of the statement's columns and formats.
         """
         match execution:
             case Rows():
                 if simple and execution.binary:
                     formats = (1,)
-                encoder = self._encoder(execution.desc, formats)
+                if encoder is None or encoder.desc is not execution.desc:
+                    encoder = self._encoder(execution.desc, formats)
                 if describe:
                     before += encoder.description
                 if execution.tuples is not None and self._wire.encoding is None:

@@ -136,7 +136,7 @@ class UsageHistory:
 
     def _look_at_flows(self, now: int) -> None:
         self._take_flows(now)
-        if not tracing.is_on():
+        if not tracing.is_on:
             return
         traced: dict[str, FlowSample] = {}
         for kind, samples in (("source", self.sources), ("sink", self.sinks)):

@@ -98,7 +98,7 @@ async def _bound(
     bound = await call_side_effects(context, bound)
     if context.trace is not None:
         await _wait_for_inputs(context, context.trace, bound)
-    elif tracing.is_on():
+    elif tracing.is_on:
         with tracing.phase("wait for inputs"):
             await _wait_for_inputs(context, Trace(), bound)
     return bound

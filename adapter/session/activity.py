@@ -66,6 +66,7 @@ class Interrupts:
         self.scratch = scratch
         self._task: asyncio.Task[object] | None = None
         self._reason: DatabaseError | None = None
+        self._outer: list[asyncio.Task[object] | None] = []  # of the blocks around the present one
         self._shelters = 0
         self._after_shelter: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None  # of the statement
@@ -100,9 +101,26 @@ class Interrupts:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, act)
 
-    def running(self) -> "_Running":
+    def running(self) -> "Interrupts":
         """Let requests interrupt the block, which is a part of a statement."""
-        return _Running(self)
+        return self
+
+    def __enter__(self) -> None:
+        if self._reason is not None:
+            self.check()
+        SCRATCH.set(self.scratch)
+        self._outer.append(self._task)
+        self._task = asyncio.current_task()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        task, self._task = self._task, self._outer.pop()
+        if error is None or not isinstance(error, asyncio.CancelledError):
+            return
+        if self._reason is None or task is None:
+            return
+        reason, self._reason = self._reason, None
+        if not task.uncancel():  # else the task is cancelled too
+            raise reason from None
 
     def sheltered(self) -> "_Sheltered":
         """Let no request interrupt the block."""
@@ -122,36 +140,9 @@ class Interrupts:
             raise reason
 
 
-# Classes instead of generators, because every statement enters them.
-
-
-class _Running:
-    __slots__ = ("_interrupts", "_outer", "_task")
-
-    def __init__(self, interrupts: Interrupts) -> None:
-        self._interrupts = interrupts
-
-    def __enter__(self) -> None:
-        interrupts = self._interrupts
-        if interrupts._reason is not None:
-            interrupts.check()
-        SCRATCH.set(interrupts.scratch)
-        self._task = asyncio.current_task()
-        self._outer, interrupts._task = interrupts._task, self._task
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        interrupts, task = self._interrupts, self._task
-        interrupts._task = self._outer
-        if not isinstance(error, asyncio.CancelledError) or interrupts._reason is None:
-            return
-        if task is None:
-            return
-        reason, interrupts._reason = interrupts._reason, None
-        if not task.uncancel():  # else the task is cancelled too
-            raise reason from None
-
-
 class _Sheltered:
+    """A class instead of a generator, because every change enters it."""
+
     __slots__ = ("_interrupts", "_outer")
 
     def __init__(self, interrupts: Interrupts) -> None:
@@ -224,7 +215,8 @@ class Activity:
         self._began = perf_counter()
         if self.root is not None:  # such as of a COPY that has sent its rows
             self._end_span(None)
-        self.root = tracing.begin(query)
+        if tracing.is_on:
+            self.root = tracing.begin(query)
         self._interrupts.begin()
         own, most = self._variables["statement_timeout"], self._variables["max_statement_time"]
         if own != "0" or most != "0":
@@ -256,10 +248,10 @@ class Activity:
         if error is not None:
             self.sqlstate = error.sqlstate
         if self._interrupts.active:
-            self.state_at = self._clock.now() * 1000
+            elapsed = perf_counter() - self._began
+            self.state_at = (self.query_at or 0) + int(elapsed * 1e6)
             if is_kept and self.query_at is not None:
                 kind = "failed" if error is not None else kind_of(self._result)
-                elapsed = perf_counter() - self._began
                 STATEMENTS[kind].observe(elapsed)
                 self._log(elapsed, error)
                 self._remember(self.query_at, error)
@@ -267,7 +259,7 @@ class Activity:
                 self._end_span(error)
             self._result = None
         self._interrupts.end()
-        self._idle_since = asyncio.get_running_loop().time()
+        self._idle_since = self._loop.time()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -318,17 +310,6 @@ class Activity:
         if self._who is None or version != self._who_at:
             self._who, self._who_at = self._find_who(), version
         self._history.add(self._who, rate, self.query, began, self.state_at, self._result, error)
-
-    def ran(self, query: str) -> None:
-        """Note that a statement ran just now, in no time."""
-        self.query, self.sqlstate = query, None
-        self.query_at = self.arrived_at = self.state_at = self._clock.now() * 1000
-        self._log(0.0, None)
-        self._remember(self.query_at)
-        if (root := tracing.begin(query)) is not None:
-            self.root = root
-            self._end_span(None)
-        self._idle_since = self._loop.time()
 
     def outlives_client(self, terminate: Callable[[DatabaseError], None]) -> bool:
         """Whether what runs goes on to its end now that the client has gone, as in PostgreSQL.

@@ -219,8 +219,11 @@ class SessionPlanner:
             return False
         running, state = session.transactions.running, self._coordinator.catalog.state
         is_own = running is not None and running.staged is not NOTHING_STAGED
-        if prepared.found_valid is state and prepared.tables_only and not is_own:
-            return True
+        basis = prepared.basis
+        if prepared.found_valid is state and basis is not None and not is_own:
+            cluster = session.variables["cluster"]
+            if prepared.tables_only or basis.arranged is self._coordinator.arranged(cluster):
+                return True
         if not self._is_valid_if_shared(prepared):
             return False
         prepared.found_valid = None if is_own else state

@@ -366,7 +366,7 @@ class Session:
         while True:
             context = self.context(prepared, args, alone=alone, again=conflicts > 0)
             try:
-                with self.interrupts.running():
+                with self.interrupts:
                     if self.activity.root is None:
                         return await run(context)
                     with tracing.phase("execute"):
@@ -463,26 +463,27 @@ class Session:
         if bound.done:
             raise ObjectNotInPrerequisiteState(f'portal "{portal}" cannot be run')
         bound.done = True
-        outcome = await self._outcome(bound.statement, bound.args, is_ready=False, last=last)
+        alone = self._begin_alone(bound.statement, last=last)
+        if not self.transactions.failed:
+            await self.planner.ready(bound.statement)
+        outcome = await self.attempt(self._run_once, bound.statement, bound.args, alone=alone)
         if isinstance(outcome, Selected):
             bound.result = outcome
         return self._execution(outcome, max_rows)
 
-    async def _outcome(
-        self, prepared: Prepared, args: Sequence[Datum], *, is_ready: bool, last: bool
-    ) -> Outcome:
-        """Run a statement of the extended protocol."""
+    def _begin_alone(self, prepared: Prepared, *, last: bool) -> bool:
+        """Begin a statement of the extended protocol; return whether its transaction has no other.
+
+        It has none if it is the first, and the last before a Sync.
+        """
         assert prepared.syntax is not None
         self._begin_statement(prepared.syntax.text)
         is_first = self.transactions.running is None
-        if not self.transactions.failed:
+        if is_first:
             self.transactions.begin()
-            if not is_ready:
-                await self.planner.ready(prepared)
         self.is_one_of_several = False
         # Whether a COPY is the last, whoever sends its rows says when they are there.
-        last = last or isinstance(prepared.plan, CopyFrom)
-        return await self.attempt(self._run_once, prepared, args, alone=is_first and last)
+        return is_first and (last or isinstance(prepared.plan, CopyFrom))
 
     def _execution(self, outcome: Outcome, max_rows: int) -> Execution:
         """Return what the client gets of an outcome."""
@@ -526,7 +527,8 @@ class Session:
                 return Ran([Completed(tag) for tag in ran.tags], ran.singly)
             singly = max(1, ran.singly)
         last = last and len(many) == 1
-        outcome = await self._outcome(prepared, many[0], is_ready=True, last=last)
+        alone = self._begin_alone(prepared, last=last)
+        outcome = await self.attempt(self._run_once, prepared, many[0], alone=alone)
         if not last or self.transactions.in_block:  # else it ends with the transaction
             result = outcome if isinstance(outcome, Selected) else None
             self.portals[""] = BoundPortal(

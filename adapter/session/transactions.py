@@ -18,7 +18,6 @@ from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.locks import CATALOG
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
-from foreshore.adapter.transaction.write import Write
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
 from foreshore.notifications import Inbox
 from foreshore.session_limits import check_room
@@ -166,40 +165,6 @@ class Transactions:
         if self._portals or self._portals.streams:
             self._portals.end(committed=True)
 
-    def may_submit(self) -> bool:
-        """Whether the running transaction writes rows, and may commit them without waiting."""
-        transaction = self.running
-        return (
-            transaction is not None
-            and transaction.has_effects
-            and not transaction.staged.signals
-            and self._temporary_schema not in self._coordinator.state.parts
-            and not self._coordinator.locks.tables
-        )
-
-    def submit(self, write: Write, landed: Callable[[bool], None]) -> None:
-        """Let `write`, all effects of the running transaction, join the next group.
-
-        `landed` is called with whether it has committed. If not, a block is as it was before, and
-        any other transaction as if it had never begun. Nothing interrupts it until then.
-        """
-        transaction, shelter = self.running, self._interrupts.sheltered()
-        assert transaction is not None
-
-        def ended(error: BaseException | None) -> None:
-            if self.running is transaction:  # otherwise the client has gone
-                if error is None:
-                    self._has_committed(transaction)
-                elif not transaction.block:
-                    self._coordinator.activity.uncount(transaction.counted)
-                    self._end(transaction)
-                landed(error is None)
-            shelter.__exit__(None, None, None)
-
-        write.landed = ended
-        self._coordinator.group.submit(write)
-        shelter.__enter__()
-
     async def _commit_effects(self, transaction: Transaction) -> None:
         context = self._context()
         if self._temporary_schema in context.planner.state.parts:
@@ -271,7 +236,8 @@ class Transactions:
     def _end(self, transaction: Transaction) -> None:
         self.running = None
         self.failed = self.met_alter = False
-        self._savepoints.clear()
+        if self._savepoints:
+            self._savepoints.clear()
         self._release(transaction)
 
     def _release(self, transaction: Transaction, advisory: int = 0) -> None:

@@ -441,7 +441,7 @@ class GroupCommit:
             return
         try:
             group.time = await self._oracle.write_ts()
-            group.began = time_ns() if tracing.is_on() else 0
+            group.began = time_ns() if tracing.is_on else 0
             await self._begin(group, self._assemble(group))
         except NOTHING_WRITTEN as error:
             self._again(group, error)

@@ -79,7 +79,7 @@ class Responses:
                     else:
                         stream.put(lower, upper, tables[0], tables[1])
             case Status():
-                if tracing.is_on():
+                if tracing.is_on:
                     record_steps(replica.name, replica.status, message)
                 replica.status = message
                 replica.status_at = asyncio.get_running_loop().time()

@@ -134,7 +134,7 @@ def test_nothing_is_recorded_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
     assert open_traces(None) is None
-    assert not tracing.is_on()
+    assert not tracing.is_on
     assert tracing.begin("SELECT 1") is None
     assert tracing.phase("plan") is tracing.phase("parse")
 
