@@ -338,7 +338,7 @@ async def _copy_change(
 ) -> Outcome:
     """Run COPY of the rows that another statement returns."""
     (syntax,) = (await session.script(plan.sql)).parsed
-    prepared = await context.planner.prepared_of(syntax)
+    prepared = await context.planner.plan_syntax(syntax)
     outcome = await run(session, replace(context, prepared=prepared))
     assert isinstance(outcome, Selected)
     check_returned(outcome, result_limits(context.variables))

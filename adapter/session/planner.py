@@ -24,7 +24,14 @@ from foreshore.adapter.read.keys.point import plan_point
 from foreshore.adapter.read.keys.row_read import plan_row_read
 from foreshore.adapter.rights.roles import require_untrusted_language, require_visible
 from foreshore.adapter.session.catalog_reader import SessionCatalog
-from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared, casts_of
+from foreshore.adapter.session.prepared import (
+    LONGEST_SCRIPT,
+    MOST_STATEMENTS,
+    Basis,
+    PlanKey,
+    Prepared,
+    casts_of,
+)
 from foreshore.adapter.session.side_effects import calls_in
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.stage import rules_of
@@ -56,18 +63,25 @@ from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.shapes import Shape, means_the_same, shape_of
 from foreshore.sql.plan import (
     Begin,
+    CloseCursor,
     Commit,
     CreateFunction,
     CreateView,
+    Deallocate,
     Delete,
+    Discard,
     Execute,
     Fetch,
     Insert,
+    Listen,
+    Notify,
     Plan,
     Query,
+    ResetVariable,
     Rollback,
     Savepoint,
     Select,
+    SetTransaction,
     SetVariable,
     ShowVariable,
     Update,
@@ -85,7 +99,21 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
 
 _NOTHING: frozenset[GlobalId] = frozenset()
-OF_SESSION = Begin | Commit | Rollback | Savepoint | SetVariable | ShowVariable
+OF_SESSION = (
+    Begin
+    | CloseCursor
+    | Commit
+    | Deallocate
+    | Discard
+    | Listen
+    | Notify
+    | ResetVariable
+    | Rollback
+    | Savepoint
+    | SetTransaction
+    | SetVariable
+    | ShowVariable
+)
 MOST_RECENT = 32  # plans of texts that a session has at hand
 # Types of places where a string means what it means as an argument.
 CERTAIN = frozenset("text varchar bpchar int2 int4 int8 bool date timestamp uuid".split())
@@ -98,7 +126,7 @@ class SessionPlanner:
         self._session = session
         self._coordinator: Coordinator = session.coordinator
         self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
-        self._recent: dict[tuple[str, tuple[int, ...]], Prepared] = {}
+        self._recent: dict[tuple[str, tuple[int, ...], int], Prepared] = {}
 
     @property
     def state(self) -> State:
@@ -463,25 +491,40 @@ class SessionPlanner:
             case _:
                 return None
 
-    async def prepared_of(self, syntax: Syntax) -> Prepared:
-        """Return a planned statement of a Query message."""
+    async def plan_syntax(self, syntax: Syntax) -> Prepared:
+        """Return a planned statement without parameters."""
         prepared = Prepared("", syntax)
         await self.ready(prepared)
         if prepared.parameters:
             raise SyntaxError_("there is no parameter $1", sqlstate="42P02")
         return prepared
 
-    def known(self, text: str, parameter_oids: Sequence[int] = ()) -> Prepared | None:
-        """Return the single statement of a text if some session has a plan valid in this one.
+    async def prepared_of(self, text: str, syntax: Syntax, number: int) -> Prepared:
+        """Return a planned statement of a Query message: its `number`, 0 if it is the only one."""
+        is_kept = number <= MOST_STATEMENTS and not self._session.transactions.failed
+        if number and is_kept and (known := self.known(text, (), number)) is not None:
+            return known
+        prepared = await self.plan_syntax(syntax)
+        if number == 0 or (is_kept and len(text) <= LONGEST_SCRIPT):
+            self.remember(prepared, text, (), number)
+        if number == 0:
+            await self.learn_shape(text, prepared)
+            await self.ready(prepared)  # others may have run meanwhile
+        return prepared
 
-        It is shared by all who ask for it in this session.
+    def known(
+        self, text: str, parameter_oids: Sequence[int] = (), number: int = 0
+    ) -> Prepared | None:
+        """Return a statement of a text if some session has a plan valid in this one.
+
+        Its number is 0 if it is the only one. It is shared by all who ask for it in this session.
         """
-        session, name = self._session, (text, tuple(parameter_oids))
+        session, name = self._session, (text, tuple(parameter_oids), number)
         recent = self._recent.get(name)
         if recent is not None and self.is_valid(recent):
             return recent
         found = session.environment.plans.get(
-            self._key(text, parameter_oids), self._is_valid_if_shared
+            self._key(text, parameter_oids, number), self._is_valid_if_shared
         )
         if found is None:
             return None
@@ -491,11 +534,13 @@ class SessionPlanner:
         self._recent[name] = found
         return found
 
-    def remember(self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = ()) -> None:
-        """Keep the plan of a text for all sessions, unless only this one sees its catalog."""
+    def remember(
+        self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = (), number: int = 0
+    ) -> None:
+        """Keep the plan of a statement for all sessions, unless only this one sees its catalog."""
         transaction = self._session.transactions.running
         if transaction is None or transaction.catalog is None:
-            key = self._key(text, parameter_oids)
+            key = self._key(text, parameter_oids, number)
             self._session.environment.plans.put(key, prepared, self.state)
 
     # --- texts with literals -------------------------------------------------------------------
@@ -572,10 +617,11 @@ class SessionPlanner:
         self.remember(prepared, shape.text, shape.oids)
         return self.known(shape.text, shape.oids) is not None
 
-    def _key(self, text: str, parameter_oids: Sequence[int]) -> PlanKey:
+    def _key(self, text: str, parameter_oids: Sequence[int], number: int) -> PlanKey:
         session = self._session
         return PlanKey(
             text if session.dialect == "postgres" else f"{session.dialect}\0{text}",
+            number,
             tuple(parameter_oids),
             session.database,
             self.search_path(),

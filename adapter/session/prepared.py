@@ -12,7 +12,7 @@ row_security, if the plan depends on these.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -39,6 +39,8 @@ from foreshore.types import RelationDesc, SqlType
 
 MOST_TEXTS = 512
 LONGEST_TEXT = 16_384  # characters; a longer one hardly comes again
+MOST_STATEMENTS = 8  # of a text that is kept as a whole
+LONGEST_SCRIPT = 1024  # characters of such a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ class PlanKey(Struct, frozen=True):
     """The key of a plan in the cache."""
 
     text: str
+    number: int  # of the statement in the text
     parameter_oids: tuple[int, ...]
     database: str
     search_path: tuple[str, ...]
@@ -179,9 +182,10 @@ def _broader(key: PlanKey) -> Iterator[PlanKey]:
 
 
 class PlanCache:
-    """The plans last used, each of a text of one statement."""
+    """The plans last used, each of a statement of a text; and the texts of a few statements."""
 
     def __init__(self) -> None:
+        self._scripts: OrderedDict[str, Sequence[Syntax]] = OrderedDict()
         self._plans: OrderedDict[PlanKey, Prepared] = OrderedDict()
         self._state: State | None = None  # the catalog's, when the newest plan was kept
 
@@ -196,6 +200,17 @@ class PlanCache:
             return None
         self._plans.move_to_end(key)
         return known
+
+    def script(self, text: str) -> Sequence[Syntax] | None:
+        """Return the statements of a text that `put_script` was given."""
+        return self._scripts.get(text)
+
+    def put_script(self, text: str, statements: Sequence[Syntax]) -> None:
+        """Keep the statements of a text, if they are a few."""
+        if 1 < len(statements) <= MOST_STATEMENTS and len(text) <= LONGEST_SCRIPT:
+            self._scripts[text] = statements
+            if len(self._scripts) > MOST_TEXTS:
+                self._scripts.popitem(last=False)
 
     def put(self, key: PlanKey, prepared: Prepared, state: State) -> None:
         """Keep what has just been planned, if it may be planned the same for another session.

@@ -316,9 +316,15 @@ class Session:
 
         A failed transaction accepts none that PostgreSQL has, whether it is supported or not.
         """
+        plans, is_plain = self.environment.plans, self.dialect == "postgres"
+        if is_plain and (known := plans.script(sql)) is not None:
+            return Script.of(known)
         try:
             with tracing.phase("parse"):
-                return await self.run_aside(is_short(sql), Script, self.dialect, sql)
+                script = await self.run_aside(is_short(sql), Script, self.dialect, sql)
+            if is_plain and script.count == len(script.parsed):
+                plans.put_script(sql, tuple(script.parsed))
+            return script
         except FeatureNotSupported:
             self.transactions.check_may_parse(sql)
             raise
@@ -634,11 +640,9 @@ class Session:
             self.transactions.check_may_parse(syntax.text)
             if not self.transactions.failed:
                 self.transactions.begin()
-            prepared = known or await self.planner.prepared_of(syntax)
-            if single and known is None:
-                self.planner.remember(prepared, sql)
-                await self.planner.learn_shape(sql, prepared)
-                await self.planner.ready(prepared)  # others may have run meanwhile
+            prepared = known
+            if prepared is None:
+                prepared = await self.planner.prepared_of(sql, syntax, 0 if single else number)
             outcome = await self.attempt(self._run_once, prepared, args, alone=single)
             if number == count and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()

@@ -6,7 +6,7 @@ again when it is their turn: the trees of a text take 200 times its size.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -33,6 +33,13 @@ class Script:
                     self.parsed += self._marked(found)
                 elif found:
                     self._later.append((start, end))
+
+    @classmethod
+    def of(cls, statements: Sequence[Statement]) -> "Script":
+        """Return the script of a text whose statements are known."""
+        script = cls.__new__(cls)
+        script.count, script.parsed = len(statements), deque(statements)
+        return script
 
     def go_on(self) -> None:
         """Parse the next piece of the text if all that was parsed has been taken."""

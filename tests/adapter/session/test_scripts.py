@@ -1,42 +1,64 @@
-"""Statements of a long Query message: all are parsed before one runs, and few are kept parsed."""
+"""Texts of several statements are parsed and planned once, and mean what they mean then."""
 
 import pytest
 
-from foreshore.sql.parse import pieces, script
+from foreshore.adapter.session.planner import SessionPlanner
 from tests.adapter.harness import TestEnvironment
 
-INSERTS = [f"INSERT INTO t VALUES ({i})" for i in range(20)]
+RESET = "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;"
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE", 60)
-    monkeypatch.setattr(script, "KEPT", 3)
+async def test_text_is_planned_once_for_all_sessions(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[str] = []
+    prepare = SessionPlanner._prepare
+
+    def noted(self: SessionPlanner, prepared: object) -> None:
+        planned.append(prepared.syntax.text)  # type: ignore[attr-defined]
+        prepare(self, prepared)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SessionPlanner, "_prepare", noted)
+    first = await own_env.query("a", RESET)
+    assert len(planned) == 4
+    for session in ("a", "b"):
+        assert await own_env.query(session, RESET) == first
+    assert len(planned) == 4
 
 
-async def test_statements_of_all_pieces_run_in_order(env: TestEnvironment) -> None:
-    await env.ran("a", "DROP TABLE IF EXISTS t", "CREATE TABLE t (i int)")
-    said = await env.query("a", ";".join([*INSERTS, "SELECT count(*) AS n, max(i) FROM t"]))
-    assert said.splitlines()[:20] == ["INSERT 0 1"] * 20
-    assert "20" in said
-    assert "19" in said
+async def test_statements_see_what_those_before_have_done(own_env: TestEnvironment) -> None:
+    text = "CREATE TABLE IF NOT EXISTS t (a int); INSERT INTO t VALUES (1); SELECT count(*) FROM t"
+    for count in (1, 2, 3):
+        answer = await own_env.query("a", text)
+        assert f"INSERT 0 1\n{count}\nSELECT 1" in answer, answer
+    await own_env.ran("a", "DROP TABLE t", "CREATE TABLE t (a text)")
+    assert "INSERT 0 1\n1\nSELECT 1" in await own_env.query("a", text)
 
 
-async def test_syntax_error_in_a_late_piece_lets_nothing_run(env: TestEnvironment) -> None:
-    await env.ran("a", "DROP TABLE IF EXISTS t", "CREATE TABLE t (i int)")
-    said = await env.query("a", ";".join([*INSERTS, "INSER INTO t VALUES (1)"]))
-    assert said == 'ERROR 42601: syntax error at or near "INSER"'
-    assert "0" in await env.query("a", "SELECT count(*) FROM t")
+async def test_errors_have_their_place_in_the_text(own_env: TestEnvironment) -> None:
+    session = await own_env.session("a")
+    for text in ("SELECT 1; SELECT nothing", "SELECT 12345; SELECT nothing"):
+        for _ in range(2):
+            with pytest.raises(Exception, match="nothing") as raised:
+                async for _ in session.simple(text):
+                    pass
+            assert raised.value.position == text.index("nothing") + 1  # type: ignore[attr-defined]
+            await session.fail()
 
 
-async def test_error_in_a_late_piece_undoes_what_ran(env: TestEnvironment) -> None:
-    await env.ran("a", "DROP TABLE IF EXISTS t", "CREATE TABLE t (i int)")
-    said = await env.query("a", ";".join([*INSERTS, "SELECT 1 / 0 FROM t"]))
-    assert "ERROR 22012: division by zero" in said
-    assert "0" in await env.query("a", "SELECT count(*) FROM t")
+async def test_failed_block_refuses_known_statements(own_env: TestEnvironment) -> None:
+    text = "SELECT 1; SELECT 2"
+    assert await own_env.query("a", text) == "1\nSELECT 1\n2\nSELECT 1"
+    await own_env.query("a", "BEGIN")
+    await own_env.query("a", "SELECT 1 / 0")
+    assert "25P02" in await own_env.query("a", text)
+    await own_env.ran("a", "ROLLBACK")
 
 
-async def test_several_statements_cannot_be_prepared(env: TestEnvironment) -> None:
-    session = await env.session("a")
-    with pytest.raises(Exception, match="cannot insert multiple commands"):
-        await session.parse("", ";".join(["SELECT 1"] * 30), ())
+async def test_rights_to_settings_count_where_a_plan_is_known(own_env: TestEnvironment) -> None:
+    await own_env.ran("a", "CREATE ROLE plain LOGIN")
+    for text in ("SHOW data_directory", "SELECT 1; SHOW data_directory"):
+        assert "ERROR" not in await own_env.query("a", text)
+        await own_env.ran("b", "SET ROLE plain")
+        assert "42501" in await own_env.query("b", text)
+        await own_env.ran("b", "RESET ROLE")
