@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from foreshore.adapter.introspection.relations import load_names
 from foreshore.adapter.read.bind import Given
-from foreshore.adapter.read.keys.index_point import rows_of_index, whole_index
 from foreshore.adapter.read.keys.row_locks import lock_and_read
 from foreshore.adapter.read.keys.row_read import are_simple, rows_by_keys
 from foreshore.adapter.read.pipeline import prepared_peek, read_result, read_source
@@ -28,13 +27,6 @@ async def select(context: StatementContext, plan: Select) -> Selected:
         rows, exact = None, False
         if prepared.row_read is not None:
             rows, exact = await rows_by_keys(context, prepared.row_read), prepared.row_read.is_exact
-        elif prepared.index_point is not None:
-            rows = await rows_of_index(context, prepared.index_point)
-            exact = prepared.index_point.is_exact
-        elif prepared.index_whole is not None:
-            batch = await whole_index(context, prepared.index_whole)
-            if batch is not None:
-                return Selected(plan.desc, BatchSource(batch), "SELECT")
         if rows is not None:
             desc = plan.desc
             return Selected(desc, _source(rows, desc.columns, exact=exact), "SELECT")

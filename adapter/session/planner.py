@@ -19,7 +19,6 @@ from foreshore.adapter.read.access_path import (
     PeekPlan,
     plan_peek,
 )
-from foreshore.adapter.read.keys.index_point import plan_index_point, plan_index_whole
 from foreshore.adapter.read.keys.point import plan_point
 from foreshore.adapter.read.keys.row_read import plan_row_read
 from foreshore.adapter.rights.roles import require_untrusted_language, require_visible
@@ -339,8 +338,7 @@ class SessionPlanner:
     def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:
         """Compile the parts of a plan that run on tuples."""
         plan, peek = prepared.plan, prepared.peek
-        prepared.template = prepared.rules = prepared.point = prepared.index_point = None
-        prepared.index_whole = prepared.row_read = None
+        prepared.template = prepared.rules = prepared.point = prepared.row_read = None
         prepared.tables_only = False
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
             if plan.row_outputs or plan.order_by:
@@ -351,16 +349,15 @@ class SessionPlanner:
                 prepared.rules = rules_of(planned[plan.table])
         elif peek is not None and isinstance(plan, Select):
             prepared.row_read = plan_row_read(peek, planned)
-            prepared.index_point = plan_index_point(peek)
-            prepared.index_whole = plan_index_whole(peek)
         elif peek is not None and (
             isinstance(plan, Delete) or (isinstance(plan, Update) and not plan.row_outputs)
         ):
             prepared.point = plan_point(peek, planned)
             if prepared.point is not None and isinstance(plan, Update):
                 prepared.rules = rules_of(planned[plan.table])
-        reads_keys = prepared.row_read is not None and bool(prepared.row_read.tables)
-        is_keyed = reads_keys or prepared.point is not None
+        is_keyed = prepared.point is not None or (
+            prepared.row_read is not None and prepared.row_read.reads_keys_only
+        )
         by_key = is_keyed and peek is not None and peek.index is None
         reads_nothing = peek is not None and peek.reads_nothing
         is_of_session = isinstance(plan, OF_SESSION)  # whatever is in the catalog
@@ -635,9 +632,8 @@ class SessionPlanner:
 def _is_by_values(prepared: Prepared) -> bool:
     """Whether a statement inserts values, or is about the rows under a key that it names."""
     if prepared.row_read is not None:
-        return bool(prepared.row_read.tables)
-    compiled = (prepared.template, prepared.point, prepared.index_point)
-    return any(each is not None for each in compiled)
+        return bool(prepared.row_read.sources)
+    return prepared.template is not None or prepared.point is not None
 
 
 def _are_certain(prepared: Prepared, shape: Shape) -> bool:

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foreshore.adapter.read.access_path import IndexRead, PeekPlan
-from foreshore.adapter.read.keys.index_point import IndexPoint
+from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.read.keys.row_read import RowRead
 from foreshore.adapter.write.stage import RowRules
@@ -86,8 +85,6 @@ class Prepared(Struct, eq=False):
     tables_only: bool = False  # its plan uses tables and nothing maintained over them
     point: PointPlan | None = None  # of a change of the row under one key, compiled
     row_read: RowRead | None = None  # of a query of few rows, compiled
-    index_point: IndexPoint | None = None  # of a query of rows under a key of an index, compiled
-    index_whole: IndexRead | None = None  # of a query of a whole index, with nothing open
     found_valid: State | None = None  # the catalog's, with which the plan was last found valid
     # The same, and the version of the variables, with which its role was last found to have rights.
     found_allowed: tuple[State | None, int] = (None, -1)

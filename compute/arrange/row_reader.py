@@ -45,7 +45,7 @@ class PointReader:
         self._arrangement = arrangement
         self._types = [column.type for column in columns]
         self._runs: tuple[Run, ...] = ()
-        self._readers: list[_RunReader] = []
+        self._readers: list[UpdatesReader] = []
 
     def forget(self) -> None:
         """Let go of the runs, as some may have been replaced."""
@@ -58,8 +58,11 @@ class PointReader:
         """
         runs, tail = self._arrangement.runs_and_tail(hash)
         if runs is not self._runs:
-            known = {id(each.run): each for each in self._readers}
-            self._readers = [known.get(id(run)) or _RunReader(run, self._types) for run in runs]
+            known = {id(each.updates): each for each in self._readers}
+            self._readers = [
+                known.get(id(run.updates)) or UpdatesReader(run.updates, self._types)
+                for run in runs
+            ]
             self._runs = runs
         found: list[OneUpdate] = []
         for reader in self._readers:
@@ -86,26 +89,29 @@ class PointReader:
         return list(map(OneUpdate, rows, *numbers))
 
 
-class _RunReader:
-    """The updates of one run by their position."""
+class UpdatesReader:
+    """Updates by their position."""
 
-    __slots__ = ("_diffs", "_readers", "_row_hashes", "_times", "hashes", "run")
+    __slots__ = ("columns", "diffs", "hashes", "row_hashes", "times", "updates")
 
-    def __init__(self, run: Run, types: Sequence[SqlType]) -> None:
-        updates = run.updates
-        self.run = run
+    def __init__(self, updates: Updates, types: Sequence[SqlType]) -> None:
+        self.updates = updates
         self.hashes = _view(updates.key_hashes)
-        self._row_hashes = _view(updates.row_hashes)
-        self._times = _view(updates.times)
-        self._diffs = _view(updates.diffs)
-        self._readers = [
+        self.row_hashes = _view(updates.row_hashes)
+        self.times = _view(updates.times)
+        self.diffs = _view(updates.diffs)
+        self.columns = [
             reader_of(column, type)
             for column, type in zip(updates.rows.columns, types, strict=True)
         ]
 
+    def row(self, at: int) -> Row:
+        """Return the row at a position."""
+        return tuple([read(at) for read in self.columns])
+
     def update(self, at: int) -> OneUpdate:
-        row = tuple([read(at) for read in self._readers])
-        return OneUpdate(row, self._row_hashes[at], self._times[at], self._diffs[at])
+        """Return the update at a position."""
+        return OneUpdate(self.row(at), self.row_hashes[at], self.times[at], self.diffs[at])
 
 
 def reader_of(column: pa.Array, type: SqlType) -> Reader:

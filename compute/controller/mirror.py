@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
+from itertools import chain
 
 import pyarrow as pa
 
@@ -44,7 +45,8 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 FEW = 64  # changed rows up to which their keys alone are forgotten
-MOST_UPDATES = 2 * FEW  # that are looked up under one key
+MOST_UNDER = 1_000  # rows under one key, or of a whole index, that are had as tuples
+MOST_UPDATES = 2 * MOST_UNDER  # that are looked up under one key
 MOST_KEYS = 16_384  # keys that are remembered
 MOST_ROWS = 32_768  # rows of these
 MOST_ANSWERS = 64  # whole answers that are remembered
@@ -316,21 +318,17 @@ class Mirror:
             self._answers[name] = peek.relation, finishing, rows  # kept, so their ids stay unique
         return rows
 
-    @property
-    def has_tuples(self) -> bool:
-        """Whether `rows_under` may know rows."""
-        return self._places is not None
-
     def rows_under(self, key: Row, time: Timestamp) -> tuple[Row, ...] | None:
         """Return the rows under a key, whose data are of the key's types, at a time that it knows.
 
-        None if they are not to be had as tuples: there may be an error at `time`, or many rows.
+        The empty key is that of all rows. None if they are not to be had as tuples: there may be an
+        error at `time`, or many rows.
         """
-        if time < self._changed_at or self._errors.rows or self._places is None:
+        if time < self._changed_at or self._errors.rows:
             return None
         found = self._by_key.get(key)
         if found is None:
-            found = self._look_up(key, time)
+            found = self._look_up(key, time) if key else self._all(time)
             if found is None:
                 return None
             if len(self._by_key) >= MOST_KEYS or self._remembered >= MOST_ROWS:
@@ -345,10 +343,26 @@ class Mirror:
             return False
         return self._by_key.get(key) is found
 
+    def _all(self, time: Timestamp) -> tuple[Row, ...] | None:
+        """Return all rows at `time`; None if they are many."""
+        try:
+            rows = self._rows.scan(time, MOST_UPDATES)
+        except TooManyRows:
+            return None
+        if rows.num_rows > MOST_UNDER:
+            return None
+        columns = [
+            from_array(array, column.type)
+            for array, column in zip(rows.columns, self._columns, strict=True)
+        ]
+        return tuple(zip(*columns, strict=True)) if columns else ((),) * rows.num_rows
+
     def _look_up(self, key: Row, time: Timestamp) -> tuple[Row, ...] | None:
         """Return the rows under a key at `time`; None if they are many."""
-        words, places = key_words(key, self._key_types), self._places
-        assert places is not None
+        places = self._places
+        if places is None:
+            return None
+        words = key_words(key, self._key_types)
         if words is None:
             return ()
         rows: dict[int, Row] = {}
@@ -361,7 +375,7 @@ class Mirror:
             if at <= time and tuple([row[i] for i in places]) == key:
                 rows[row_hash] = row
                 counts[row_hash] = counts.get(row_hash, 0) + diff
-        if sum(counts.values()) > FEW or min(counts.values(), default=0) < 0:
+        if sum(counts.values()) > MOST_UNDER or min(counts.values(), default=0) < 0:
             return None
         return tuple([rows[hash] for hash, count in counts.items() for _ in range(count)])
 
@@ -374,7 +388,7 @@ class Mirror:
             self._forget()
             return
         keys = [from_array(_whole(rows.column(i)), self._columns[i].type) for i in self._places]
-        for key in zip(*keys, strict=True):
+        for key in chain([()], zip(*keys, strict=True)):
             known = self._by_key.pop(key, None)
             if known is not None:
                 self._remembered -= 1 + len(known)

@@ -15,10 +15,12 @@ rows: `settle` puts into the arrangement what only `newest` has. Callers know on
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +35,7 @@ from foreshore.compute.keys.look_up import LookUp
 from foreshore.compute.keys.newest_rows import NewestRows
 from foreshore.compute.keys.ordered import OrderedKey, OrderedView
 from foreshore.compute.keys.own_rows import OwnRows
-from foreshore.compute.keys.secondary import SecondaryKey
+from foreshore.compute.keys.secondary import SecondaryKey, SecondaryView, rows_under
 from foreshore.constraint import Unique
 from foreshore.datum import from_array
 from foreshore.ids import GlobalId
@@ -229,6 +231,19 @@ class KeyIndex:
             views.append(own.secondary(secondary.layout).view())
         found = tuple(view for view in views if view is not None)
         return LookUp(secondary.layout, found) if len(found) == len(views) else None
+
+    def rows_by(
+        self, columns: tuple[int, ...], own: OwnRows | None = None
+    ) -> Callable[[Row, Timestamp], tuple[int, Iterator[Row]]] | None:
+        """Return what finds the rows of a time under a key of other columns, one by one.
+
+        With them it returns about how many there are. None if rows have to be prepared.
+        """
+        found = self.look_up_by(columns, own)
+        if found is None:
+            return None
+        views = cast("Sequence[SecondaryView]", found.sources)
+        return partial(rows_under, views, found.layout)
 
     async def prepare_order(self, columns: tuple[int, ...], executor: Executor) -> None:
         """Sort rows by some columns, as far as that may take long."""

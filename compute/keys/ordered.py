@@ -9,29 +9,36 @@ types of the columns are those whose data compare like their values (`sql/optimi
 `compute/flow/in_order.py` does the same for indexes of a cluster).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TypeAlias
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeAlias
 from weakref import finalize
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
+from foreshore.compute.arrange.row_reader import UpdatesReader
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat
 from foreshore.compute.keys.layout import KeyLayout
 from foreshore.compute.keys.look_up import added_up
 from foreshore.compute.keys.per_run import PerRun
 from foreshore.compute.keys.secondary import BYTES
 from foreshore.compute.span import Span, Values
-from foreshore.datum import from_array
+from foreshore.table_rows import Row
 from foreshore.types import SqlType
 from foreshore.update import Timestamp
 
 Value: TypeAlias = tuple[tuple[int, object], ...]  # of the first columns; NULL comes last
+
+MOST_MERGED = 4_000  # updates that are looked at one by one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,33 +48,42 @@ class Sorted:
     updates: Updates
     order: Ints
     layout: KeyLayout
+    reader: UpdatesReader
+    positive: bool  # no diff is negative
+    latest: Timestamp  # no time is later
 
     @classmethod
     def of(cls, updates: Updates, layout: KeyLayout) -> "Sorted":
         """Sort updates; may take long."""
-        return cls(updates, _order(layout.key_of(updates.rows)), layout)
+        reader = UpdatesReader(updates, [column.type for column in layout.columns])
+        order = _order(layout.key_of(updates.rows))
+        positive = bool((updates.diffs > 0).all())
+        latest = int(updates.times.max()) if len(updates) else 0
+        return cls(updates, order, layout, reader, positive, latest)
 
     def value(self, place: int, width: int) -> Value:
         """Return the first columns of the key at a place of the order."""
-        at = int(self.order[place])
+        return self._value_at(self.order[place], width)
+
+    def _value_at(self, at: int, width: int) -> Value:
         columns = self.layout.constraint.columns[:width]
-        rows, types = self.updates.rows, self.layout.types
-        return tuple(
-            _comparable(from_array(rows.column(i).slice(at, 1), type)[0])
-            for i, type in zip(columns, types, strict=False)
-        )
+        return tuple([_comparable(self.reader.columns[i](at)) for i in columns])
 
     def first(self, value: Value, *, after: bool) -> int:
         """Return the first place from which keys are `value` or greater, or come after it."""
-        low, high = 0, len(self.order)
-        while low < high:
-            middle = (low + high) // 2
-            key = self.value(middle, len(value))
-            if key < value or (after and key == value):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        find, width = bisect_right if after else bisect_left, len(value)
+        order: Any = self.order
+        return find(order, value, key=lambda at: self._value_at(at, width))
+
+    def entries(
+        self, begin: int, end: int, time: Timestamp, *, descending: bool
+    ) -> "Iterator[tuple[Value, int, int, Sorted, int]]":
+        """Yield the updates until `time` between two places of the order, in either direction."""
+        width, reader = len(self.layout.types), self.reader
+        places = self.order[begin:end]
+        for at in map(int, places[::-1] if descending else places):
+            if reader.times[at] <= time:
+                yield (self._value_at(at, width), reader.row_hashes[at], reader.diffs[at], self, at)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -93,15 +109,20 @@ class OrderedKey(PerRun[SortedRun]):
     def __init__(self, layout: KeyLayout, arrangement: Arrangement) -> None:
         super().__init__(arrangement, partial(SortedRun.of, layout=layout))
         self.layout = layout
+        self._loose: tuple[tuple[Updates, ...], Sorted] | None = None  # the tail, as it was last
 
     def view(self, own: Arrangement | None) -> "OrderedView | None":
         """Return all rows, with a transaction's own; None if large runs have to be sorted first."""
         runs = self.of_all()
         if runs is None:
             return None
-        loose = [*self.arrangement.tail, *(own.parts() if own is not None else ())]
         parts = [each.sorted for each in runs]
-        parts += [Sorted.of(concat(loose), self.layout)] if loose else []
+        if tail := self.arrangement.tail:
+            if self._loose is None or self._loose[0] is not tail:
+                self._loose = tail, Sorted.of(concat([*tail]), self.layout)
+            parts.append(self._loose[1])
+        if own is not None and (written := own.parts()):
+            parts.append(Sorted.of(concat(written), self.layout))
         return OrderedView(self.layout, tuple(parts))
 
 
@@ -131,6 +152,40 @@ class OrderedView:
                 return
             few *= 2
 
+    def rows(self, span: Span, time: Timestamp) -> Iterator[Row]:
+        """Yield the rows at `time` in a span, in its direction, one by one.
+
+        Raises TooManyRows if it looks at many updates, as there are not just inserted rows.
+        """
+        cursors = [each for each in self._cursors(span) if len(each)]
+        if len(cursors) == 1 and cursors[0].part.positive and cursors[0].part.latest <= time:
+            part, places = cursors[0].part, cursors[0].places
+            for at in map(int, places[::-1] if span.descending else places):
+                yield part.reader.row(at)
+            return
+        entries = merge(
+            *(
+                each.part.entries(each.begin, each.end, time, descending=span.descending)
+                for each in cursors
+            ),
+            key=itemgetter(0),
+            reverse=span.descending,
+        )
+        count = 0
+        for _, same in groupby(entries, key=itemgetter(0)):
+            sums: dict[int, int] = {}
+            found: dict[int, tuple[Sorted, int]] = {}
+            for _, row_hash, diff, part, at in same:
+                count += 1
+                if count > MOST_MERGED:
+                    raise TooManyRows
+                sums[row_hash] = sums.get(row_hash, 0) + diff
+                found[row_hash] = part, at
+            for row_hash, left in sums.items():
+                part, at = found[row_hash]
+                for _ in range(left):
+                    yield part.reader.row(at)
+
     def _cursors(self, span: Span) -> "list[_Cursor]":
         low, high = _value_of(span.low), _value_of(span.high)
         return [_Cursor(part, span, low, high) for part in self.parts]
@@ -148,7 +203,7 @@ class _Cursor:
     """The updates of one part that are still to be read: from `begin` to `end` of its order."""
 
     def __init__(self, part: Sorted, span: Span, low: Value, high: Value) -> None:
-        self._part = part
+        self.part = part
         self._descending = span.descending
         self.begin = part.first(low, after=not span.low_inclusive) if low else 0
         end = part.first(high, after=span.high_inclusive) if high else len(part.order)
@@ -157,22 +212,27 @@ class _Cursor:
     def __len__(self) -> int:
         return self.end - self.begin
 
+    @property
+    def places(self) -> Ints:
+        """The places of the updates that are left."""
+        return self.part.order[self.begin : self.end]
+
     def value(self, at: int, width: int) -> Value:
         """Return the key of the update that is so far on in the direction."""
-        return self._part.value(self.end - 1 - at if self._descending else self.begin + at, width)
+        return self.part.value(self.end - 1 - at if self._descending else self.begin + at, width)
 
     def take(self, cut: Value | None) -> Updates:
         """Return the updates up to `cut`, all without one, which are taken then."""
         begin, end = self.begin, self.end
         if cut is not None and self._descending:
-            begin = min(max(self._part.first(cut, after=False), begin), end)
+            begin = min(max(self.part.first(cut, after=False), begin), end)
         elif cut is not None:
-            end = max(min(self._part.first(cut, after=True), end), begin)
+            end = max(min(self.part.first(cut, after=True), end), begin)
         if self._descending:
             self.end = begin
         else:
             self.begin = end
-        return self._part.updates.take(self._part.order[begin:end])
+        return self.part.updates.take(self.part.order[begin:end])
 
 
 def _cut(cursors: Sequence[_Cursor], few: int, width: int, span: Span) -> Value | None:

@@ -11,25 +11,31 @@ with each merge. They are never changed. A view of the key, made on the event lo
 any thread.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 from weakref import finalize
 
 import numpy as np
 from prometheus_client import Gauge
 
-from foreshore.compute.arrange.arrangement import Arrangement, spread
+from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows, spread
 from foreshore.compute.arrange.key import Words
+from foreshore.compute.arrange.row_reader import UpdatesReader
 from foreshore.compute.arrange.run import Ints, Run, Updates
 from foreshore.compute.keys.layout import KeyLayout
 from foreshore.compute.keys.per_run import PerRun
+from foreshore.table_rows import Row
+from foreshore.update import Timestamp
 
+MOST_ADDED = 4_000  # updates under one hash that are looked at one by one
 FEW_HASHES = 8  # hashes up to which a tail is compared with one after the other
 
 BYTES = Gauge("foreshore_secondary_keys_bytes", "Memory of the secondary keys of tables.")
 
 Matches = Iterator[tuple[Updates, Ints, Ints]]
+Found: TypeAlias = tuple[UpdatesReader, Ints]  # places in updates
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -38,6 +44,7 @@ class HashedRun:
 
     run: Run
     packed: Words
+    reader: UpdatesReader
 
     def __post_init__(self) -> None:
         BYTES.inc(self.packed.nbytes)
@@ -49,7 +56,16 @@ class HashedRun:
         hashes = layout.hashes(layout.key_of(run.updates.rows))
         packed = hashes & ~_mask(len(run)) | np.arange(len(run), dtype=np.uint64)
         packed.sort()
-        return cls(run, packed)
+        return cls(run, packed, _reader(run.updates, layout))
+
+    def under(self, hash: int) -> Ints:
+        """Return the places in the run of rows that probably have one hash."""
+        mask = int(_mask(len(self.run)))
+        low, high = np.uint64(hash & ~mask), np.uint64(hash | mask)
+        places = self.packed[
+            self.packed.searchsorted(low) : self.packed.searchsorted(high, "right")
+        ]
+        return (places & np.uint64(mask)).astype(np.int64)
 
     def matching(self, hashes: Words) -> tuple[Ints, Ints]:
         """Return positions in `hashes`, and in the run, of rows that probably have them."""
@@ -64,6 +80,10 @@ class HashedRun:
         offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         found = self.packed[np.repeat(starts, counts) + offsets] & mask
         return np.repeat(order, counts), found.astype(np.int64)
+
+
+def _reader(updates: Updates, layout: KeyLayout) -> UpdatesReader:
+    return UpdatesReader(updates, [column.type for column in layout.columns])
 
 
 def _mask(rows: int) -> np.uint64:
@@ -83,6 +103,18 @@ class SecondaryView:
     def rows(self) -> int:
         """The number of updates."""
         return sum(len(each.run) for each in self.runs) + len(self.tail_hashes)
+
+    def under(self, hash: int, layout: KeyLayout) -> list[tuple[UpdatesReader, Ints]]:
+        """Return the places of updates that probably have one hash, in what reads them."""
+        found = []
+        for each in self.runs:
+            places = each.under(hash)
+            if len(places):
+                found.append((each.reader, places))
+        at = np.flatnonzero(self.tail_hashes == np.uint64(hash))
+        for part, lo, hi, start in spread(self.tail, at) if len(at) else ():
+            found.append((_reader(part, layout), at[lo:hi] - start))
+        return found
 
     def parts(self) -> list[Updates]:
         """Return all updates."""
@@ -117,6 +149,56 @@ def _in_tail(tail: Words, hashes: Words) -> tuple[Ints, Ints]:
         return order[np.repeat(starts, counts) + offsets], found
     sorting = np.argsort(found, kind="stable")
     return places[sorting], found[sorting]
+
+
+def rows_under(
+    views: Sequence[SecondaryView], layout: KeyLayout, key: Row, time: Timestamp
+) -> tuple[int, Iterator[Row]]:
+    """Return about how many rows there are at `time` with one key of `layout`, and these.
+
+    They are what all `views` add up to. The key's values are equal in Python if they are in SQL.
+    """
+    hash = layout.hash(key)
+    found = [each for view in views for each in view.under(hash, layout)]
+    count = sum([len(places) for _, places in found])
+    inserted = all([_are_inserted(reader, places, time) for reader, places in found])
+    there = _one_by_one(found) if inserted else _added_up(found, time)
+    columns = layout.constraint.columns
+    rows = (reader.row(at) for reader, at in there)
+    if len(columns) == 1:
+        ((column,), (value,)) = columns, key
+        return count, (row for row in rows if row[column] == value)
+    return count, (row for row in rows if tuple([row[i] for i in columns]) == key)
+
+
+def _are_inserted(reader: UpdatesReader, places: Ints, time: Timestamp) -> bool:
+    updates = reader.updates
+    return bool((updates.diffs[places] > 0).all() and (updates.times[places] <= time).all())
+
+
+def _one_by_one(found: Sequence[Found]) -> Iterator[tuple[UpdatesReader, int]]:
+    for reader, places in found:
+        for at in places.tolist():
+            yield reader, at
+
+
+def _added_up(found: Sequence[Found], time: Timestamp) -> Iterator[tuple[UpdatesReader, int]]:
+    """Yield the places of the rows that are left, as some were deleted or come later.
+
+    Raises TooManyRows if there are many.
+    """
+    if sum([len(places) for _, places in found]) > MOST_ADDED:
+        raise TooManyRows
+    sums: dict[int, int] = {}
+    last: dict[int, tuple[UpdatesReader, int]] = {}
+    for reader, at in _one_by_one(found):
+        if reader.times[at] <= time:
+            row_hash = reader.row_hashes[at]
+            sums[row_hash] = sums.get(row_hash, 0) + reader.diffs[at]
+            last[row_hash] = reader, at
+    for row_hash, left in sums.items():
+        for _ in range(left):
+            yield last[row_hash]
 
 
 class SecondaryKey(PerRun[HashedRun]):

@@ -8,7 +8,7 @@ arguments of the function. It counts what it gathers: beyond `most` rows it rais
 row has an error RowFailed. Then the same plan runs on columns, which tells errors as always.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -64,7 +64,7 @@ class RowProgram:
 
     def run(
         self,
-        given: Sequence[Sequence[Row]],
+        given: Sequence[Iterable[Row]],
         args: Sequence[Datum] = (),
         values: Sequence[Datum] = (),
         limit: int | None = None,
@@ -78,7 +78,7 @@ class RowProgram:
         if most is None:
             most = self.most
         for rows in given:
-            if len(rows) > most:
+            if isinstance(rows, list | tuple) and len(rows) > most:
                 raise TooMany
         try:
             return self.function(given, args, values, limit, offset, most)

@@ -107,7 +107,7 @@ async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup
         elif isinstance(step, WholeStep):
             found = _all_rows(context, bound, index)
         elif isinstance(step, RangeStep):
-            own = _own_rows(context, index) if bound.own else None
+            own = own_rows(context, index) if bound.own else None
             if bound.own:
                 note_tables_read(context, (step.table,))
             found = await rows_in_range(context, bound, index, step, own, _most(index))
@@ -136,7 +136,7 @@ def _all_rows(
     context: StatementContext, bound: BoundPeek, index: KeyIndex
 ) -> pa.RecordBatch | None:
     """Return the rows of a small table; None if it is not small any more."""
-    own = _own_rows(context, index) if bound.own else None
+    own = own_rows(context, index) if bound.own else None
     source = index.look_up(own)
     if source.rows > 2 * SMALL:
         return None
@@ -157,7 +157,7 @@ async def _found_rows(
         most = _most(index)
         count = await _run(context, columns, partial(_count, source, columns))
         if step.range is not None and count > PREFIX_ROWS:
-            own = _own_rows(context, index) if bound.own else None
+            own = own_rows(context, index) if bound.own else None
             if bound.own:
                 note_tables_read(context, (step.table,))
             return await rows_in_range(context, bound, index, step.range, own, most)
@@ -320,21 +320,21 @@ async def locked_under(
         return None
     found: LookUp | None = None
     while found is None:
-        await index.prepare(columns, _own_rows(context, index), coordinator.keys.executor)
-        found = index.look_up_by(columns, _own_rows(context, index))
+        await index.prepare(columns, own_rows(context, index), coordinator.keys.executor)
+        found = index.look_up_by(columns, own_rows(context, index))
     hashes = found.layout.hashes(keys)
     is_few = len(keys[0]) <= MANY and found.count(hashes) <= MANY
     if is_few and not (context.again and not transaction.block):
         locks = _keys(table, SecondaryName(index.constraint.name, columns), hashes)
 
         def find(time: Timestamp) -> Found | None:
-            source = index.look_up_by(columns, _own_rows(context, index))
+            source = index.look_up_by(columns, own_rows(context, index))
             return None if source is None else (locks, source.find(keys, time)[1])
 
         rows = await _locked(context, index, locks, find, whole=False)
         return None if rows is None else pa.Table.from_batches([rows])
     time = read_time(context, (table,), None)
-    source = index.look_up_by(columns, _own_rows(context, index))
+    source = index.look_up_by(columns, own_rows(context, index))
     if source is None or not index.readable(time):
         return None
     _, rows = await blocking.run(coordinator.executor, source.find, keys, time)
@@ -422,13 +422,14 @@ async def _index(context: StatementContext, step: Step) -> KeyIndex | None:
     for index in coordinator.keys.of(step.table).values():
         if has_all_rows(index.constraint, planned.desc):
             if isinstance(step, KeyStep):
-                own = _own_rows(context, index)
+                own = own_rows(context, index)
                 await index.prepare(step.columns, own, coordinator.keys.executor)
             return index
     return None
 
 
-def _own_rows(context: StatementContext, index: KeyIndex) -> OwnRows | None:
+def own_rows(context: StatementContext, index: KeyIndex) -> OwnRows | None:
+    """Return what the transaction has written to the table of an index."""
     written = context.transaction.rows(index.table)
     return written.by_key(index.layout) if written else None
 
@@ -437,7 +438,7 @@ def _source(
     context: StatementContext, index: KeyIndex, step: KeyStep, *, own: bool
 ) -> LookUp | None:
     """Return what looks up the rows; None if the index has to be prepared."""
-    written = _own_rows(context, index) if own else None
+    written = own_rows(context, index) if own else None
     if step.constraint is not None:
         return index.look_up(written)
     return index.look_up_by(step.columns, written)

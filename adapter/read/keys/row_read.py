@@ -1,26 +1,46 @@
-"""Reads of few rows: those under whole unique keys of tables, computed as tuples.
+"""Reads of few rows, which keys and indexes find, computed as tuples.
 
     SELECT * FROM t WHERE id = $1 LIMIT 1             SELECT count(*) FROM t WHERE id IN (1, $1)
     SELECT ... FROM o JOIN c ON c.id = o.c WHERE o.id = $1        SELECT now(), $1 + 1
 
-A `RowRead` is made when the statement is prepared. It finds rows of one table after the other; the
-keys of each are a program's rows (`compute/rows`), over what was found before. Another program
-computes the answer. `None` in place of rows says that the pipeline has to read (`pipeline.py`): the
-index does not know the rows at that time, they are too many, or one has an error.
+A `RowRead` is made when the statement is prepared. It finds rows of one source after the other
+(`row_sources.py`); the keys of each are a program's rows (`compute/rows`), over what was found
+before. Another program computes the answer. `None` in place of rows says that the pipeline has to
+read (`pipeline.py`): the index does not know the rows at that time, they are too many, or one has
+an error.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from foreshore.adapter.read.access_path import Constant, KeyLookup, PeekPlan
-from foreshore.adapter.read.timestamp import read_time
+from foreshore.adapter.read.access_path import (
+    Constant,
+    IndexLookups,
+    IndexRead,
+    KeyLookup,
+    PeekPlan,
+)
+from foreshore.adapter.read.keys.key_lookup import own_rows
+from foreshore.adapter.read.keys.mirrored import may_use_mirrors, mirrors_at, rows_in_mirror
+from foreshore.adapter.read.keys.row_sources import (
+    IndexedTable,
+    IndexedView,
+    KeyedTable,
+    RangedTable,
+    RowsSource,
+    TableSource,
+    find_rows,
+    indexed_view,
+    source_of,
+    whole_view,
+)
+from foreshore.adapter.read.timestamp import note_tables_read, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.planned import Planned
+from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.keys.key_index import KeyIndex
-from foreshore.compute.keys.layout import takes_tuples
 from foreshore.compute.rows.program import RowFailed, RowProgram, TooMany, compile_rows
-from foreshore.constraint import Unique
 from foreshore.expr.columns import columns_of
 from foreshore.expr.cost import (
     LIGHT,
@@ -31,22 +51,18 @@ from foreshore.expr.cost import (
     size_of,
 )
 from foreshore.expr.ir import (
-    IN_STEP,
     Finishing,
-    FlatMap,
     Join,
     Map,
     Reduce,
     Relation,
     Scalar,
-    Union,
+    single_input,
 )
-from foreshore.expr.keys import Elements, Key
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.key_steps import KeyStep
 from foreshore.table_rows import Row
-from foreshore.types import ColumnType, Datum, SqlType
+from foreshore.types import ColumnType, Datum
 from foreshore.update import Timestamp
 
 SessionValue = Callable[[str], Datum]
@@ -54,33 +70,17 @@ SessionValue = Callable[[str], Datum]
 SIMPLE = frozenset(
     "bool int2 int4 int8 oid date time timestamp timestamptz float8 text varchar name uuid".split()
 )
-_INTEGERS = frozenset({"int2", "int4", "int8"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyedTable:
-    """A table of which the rows are read whose whole key is a row of `keys`."""
-
-    table: GlobalId
-    constraint: Unique
-    planned: Planned  # the table as it was planned
-    names: frozenset[str]  # of all its unique constraints
-    keys: RowProgram
-
-    @property
-    def lock(self) -> tuple[GlobalId, str]:
-        """The name under which its keys are read and locked."""
-        return self.table, self.constraint.name
-
-
-Find = Callable[[KeyedTable, Sequence[Row]], Sequence[Row] | None]  # rows under keys
+# Rows under keys; it raises TooMany if it has to read more than so many.
+Find = Callable[[RowsSource, Sequence[Row], int | None], Iterable[Row] | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRead:
-    """The tables that are read, in this order, and the program over their rows."""
+    """The sources that are read, in this order, and the program over their rows."""
 
-    tables: tuple[KeyedTable, ...]
+    sources: tuple[RowsSource, ...]
     program: RowProgram
     limit: RowProgram | None
     offset: RowProgram | None
@@ -88,40 +88,56 @@ class RowRead:
     grows: bool  # whether it may make much longer values of those that are given
     is_exact: bool  # whether its rows are in the forms of their columns' types
     is_settled: bool  # whether the same arguments and rows give the same answer
+    takes_first: bool  # whether it needs no more rows of its only source once it has enough
+
+    @property
+    def reads_keys_only(self) -> bool:
+        """Whether it reads tables by their key indexes, and nothing maintained over them."""
+        views = any(isinstance(each, IndexedView) for each in self.sources)
+        return bool(self.sources) and not views
 
     @classmethod
     def of(
         cls,
-        tables: Sequence[KeyedTable],
+        sources: Sequence[RowsSource],
         programs: tuple[RowProgram, RowProgram | None, RowProgram | None],
         relation: Relation,
         finishing: Finishing,
+        *,
+        takes_first: bool,
     ) -> "RowRead":
         """Return the read of `relation` by programs of it, of LIMIT and of OFFSET."""
-        given = [*(each for each in programs if each is not None), *(each.keys for each in tables)]
+        given = [*(each for each in programs if each is not None), *(each.keys for each in sources)]
         return cls(
-            tuple(tables),
+            tuple(sources),
             *programs,
             (finishing.limit, finishing.offset),
             has_growing_call(relation),
             _is_exact(relation, finishing),
             all(each.is_settled for each in given),
+            takes_first,
         )
 
     def rows(self, args: Sequence[Datum], value: SessionValue, find: Find) -> list[Row] | None:
         """Return the finished rows; None if they are to be read another way."""
         if any(size_of(each) > LONG for each in args):  # functions of it may take long
             return None
-        found: dict[GlobalId, Sequence[Row]] = {}
+        found: dict[GlobalId, Iterable[Row]] = {}
+        most = self.program.most
         try:
-            for each in self.tables:
+            for each in self.sources:
                 keys = _run(each.keys, found, args, value)
                 if len(keys) > 1:
                     keys = list(dict.fromkeys(keys))
-                rows = find(each, [key for key in keys if None not in key])
+                if not isinstance(each, RangedTable):
+                    keys = [key for key in keys if None not in key]
+                rows = find(each, keys, None if self.takes_first else most)
                 if rows is None:
                     return None
-                found[each.table] = rows
+                if isinstance(each, IndexedTable | RangedTable):
+                    rows = _counted(rows, most)
+                    rows = rows if self.takes_first else list(rows)
+                found[each.id] = rows
             if self.grows and not _are_short(found):
                 return None
             limit, offset = self.cut
@@ -130,13 +146,21 @@ class RowRead:
             if self.offset is not None:
                 offset = _bound(self.offset, args, value) or 0
             return _run(self.program, found, args, value, limit, offset)
-        except (TooMany, RowFailed):
+        except (TooMany, TooManyRows, RowFailed):
             return None
+
+
+def _counted(rows: Iterable[Row], most: int) -> Iterator[Row]:
+    """Yield rows; raises TooMany if there are more than `most`."""
+    for number, row in enumerate(rows):
+        if number == most:
+            raise TooMany
+        yield row
 
 
 def _run(
     program: RowProgram,
-    found: Mapping[GlobalId, Sequence[Row]],
+    found: Mapping[GlobalId, Iterable[Row]],
     args: Sequence[Datum],
     value: SessionValue,
     limit: int | None = None,
@@ -157,7 +181,7 @@ def _bound(program: RowProgram, args: Sequence[Datum], value: SessionValue) -> i
     return number
 
 
-def _are_short(found: Mapping[GlobalId, Sequence[Row]]) -> bool:
+def _are_short(found: Mapping[GlobalId, Iterable[Row]]) -> bool:
     """Whether no value is so long that making it longer would take much."""
     rows = chain.from_iterable(found.values())
     return all(size_of(each) <= LONG for each in chain.from_iterable(rows))
@@ -173,74 +197,48 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
         return None
     if query.changes or query.row_outputs or query.recursions:
         return None
-    steps: Sequence[object]
+    sources: list[RowsSource | None]
     match path:
         case KeyLookup(steps=steps, relation=relation):
-            pass
+            sources = [source_of(step, planned) for step in steps]
+        case IndexLookups(steps=steps, relation=relation):
+            sources = [source_of(step, planned) for step in steps]
+        case IndexRead(index=index, on=on, keys=None, relation=relation):
+            sources = [whole_view(on, index)]
+        case IndexRead(index=index, on=on, keys=tuple() as keys, relation=relation):
+            sources = [indexed_view(on, index, keys, (), planned)]
         case Constant(relation=relation) if not peek.is_timed:
-            steps = ()
+            sources = []
         case _:
             return None
     cost = cost_of_relation(relation)[1]  # for one row of each table
     if is_heavy(relation) or cost > LIGHT:
         return None
-    tables = []
-    for step in steps:
-        table = _keyed_table(step, planned) if isinstance(step, KeyStep) else None
-        if table is None:
-            return None
-        tables.append(table)
+    found = [each for each in sources if each is not None]
+    if len(found) < len(sources):
+        return None
     bounds = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
-    program = compile_rows(relation, query.finishing, is_cut=bounds != (None,) * 4)
+    is_cut, finishing = bounds != (None,) * 4, query.finishing
+    is_single = single_input(relation) is not None and not has_growing_call(relation)
+    if is_single and is_cut and _is_in_order(found):
+        finishing = Finishing((), finishing.limit, finishing.offset, finishing.project)
+    program = compile_rows(relation, finishing, is_cut=is_cut)
     limit, offset = _compiled(query.limit), _compiled(query.offset)
     if program is None or (query.limit is not None and limit is None):
         return None
     if query.offset is not None and offset is None:
         return None
-    if not {id for id in program.collections} <= {each.table for each in tables}:
+    if not {id for id in program.collections} <= {each.id for each in found}:
         return None
     program = replace(program, most=min(program.most, LIGHT // max(cost, 1)))
-    return RowRead.of(tables, (program, limit, offset), relation, query.finishing)
+    takes_first = is_single and is_cut and not finishing.order_by
+    programs = (program, limit, offset)
+    return RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)
 
 
-def _keyed_table(step: KeyStep, planned: Mapping[GlobalId, Planned]) -> KeyedTable | None:
-    table, constraint = planned[step.table], step.constraint
-    if constraint is None or not all(takes_tuples(each, table.desc) for each in table.unique):
-        return None
-    types = [table.desc.columns[i].type for i in constraint.columns]
-    relation = _keys(step, types)
-    program = None if relation is None or is_heavy(relation) else compile_rows(relation)
-    if program is None:
-        return None
-    names = frozenset(each.name for each in table.unique)
-    return KeyedTable(step.table, constraint, table, names, program)
-
-
-def _keys(step: KeyStep, types: Sequence[SqlType]) -> Relation | None:
-    """Return the relation of the keys of a step; None if they are not as the key's columns."""
-    parts = [_key(each) for each in step.keys]
-    for source in step.sources:
-        columns = columns_of(source)
-        if len(columns) != len(types) or not all(
-            _is_same(column.type, type) for column, type in zip(columns, types, strict=True)
-        ):
-            return None
-        parts.append(source)
-    return parts[0] if len(parts) == 1 else Union(tuple(parts)) if parts else None
-
-
-def _is_same(a: SqlType, b: SqlType) -> bool:
-    return a.name == b.name or {a.name, b.name} <= _INTEGERS
-
-
-def _key(key: Key) -> Relation:
-    relation: Relation = Join(())
-    for part in key:
-        if isinstance(part, Elements):
-            relation = FlatMap(relation, IN_STEP, (part.array,), (ColumnType(part.type),))
-        else:
-            relation = Map(relation, (part,))
-    return relation
+def _is_in_order(sources: Sequence[RowsSource]) -> bool:
+    """Whether the rows of the only source come in the order of the query."""
+    return all(isinstance(each, RangedTable) and each.range.is_ordered for each in sources)
 
 
 def _compiled(bound: Scalar | None) -> RowProgram | None:
@@ -265,34 +263,69 @@ def _is_exact(relation: Relation, finishing: Finishing) -> bool:
 async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | None:
     """Return the finished rows, of the transaction's time and with its own writes."""
     indexes: dict[GlobalId, KeyIndex] = {}
-    for each in read.tables:
-        index = await _index(context, each)
-        if index is None:
-            return None
-        indexes[each.table] = index
+    views = [each for each in read.sources if isinstance(each, IndexedView)]
+    for each in read.sources:
+        if not isinstance(each, IndexedView):
+            index = await _index(context, each)
+            if index is None:
+                return None
+            indexes[each.id] = index
+    if views and not may_use_mirrors(context, views):
+        return None
     time: Timestamp = 0
-    if read.tables:
-        time = read_time(context, indexes, None, by_key=True, at_once=True)
+    if read.sources:
+        ids = (*indexes, *(each.index for each in views))
+        time = read_time(context, ids, None, by_key=True, at_once=True)
+    mirrors = await mirrors_at(context, views, time)
+    if mirrors is None:
+        return None
 
-    def find(table: KeyedTable, keys: Sequence[Row]) -> Sequence[Row] | None:
-        return _find(context, indexes[table.table], table, keys, time)
+    def find(source: RowsSource, keys: Sequence[Row], most: int | None) -> Iterable[Row] | None:
+        if isinstance(source, IndexedView):
+            return rows_in_mirror(mirrors[source.index], keys, time)
+        index = indexes[source.id]
+        if isinstance(source, KeyedTable):
+            return _rows_under(context, index, source, keys, time)
+        if not index.readable(time):
+            return None
+        if isinstance(source, IndexedTable):
+            hash = index.layout.by(source.columns).hash
+            context.transaction.read_keys({source.lock: {hash(key) for key in keys}})
+        else:
+            note_tables_read(context, (source.id,))
+        return find_rows(source, index, keys, time, own_rows(context, index), most)
 
-    return read.rows(context.args, context.session_value(time), find)
+    rows = read.rows(context.args, context.session_value(time), find)
+    if rows is not None:
+        for view in views:
+            context.coordinator.compute.mirrors.note_use(mirrors[view.index])
+            context.ran(f"Read of index {view.index}, in this process")
+    return rows
 
 
-async def _index(context: StatementContext, table: KeyedTable) -> KeyIndex | None:
-    """Return the index of a table's key; None if the table is not as it was planned."""
+async def _index(context: StatementContext, source: TableSource) -> KeyIndex | None:
+    """Return the index of a source, prepared; None if the table is not as it was planned."""
     coordinator = context.coordinator
     if context.transaction.catalog is not None:
         return None
-    await coordinator.keys.ready(table.table)
-    if coordinator.catalog.planned.get(table.table) is not table.planned:
+    await coordinator.keys.ready(source.id)
+    if coordinator.catalog.planned.get(source.id) is not source.planned:
         return None
-    found = coordinator.keys.of(table.table)
-    return found.get(table.constraint.name) if found.keys() == table.names else None
+    found = coordinator.keys.of(source.id)
+    if found.keys() != source.names:
+        return None
+    index = found[source.constraint.name]
+    match source:
+        case IndexedTable(columns=columns):
+            await index.prepare(columns, own_rows(context, index), coordinator.keys.executor)
+        case RangedTable(columns=columns):
+            await index.prepare_order(columns, coordinator.executor)
+        case _:
+            return index
+    return index if coordinator.keys.of(source.id) is found else None
 
 
-def _find(
+def _rows_under(
     context: StatementContext,
     index: KeyIndex,
     table: KeyedTable,
@@ -303,8 +336,8 @@ def _find(
 
     None if one has changed since, or the transaction has written rows that are no tuples.
     """
-    written = context.transaction.rows(index.table)
-    own = written.by_key(index.layout).newest if written else {}
+    written = own_rows(context, index)
+    own = written.newest if written else {}
     if own is None or not index.readable(time):
         return None
     rows, hashes = [], set()

@@ -12,7 +12,9 @@ from foreshore.types import Datum
 from tests.adapter.harness import TestEnvironment, told
 
 VIEW = (
-    "DROP TABLE IF EXISTS t CASCADE",
+    "DROP TABLE IF EXISTS t, u CASCADE",
+    "CREATE TABLE u (k int PRIMARY KEY, x text)",
+    "INSERT INTO u SELECT i, 'u' || i FROM generate_series(0, 5) i",
     "CREATE TABLE t (k int, s text, n numeric(10, 2), f float8, at timestamp, a int[], d int)",
     "INSERT INTO t VALUES (1, 'a', 1.5, -0.0, '2020-01-01', '{1,2}', 1), (1, 'a', 2, 'NaN', NULL,"
     " NULL, 2), (2, NULL, NULL, 1e20, '2020-01-02 03:04:05.6', '{}', 0), (NULL, 'b', 3, 1, NULL,"
@@ -43,6 +45,13 @@ QUERIES = (
     "SELECT * FROM w WHERE s = 'b' AND n = 3",
     "SELECT more FROM w WHERE s = 'b' AND n = 3.0 AND d = 3",
     "SELECT count(*), sum(n) FROM v",
+    "SELECT count(*), max(n) FROM v WHERE k = 3",
+    "SELECT s, sum(n), count(*) FROM v GROUP BY s ORDER BY s",
+    "SELECT k, n, d FROM v WHERE d > 0 ORDER BY n DESC NULLS LAST, k, d LIMIT 2",
+    "SELECT k, d FROM v WHERE k > 1 ORDER BY k DESC, d LIMIT 2",
+    "SELECT v.s, v.d, u.x FROM v JOIN u ON u.k = v.k WHERE v.k = 1",
+    "SELECT v.d, u.x FROM v LEFT JOIN u ON u.k = v.d + 3 WHERE v.k IN (1, 3) ORDER BY 1",
+    "SELECT v.k, w.more FROM v JOIN w ON w.s = v.s AND w.n = v.n WHERE v.k = 3",
 )
 
 

@@ -1,0 +1,269 @@
+"""Sources of the rows of row reads.
+
+    KeyedTable     rows of a table under whole keys of a unique constraint
+    IndexedTable   those under values of other columns: an index's, or the first ones of a key
+    RangedTable    those between two values of such columns, in their order
+    IndexedView    rows under keys of an index of a cluster, or all, in its mirror
+
+Each has a program whose rows are the keys, or the ends of the range. `find_rows` finds the rows of
+a time in the key index of a table. None in place of rows says that the pipeline has to read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
+
+from foreshore.catalog.planned import Planned
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.layout import SecondaryName, has_all_rows, takes_tuples
+from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.compute.rows.program import RowProgram, TooMany, compile_rows
+from foreshore.compute.span import Span
+from foreshore.constraint import Unique
+from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.cost import is_heavy
+from foreshore.expr.equality import is_plain
+from foreshore.expr.ir import IN_STEP, Column, FlatMap, Join, Literal, Map, Relation, Scalar, Union
+from foreshore.expr.keys import Elements, Key, KeyRange
+from foreshore.ids import GlobalId
+from foreshore.sql.optimize.key_steps import KeyStep, RangeStep, Step
+from foreshore.table_rows import Row
+from foreshore.types import ColumnType, SqlType
+from foreshore.update import Timestamp
+
+_INTEGERS = frozenset({"int2", "int4", "int8"})
+_TEXTS = frozenset({"text", "varchar", "name"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedTable:
+    """A table of which the rows are read whose whole key is a row of `keys`."""
+
+    id: GlobalId
+    constraint: Unique
+    planned: Planned  # the table as it was planned
+    names: frozenset[str]  # of all its unique constraints
+    keys: RowProgram
+
+    @property
+    def lock(self) -> tuple[GlobalId, str]:
+        """The name under which its keys are read and locked."""
+        return self.id, self.constraint.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedTable:
+    """A table of which the rows are read whose `columns` are a row of `keys`."""
+
+    id: GlobalId
+    constraint: Unique  # whose index has all rows
+    planned: Planned
+    names: frozenset[str]
+    keys: RowProgram
+    columns: tuple[int, ...]
+
+    @property
+    def lock(self) -> tuple[GlobalId, SecondaryName]:
+        """The name under which its keys are read and locked."""
+        return self.id, SecondaryName(self.constraint.name, self.columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangedTable:
+    """A table of which the rows are read that are in a range of `columns`.
+
+    The only row of `keys` has the values of both ends.
+    """
+
+    id: GlobalId
+    constraint: Unique
+    planned: Planned
+    names: frozenset[str]
+    keys: RowProgram
+    columns: tuple[int, ...]
+    range: KeyRange
+
+    def span(self, ends: Row) -> Span | None:
+        """Return the range; None if no row can be in it. Raises TooMany for NULL beyond that."""
+        low, high = self.range.low, self.range.high
+        width = len(low.values)
+        if None in ends[: low.decisive] or None in ends[width : width + high.decisive]:
+            return None
+        if None in ends:  # what is compared with it decides
+            raise TooMany
+        types = [self.planned.desc.columns[i].type for i in self.columns]
+        lows = tuple(map(Literal, ends[:width], types))
+        highs, inclusive = tuple(map(Literal, ends[width:], types)), high.inclusive
+        if high.before_null and len(highs) < len(types):
+            highs, inclusive = (*highs, Literal(None, types[len(highs)])), False
+        return Span(
+            lows, low.inclusive, highs, inclusive, self.range.descending, self.range.is_ordered
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedView:
+    """A collection of which the rows are read whose key in an `index` is a row of `keys`.
+
+    The empty key is that of all rows.
+    """
+
+    id: GlobalId
+    index: GlobalId
+    keys: RowProgram
+
+
+TableSource: TypeAlias = KeyedTable | IndexedTable | RangedTable
+RowsSource: TypeAlias = TableSource | IndexedView
+
+
+# --- planning ------------------------------------------------------------------------------
+
+
+def source_of(step: Step, planned: Mapping[GlobalId, Planned]) -> RowsSource | None:
+    """Return the source of a step's rows; None if they are not found as tuples."""
+    if isinstance(step, KeyStep) and step.by.index is not None:
+        return indexed_view(step.table, step.by.index, step.keys, step.sources, planned)
+    table = planned.get(step.table)
+    if table is None:
+        return None
+    names = frozenset(each.name for each in table.unique)
+    complete = next((each for each in table.unique if has_all_rows(each, table.desc)), None)
+    columns = table.desc.columns
+    match step:
+        case KeyStep(constraint=Unique() as constraint):
+            if not all(takes_tuples(each, table.desc) for each in table.unique):
+                return None
+            types = [columns[i].type for i in constraint.columns]
+            program = _program(_keys(step.keys, step.sources, types))
+            if program is None:
+                return None
+            return KeyedTable(step.table, constraint, table, names, program)
+        case KeyStep(columns=places) if complete is not None:
+            types = [columns[i].type for i in places]
+            program = _program(_keys(step.keys, step.sources, types))
+            if program is None or not all(map(is_plain, types)):
+                return None
+            return IndexedTable(step.table, complete, table, names, program, places)
+        case RangeStep(columns=places, range=range) if complete is not None:
+            types = [columns[i].type for i in places]
+            program = _program(_ends(range, types))
+            if program is None:
+                return None
+            return RangedTable(step.table, complete, table, names, program, places, range)
+        case _:
+            return None
+
+
+def indexed_view(
+    id: GlobalId,
+    index: GlobalId,
+    keys: Sequence[Key],
+    sources: Sequence[Relation],
+    planned: Mapping[GlobalId, Planned],
+) -> IndexedView | None:
+    """Return the source of the rows under keys of an index; None if they are no tuples."""
+    by = planned[index].key
+    types = [type_of(each) for each in by]
+    program = _program(_keys(keys, sources, types))
+    if program is None or not all(
+        isinstance(each, Column) and is_plain(type_of(each)) for each in by
+    ):
+        return None
+    return IndexedView(id, index, program)
+
+
+def whole_view(id: GlobalId, index: GlobalId) -> IndexedView:
+    """Return the source of all rows of an index."""
+    program = compile_rows(Join(()))
+    assert program is not None
+    return IndexedView(id, index, program)
+
+
+def _program(keys: Relation | None) -> RowProgram | None:
+    return None if keys is None or is_heavy(keys) else compile_rows(keys)
+
+
+def _keys(
+    keys: Sequence[Key], sources: Sequence[Relation], types: Sequence[SqlType]
+) -> Relation | None:
+    """Return the relation of keys and of sources' rows; None if these are not as the columns."""
+    parts = [_key(each) for each in keys]
+    for source in sources:
+        columns = columns_of(source)
+        if len(columns) != len(types) or not all(
+            _is_same(column.type, type) for column, type in zip(columns, types, strict=True)
+        ):
+            return None
+        parts.append(source)
+    return parts[0] if len(parts) == 1 else Union(tuple(parts)) if parts else None
+
+
+def _key(key: Key) -> Relation:
+    relation: Relation = Join(())
+    for part in key:
+        if isinstance(part, Elements):
+            relation = FlatMap(relation, IN_STEP, (part.array,), (ColumnType(part.type),))
+        else:
+            relation = Map(relation, (part,))
+    return relation
+
+
+def _ends(range: KeyRange, types: Sequence[SqlType]) -> Relation | None:
+    """Return the relation of the values of both ends of a range, likewise."""
+    relation: Relation = Join(())
+    for end in (range.low, range.high):
+        if not _are_compared(end.values, types):
+            return None
+        for scalar in end.values:
+            relation = Map(relation, (scalar,))
+    return relation
+
+
+def _are_compared(values: Sequence[Scalar], types: Sequence[SqlType]) -> bool:
+    """Whether values are compared with columns of these types as their data are."""
+    given = [type_of(each) for each in values]
+    return all(
+        _is_same(one, other) or {one.name, other.name} <= _TEXTS
+        for one, other in zip(given, types, strict=False)
+    )
+
+
+def _is_same(a: SqlType, b: SqlType) -> bool:
+    return a.name == b.name or {a.name, b.name} <= _INTEGERS
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def find_rows(
+    source: IndexedTable | RangedTable,
+    index: KeyIndex,
+    keys: Sequence[Row],
+    time: Timestamp,
+    own: OwnRows | None,
+    most: int | None,
+) -> Iterable[Row] | None:
+    """Return the rows at `time`, with a transaction's own, one by one; None: not at once.
+
+    Raises TooMany if there are more than `most`.
+    """
+    if isinstance(source, IndexedTable):
+        find = index.rows_by(source.columns, own)
+        if find is None:
+            return None
+        found = [find(key, time) for key in keys]
+        if most is not None and sum([count for count, _ in found]) > most:
+            raise TooMany
+        return chain.from_iterable([rows for _, rows in found])
+    (ends,) = keys
+    span = source.span(ends)
+    if span is None:
+        return ()
+    view = index.in_order(source.columns, own)
+    if view is None:
+        return None
+    if most is not None and view.count(span) > most:
+        raise TooMany
+    return view.rows(span, time)
