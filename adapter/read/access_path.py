@@ -239,7 +239,8 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         if by_keys and not calls:
             given = read - sources | {each.id for each in query.changes}
             few = restricted(query.relation, lambda id: GIVEN_ROWS if id in given else keys(id))
-            if isinstance(path, Bulk) and not given:
+            reads_all = isinstance(path, IndexRead) and path.keys is None
+            if (isinstance(path, Bulk) or reads_all) and not given:
                 order = _cut_order(query)
                 few = range_of_table(query.relation, keys, order, few) or few
             if few is not None:

@@ -5,7 +5,7 @@ it. Read from the buffers of a run, it takes a search by `bisect` and an index f
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from struct import calcsize
 from typing import Any, NamedTuple, TypeAlias
 
@@ -105,6 +105,10 @@ class UpdatesReader:
             for column, type in zip(updates.rows.columns, types, strict=True)
         ]
 
+    def reads(self, used: Collection[int]) -> list[Reader]:
+        """Return the functions that read the columns, None for those that are not `used`."""
+        return [read if i in used else _skipped for i, read in enumerate(self.columns)]
+
     def row(self, at: int) -> Row:
         """Return the row at a position."""
         return tuple([read(at) for read in self.columns])
@@ -112,6 +116,10 @@ class UpdatesReader:
     def update(self, at: int) -> OneUpdate:
         """Return the update at a position."""
         return OneUpdate(self.row(at), self.row_hashes[at], self.times[at], self.diffs[at])
+
+
+def _skipped(_: int) -> Datum:
+    return None
 
 
 def reader_of(column: pa.Array, type: SqlType) -> Reader:

@@ -15,7 +15,7 @@ rows: `settle` puts into the arrangement what only `newest` has. Callers know on
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -233,17 +233,18 @@ class KeyIndex:
         return LookUp(secondary.layout, found) if len(found) == len(views) else None
 
     def rows_by(
-        self, columns: tuple[int, ...], own: OwnRows | None = None
+        self, columns: tuple[int, ...], used: Collection[int], own: OwnRows | None = None
     ) -> Callable[[Row, Timestamp], tuple[int, Iterator[Row]]] | None:
         """Return what finds the rows of a time under a key of other columns, one by one.
 
-        With them it returns about how many there are. None if rows have to be prepared.
+        They have the columns that are `used`. With them it returns about how many there are. None
+        if rows have to be prepared.
         """
         found = self.look_up_by(columns, own)
         if found is None:
             return None
         views = cast("Sequence[SecondaryView]", found.sources)
-        return partial(rows_under, views, found.layout)
+        return partial(rows_under, views, found.layout, used)
 
     async def prepare_order(self, columns: tuple[int, ...], executor: Executor) -> None:
         """Sort rows by some columns, as far as that may take long."""

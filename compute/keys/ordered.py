@@ -10,7 +10,7 @@ types of the columns are those whose data compare like their values (`sql/optimi
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -152,16 +152,16 @@ class OrderedView:
                 return
             few *= 2
 
-    def rows(self, span: Span, time: Timestamp) -> Iterator[Row]:
-        """Yield the rows at `time` in a span, in its direction, one by one.
+    def rows(self, span: Span, used: Collection[int], time: Timestamp) -> Iterator[Row]:
+        """Yield the rows at `time` in a span, in its direction, with the columns that are `used`.
 
         Raises TooManyRows if it looks at many updates, as there are not just inserted rows.
         """
         cursors = [each for each in self._cursors(span) if len(each)]
         if len(cursors) == 1 and cursors[0].part.positive and cursors[0].part.latest <= time:
-            part, places = cursors[0].part, cursors[0].places
+            reads, places = cursors[0].part.reader.reads(used), cursors[0].places
             for at in map(int, places[::-1] if span.descending else places):
-                yield part.reader.row(at)
+                yield tuple([read(at) for read in reads])
             return
         entries = merge(
             *(

@@ -11,7 +11,7 @@ with each merge. They are never changed. A view of the key, made on the event lo
 any thread.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -152,23 +152,35 @@ def _in_tail(tail: Words, hashes: Words) -> tuple[Ints, Ints]:
 
 
 def rows_under(
-    views: Sequence[SecondaryView], layout: KeyLayout, key: Row, time: Timestamp
+    views: Sequence[SecondaryView],
+    layout: KeyLayout,
+    used: Collection[int],
+    key: Row,
+    time: Timestamp,
 ) -> tuple[int, Iterator[Row]]:
     """Return about how many rows there are at `time` with one key of `layout`, and these.
 
-    They are what all `views` add up to. The key's values are equal in Python if they are in SQL.
+    They are what all `views` add up to, with the columns that are `used`. The key's values are
+    equal in Python if they are in SQL.
     """
     hash = layout.hash(key)
     found = [each for view in views for each in view.under(hash, layout)]
     count = sum([len(places) for _, places in found])
-    inserted = all([_are_inserted(reader, places, time) for reader, places in found])
-    there = _one_by_one(found) if inserted else _added_up(found, time)
-    columns = layout.constraint.columns
-    rows = (reader.row(at) for reader, at in there)
-    if len(columns) == 1:
-        ((column,), (value,)) = columns, key
-        return count, (row for row in rows if row[column] == value)
-    return count, (row for row in rows if tuple([row[i] for i in columns]) == key)
+    if not all([_are_inserted(reader, places, time) for reader, places in found]):
+        found = _added_up(found, time)
+    return count, _rows_with(found, layout.constraint.columns, used, key)
+
+
+def _rows_with(
+    found: Sequence[Found], columns: Sequence[int], used: Collection[int], key: Row
+) -> Iterator[Row]:
+    """Yield the rows at places that have a key in `columns`."""
+    for reader, places in found:
+        reads = reader.reads(used)
+        of_key = [reader.columns[i] for i in columns]
+        for at in places.tolist():
+            if tuple([read(at) for read in of_key]) == key:
+                yield tuple([read(at) for read in reads])
 
 
 def _are_inserted(reader: UpdatesReader, places: Ints, time: Timestamp) -> bool:
@@ -176,14 +188,8 @@ def _are_inserted(reader: UpdatesReader, places: Ints, time: Timestamp) -> bool:
     return bool((updates.diffs[places] > 0).all() and (updates.times[places] <= time).all())
 
 
-def _one_by_one(found: Sequence[Found]) -> Iterator[tuple[UpdatesReader, int]]:
-    for reader, places in found:
-        for at in places.tolist():
-            yield reader, at
-
-
-def _added_up(found: Sequence[Found], time: Timestamp) -> Iterator[tuple[UpdatesReader, int]]:
-    """Yield the places of the rows that are left, as some were deleted or come later.
+def _added_up(found: Sequence[Found], time: Timestamp) -> list[Found]:
+    """Return the places of the rows that are left, as some were deleted or come later.
 
     Raises TooManyRows if there are many.
     """
@@ -191,14 +197,17 @@ def _added_up(found: Sequence[Found], time: Timestamp) -> Iterator[tuple[Updates
         raise TooManyRows
     sums: dict[int, int] = {}
     last: dict[int, tuple[UpdatesReader, int]] = {}
-    for reader, at in _one_by_one(found):
-        if reader.times[at] <= time:
-            row_hash = reader.row_hashes[at]
-            sums[row_hash] = sums.get(row_hash, 0) + reader.diffs[at]
-            last[row_hash] = reader, at
-    for row_hash, left in sums.items():
-        for _ in range(left):
-            yield last[row_hash]
+    for reader, places in found:
+        for at in places.tolist():
+            if reader.times[at] <= time:
+                row_hash = reader.row_hashes[at]
+                sums[row_hash] = sums.get(row_hash, 0) + reader.diffs[at]
+                last[row_hash] = reader, at
+    return [
+        (last[row_hash][0], np.full(left, last[row_hash][1]))
+        for row_hash, left in sums.items()
+        if left > 0
+    ]
 
 
 class SecondaryKey(PerRun[HashedRun]):

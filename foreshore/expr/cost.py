@@ -495,19 +495,19 @@ def _number_column(relation: Relation) -> int | None:
             return None
 
 
-def cost_of_relation(relation: Relation) -> tuple[int, int]:
+def cost_of_relation(relation: Relation, overhead: int = OVERHEAD) -> tuple[int, int]:
     """Return the estimated number of rows of `relation`, and the cost of computing them.
 
-    A collection that is read counts as one row.
+    A collection that is read counts as one row. Each call of a kernel has an `overhead`.
     """
     rows, work = 1, 0
     match relation:
         case Constant(columns=columns):
             return len(relation.rows), len(relation.rows) * (2 + 2 * len(columns))
         case Let(value=value, body=body):
-            rows, work = cost_of_relation(body)
-            return rows, work + cost_of_relation(value)[1]
-    parts = [cost_of_relation(each) for each in inputs_of(relation)]
+            rows, work = cost_of_relation(body, overhead)
+            return rows, work + cost_of_relation(value, overhead)[1]
+    parts = [cost_of_relation(each, overhead) for each in inputs_of(relation)]
     work = sum(work for _, work in parts)
     if isinstance(relation, Union):
         return sum(rows for rows, _ in parts), work
@@ -521,5 +521,5 @@ def cost_of_relation(relation: Relation) -> tuple[int, int]:
         return min(rows * max(longest, 1), MOST), work + rows * sum(cost.total for cost in costs)
     for scalar in scalars_of(relation):
         cost = cost_of(scalar)
-        work += rows * cost.total + OVERHEAD * cost.calls
+        work += rows * cost.total + overhead * cost.calls
     return rows, min(work, MOST)

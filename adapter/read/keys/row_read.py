@@ -12,7 +12,7 @@ an error.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 
 from foreshore.adapter.read.access_path import (
     Constant,
@@ -61,6 +61,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
+from foreshore.sql.optimize.key_steps import KeyStep
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType, Datum
 from foreshore.update import Timestamp
@@ -134,9 +135,10 @@ class RowRead:
                 rows = find(each, keys, None if self.takes_first else most)
                 if rows is None:
                     return None
-                if isinstance(each, IndexedTable | RangedTable):
+                if self.takes_first:
                     rows = _counted(rows, most)
-                    rows = rows if self.takes_first else list(rows)
+                elif isinstance(each, IndexedTable | RangedTable):
+                    rows = [*islice(rows, most + 1)]  # of which more are too many
                 found[each.id] = rows
             if self.grows and not _are_short(found):
                 return None
@@ -199,10 +201,10 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
         return None
     sources: list[RowsSource | None]
     match path:
-        case KeyLookup(steps=steps, relation=relation):
-            sources = [source_of(step, planned) for step in steps]
-        case IndexLookups(steps=steps, relation=relation):
-            sources = [source_of(step, planned) for step in steps]
+        case KeyLookup(steps=steps, relation=relation) | IndexLookups(steps, relation):
+            keyed = [step for step in steps if isinstance(step, KeyStep)]
+            over = [relation, *(each for step in keyed for each in step.sources)]
+            sources = [source_of(step, over, planned) for step in steps]
         case IndexRead(index=index, on=on, keys=None, relation=relation):
             sources = [whole_view(on, index)]
         case IndexRead(index=index, on=on, keys=tuple() as keys, relation=relation):
@@ -211,7 +213,7 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
             sources = []
         case _:
             return None
-    cost = cost_of_relation(relation)[1]  # for one row of each table
+    cost = cost_of_relation(relation, overhead=0)[1]  # for one row of each source
     if is_heavy(relation) or cost > LIGHT:
         return None
     found = [each for each in sources if each is not None]

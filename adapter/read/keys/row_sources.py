@@ -24,8 +24,21 @@ from foreshore.constraint import Unique
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.cost import is_heavy
 from foreshore.expr.equality import is_plain
-from foreshore.expr.ir import IN_STEP, Column, FlatMap, Join, Literal, Map, Relation, Scalar, Union
+from foreshore.expr.ir import (
+    IN_STEP,
+    Column,
+    FlatMap,
+    Get,
+    Join,
+    Literal,
+    Map,
+    Project,
+    Relation,
+    Scalar,
+    Union,
+)
 from foreshore.expr.keys import Elements, Key, KeyRange
+from foreshore.expr.traversal import inputs_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import KeyStep, RangeStep, Step
 from foreshore.table_rows import Row
@@ -62,6 +75,7 @@ class IndexedTable:
     names: frozenset[str]
     keys: RowProgram
     columns: tuple[int, ...]
+    used: frozenset[int]  # the columns that are read
 
     @property
     def lock(self) -> tuple[GlobalId, SecondaryName]:
@@ -82,6 +96,7 @@ class RangedTable:
     names: frozenset[str]
     keys: RowProgram
     columns: tuple[int, ...]
+    used: frozenset[int]
     range: KeyRange
 
     def span(self, ends: Row) -> Span | None:
@@ -121,8 +136,13 @@ RowsSource: TypeAlias = TableSource | IndexedView
 # --- planning ------------------------------------------------------------------------------
 
 
-def source_of(step: Step, planned: Mapping[GlobalId, Planned]) -> RowsSource | None:
-    """Return the source of a step's rows; None if they are not found as tuples."""
+def source_of(
+    step: Step, over: Sequence[Relation], planned: Mapping[GlobalId, Planned]
+) -> RowsSource | None:
+    """Return the source of a step's rows; None if they are not found as tuples.
+
+    `over` are the relations that read them.
+    """
     if isinstance(step, KeyStep) and step.by.index is not None:
         return indexed_view(step.table, step.by.index, step.keys, step.sources, planned)
     table = planned.get(step.table)
@@ -130,7 +150,7 @@ def source_of(step: Step, planned: Mapping[GlobalId, Planned]) -> RowsSource | N
         return None
     names = frozenset(each.name for each in table.unique)
     complete = next((each for each in table.unique if has_all_rows(each, table.desc)), None)
-    columns = table.desc.columns
+    columns, used = table.desc.columns, _used(step.table, over)
     match step:
         case KeyStep(constraint=Unique() as constraint):
             if not all(takes_tuples(each, table.desc) for each in table.unique):
@@ -145,15 +165,29 @@ def source_of(step: Step, planned: Mapping[GlobalId, Planned]) -> RowsSource | N
             program = _program(_keys(step.keys, step.sources, types))
             if program is None or not all(map(is_plain, types)):
                 return None
-            return IndexedTable(step.table, complete, table, names, program, places)
+            return IndexedTable(step.table, complete, table, names, program, places, used)
         case RangeStep(columns=places, range=range) if complete is not None:
             types = [columns[i].type for i in places]
             program = _program(_ends(range, types))
             if program is None:
                 return None
-            return RangedTable(step.table, complete, table, names, program, places, range)
+            return RangedTable(step.table, complete, table, names, program, places, used, range)
         case _:
             return None
+
+
+def _used(id: GlobalId, over: Sequence[Relation]) -> frozenset[int]:
+    """Return the columns of a table that relations use."""
+    used: set[int] = set()
+    for relation in over:
+        for node in walk_relations(relation):
+            for input in inputs_of(node):
+                if isinstance(input, Get) and input.id == id:
+                    every = range(len(input.columns))
+                    used.update(node.outputs if isinstance(node, Project) else every)
+        if isinstance(relation, Get):
+            used.update(range(len(relation.columns)))
+    return frozenset(used)
 
 
 def indexed_view(
@@ -250,7 +284,7 @@ def find_rows(
     Raises TooMany if there are more than `most`.
     """
     if isinstance(source, IndexedTable):
-        find = index.rows_by(source.columns, own)
+        find = index.rows_by(source.columns, source.used, own)
         if find is None:
             return None
         found = [find(key, time) for key in keys]
@@ -266,4 +300,4 @@ def find_rows(
         return None
     if most is not None and view.count(span) > most:
         raise TooMany
-    return view.rows(span, time)
+    return view.rows(span, source.used, time)
