@@ -55,6 +55,11 @@ _LONG = frozenset(
 _BY_PATH = frozenset(("pg_attrdef", "pg_object_definitions", "pg_relation_visibility"))
 
 
+def depends_on_catalog_alone(builtin: Builtin) -> bool:
+    """Whether a relation's rows change with the catalog, and with nothing else."""
+    return builtin.name not in _MOVING | _LONG
+
+
 def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
     """Return the origin of a relation's rows in the catalog's present state.
 

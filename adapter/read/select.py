@@ -29,6 +29,7 @@ async def select(context: StatementContext, plan: Select) -> Selected:
             rows, exact = await rows_by_keys(context, prepared.row_read), prepared.row_read.is_exact
         if rows is not None:
             desc = plan.desc
+            await load_names(context, desc.columns)
             return Selected(desc, _source(rows, desc.columns, exact=exact), "SELECT")
     return await selected(context, plan, "SELECT")
 

@@ -11,6 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -18,6 +19,8 @@ from foreshore.catalog.builtin.parts import PARTED, Origin, Parts, RelationRead
 from foreshore.catalog.state import State
 from foreshore.expr.block import Block
 from foreshore.in_turns import Steps, run_in_turns
+
+T = TypeVar("T")
 
 MOST_ANSWERS = 256
 LARGEST_ANSWER = 256 * 1024  # bytes, so that all of them take at most 64 MB
@@ -36,6 +39,7 @@ class CatalogAnswers:
 
     def __init__(self) -> None:
         self._tables: dict[Origin, tuple[State, pa.Table]] = {}  # the rows of builtin relations
+        self._kept: dict[Origin, tuple[pa.Table, Any]] = {}  # what was made of such rows
         self._parts = Parts()  # of those relations with rows for each item
         self._making: dict[tuple[Origin, int], asyncio.Future[None]] = {}  # by id() of a state
         self._begin(None)
@@ -50,12 +54,21 @@ class CatalogAnswers:
         for origin in [*self._tables]:
             if name in origin.search_path:
                 del self._tables[origin]
+                self._kept.pop(origin, None)
         self._parts.forget(lambda key: name in key.search_path)
 
     def known(self, state: State, origin: Origin) -> pa.Table | None:
         """Return the rows of a builtin relation in `state` if they have been made."""
         known = self._tables.get(origin)
         return known[1] if known is not None and known[0] is state else None
+
+    def kept_with(self, origin: Origin, rows: pa.Table, make: Callable[[pa.Table], T]) -> T:
+        """Return what `make` makes of the rows of a relation, which is kept as long as they are."""
+        kept = self._kept.get(origin)
+        if kept is None or kept[0] is not rows:
+            kept = self._kept[origin] = rows, make(rows)
+        made: T = kept[1]
+        return made
 
     async def rows_in_turns(self, read: RelationRead) -> pa.Table:
         """Return what `rows` does. Others run in between, and wait for the same rows."""

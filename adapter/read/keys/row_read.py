@@ -14,16 +14,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
+from foreshore.adapter.introspection.keyed_rows import keyed_rows
+from foreshore.adapter.introspection.relations import builtin_tables
 from foreshore.adapter.read.access_path import (
     Constant,
     IndexLookups,
     IndexRead,
+    InProcess,
     KeyLookup,
     PeekPlan,
 )
 from foreshore.adapter.read.keys.key_lookup import own_rows
 from foreshore.adapter.read.keys.mirrored import may_use_mirrors, mirrors_at, rows_in_mirror
 from foreshore.adapter.read.keys.row_sources import (
+    CatalogRows,
     IndexedTable,
     IndexedView,
     KeyedTable,
@@ -32,11 +36,13 @@ from foreshore.adapter.read.keys.row_sources import (
     TableSource,
     find_rows,
     indexed_view,
+    keys_of_catalog,
     source_of,
     whole_view,
 )
-from foreshore.adapter.read.timestamp import note_tables_read, read_time
+from foreshore.adapter.read.timestamp import note_tables_read, read_time, require
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.planned import Planned
 from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.keys.key_index import KeyIndex
@@ -61,7 +67,8 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.key_steps import KeyStep
+from foreshore.sql.optimize.key_steps import KeyStep, Step
+from foreshore.sql.optimize.restrict import restricted
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType, Datum
 from foreshore.update import Timestamp
@@ -93,9 +100,9 @@ class RowRead:
 
     @property
     def reads_keys_only(self) -> bool:
-        """Whether it reads tables by their key indexes, and nothing maintained over them."""
-        views = any(isinstance(each, IndexedView) for each in self.sources)
-        return bool(self.sources) and not views
+        """Whether it reads tables by their key indexes, and nothing else."""
+        found = [isinstance(each, TableSource) for each in self.sources]
+        return bool(found) and all(found)
 
     @classmethod
     def of(
@@ -202,15 +209,18 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     sources: list[RowsSource | None]
     match path:
         case KeyLookup(steps=steps, relation=relation) | IndexLookups(steps, relation):
-            keyed = [step for step in steps if isinstance(step, KeyStep)]
-            over = [relation, *(each for step in keyed for each in step.sources)]
-            sources = [source_of(step, over, planned) for step in steps]
+            sources = _sources(steps, relation, planned)
         case IndexRead(index=index, on=on, keys=None, relation=relation):
             sources = [whole_view(on, index)]
         case IndexRead(index=index, on=on, keys=tuple() as keys, relation=relation):
             sources = [indexed_view(on, index, keys, (), planned)]
         case Constant(relation=relation) if not peek.is_timed:
             sources = []
+        case InProcess(relation=relation) if peek.sources <= BUILTINS.keys() and not peek.is_timed:
+            few = restricted(relation, keys_of_catalog)
+            if few is None:
+                return None
+            relation, sources = few.relation, _sources(few.steps, few.relation, planned)
         case _:
             return None
     cost = cost_of_relation(relation, overhead=0)[1]  # for one row of each source
@@ -236,6 +246,14 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     takes_first = is_single and is_cut and not finishing.order_by
     programs = (program, limit, offset)
     return RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)
+
+
+def _sources(
+    steps: Sequence[Step], relation: Relation, planned: Mapping[GlobalId, Planned]
+) -> list[RowsSource | None]:
+    keyed = [step for step in steps if isinstance(step, KeyStep)]
+    over = [relation, *(each for step in keyed for each in step.sources)]
+    return [source_of(step, over, planned) for step in steps]
 
 
 def _is_in_order(sources: Sequence[RowsSource]) -> bool:
@@ -267,7 +285,7 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
     indexes: dict[GlobalId, KeyIndex] = {}
     views = [each for each in read.sources if isinstance(each, IndexedView)]
     for each in read.sources:
-        if not isinstance(each, IndexedView):
+        if isinstance(each, TableSource):
             index = await _index(context, each)
             if index is None:
                 return None
@@ -275,7 +293,11 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
     if views and not may_use_mirrors(context, views):
         return None
     time: Timestamp = 0
-    if read.sources:
+    if relations := [each.id for each in read.sources if isinstance(each, CatalogRows)]:
+        await builtin_tables(context, relations)
+        if context.transaction.time is not None:
+            require(context, (), context.transaction.time)
+    elif read.sources:
         ids = (*indexes, *(each.index for each in views))
         time = read_time(context, ids, None, by_key=True, at_once=True)
     mirrors = await mirrors_at(context, views, time)
@@ -285,6 +307,8 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
     def find(source: RowsSource, keys: Sequence[Row], most: int | None) -> Iterable[Row] | None:
         if isinstance(source, IndexedView):
             return rows_in_mirror(mirrors[source.index], keys, time)
+        if isinstance(source, CatalogRows):
+            return rows_of_catalog(context, source, keys)
         index = indexes[source.id]
         if isinstance(source, KeyedTable):
             return _rows_under(context, index, source, keys, time)
@@ -303,6 +327,16 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
             context.coordinator.compute.mirrors.note_use(mirrors[view.index])
             context.ran(f"Read of index {view.index}, in this process")
     return rows
+
+
+def rows_of_catalog(
+    context: StatementContext, source: CatalogRows, keys: Sequence[Row]
+) -> list[Row] | None:
+    """Return the rows of a relation of the catalog under keys; None if they are not at hand."""
+    found = keyed_rows(context, source.id)
+    if found is None:
+        return None
+    return [row for key in keys for row in found.under(source.columns, source.used, key)]
 
 
 async def _index(context: StatementContext, source: TableSource) -> KeyIndex | None:

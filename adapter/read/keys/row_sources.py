@@ -4,6 +4,7 @@
     IndexedTable   those under values of other columns: an index's, or the first ones of a key
     RangedTable    those between two values of such columns, in their order
     IndexedView    rows under keys of an index of a cluster, or all, in its mirror
+    CatalogRows    rows of a relation of the catalog under values of columns
 
 Each has a program whose rows are the keys, or the ends of the range. `find_rows` finds the rows of
 a time in the key index of a table. None in place of rows says that the pipeline has to read.
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
+from foreshore.adapter.introspection.relations import depends_on_catalog_alone
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.planned import Planned
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import SecondaryName, has_all_rows, takes_tuples
@@ -40,7 +43,7 @@ from foreshore.expr.ir import (
 from foreshore.expr.keys import Elements, Key, KeyRange
 from foreshore.expr.traversal import inputs_of, walk_relations
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.key_steps import KeyStep, RangeStep, Step
+from foreshore.sql.optimize.key_steps import KeyStep, RangeStep, Step, TableKey, TableKeys
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType, SqlType
 from foreshore.update import Timestamp
@@ -129,8 +132,18 @@ class IndexedView:
     keys: RowProgram
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CatalogRows:
+    """A relation of the catalog of which the rows are read whose `columns` are a row of `keys`."""
+
+    id: GlobalId
+    keys: RowProgram
+    columns: tuple[int, ...]
+    used: frozenset[int]
+
+
 TableSource: TypeAlias = KeyedTable | IndexedTable | RangedTable
-RowsSource: TypeAlias = TableSource | IndexedView
+RowsSource: TypeAlias = TableSource | IndexedView | CatalogRows
 
 
 # --- planning ------------------------------------------------------------------------------
@@ -145,6 +158,8 @@ def source_of(
     """
     if isinstance(step, KeyStep) and step.by.index is not None:
         return indexed_view(step.table, step.by.index, step.keys, step.sources, planned)
+    if isinstance(step, KeyStep) and step.table in BUILTINS:
+        return _catalog_rows(step, over)
     table = planned.get(step.table)
     if table is None:
         return None
@@ -174,6 +189,23 @@ def source_of(
             return RangedTable(step.table, complete, table, names, program, places, used, range)
         case _:
             return None
+
+
+def keys_of_catalog(id: GlobalId) -> TableKeys:
+    """Return the keys of a relation of the catalog: all its columns, one by one."""
+    if not depends_on_catalog_alone(BUILTINS[id]):
+        return TableKeys()
+    columns = BUILTINS[id].desc.columns
+    places = [i for i, column in enumerate(columns) if is_plain(column.type)]
+    return TableKeys(tuple(TableKey(str(i), (i,)) for i in places))
+
+
+def _catalog_rows(step: KeyStep, over: Sequence[Relation]) -> CatalogRows | None:
+    types = [BUILTINS[step.table].desc.columns[i].type for i in step.columns]
+    program = _program(_keys(step.keys, step.sources, types))
+    if program is None:
+        return None
+    return CatalogRows(step.table, program, step.columns, _used(step.table, over))
 
 
 def _used(id: GlobalId, over: Sequence[Relation]) -> frozenset[int]:

@@ -1,0 +1,70 @@
+"""Rows of relations of the catalog as tuples, found by values of their columns."""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from foreshore.adapter.introspection.relations import origin_of
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.registry import BUILTINS
+from foreshore.compute.arrange.row_reader import Reader, reader_of
+from foreshore.compute.linear import flat
+from foreshore.datum import from_array
+from foreshore.ids import GlobalId
+from foreshore.table_rows import Row
+from foreshore.types import ColumnType, Datum
+
+MOST = 20_000  # rows of a relation whose values are put into a dictionary: some milliseconds
+
+
+class KeyedRows:
+    """The rows of a relation, by columns that are looked up for the first time when needed."""
+
+    def __init__(self, columns: Sequence[ColumnType], rows: pa.Table) -> None:
+        self._types = [column.type for column in columns]
+        self._rows = rows
+        self._readers: dict[int, Reader] = {}
+        self._places: dict[tuple[int, ...], dict[Row, list[int]]] = {}
+
+    def under(self, columns: tuple[int, ...], used: Collection[int], key: Row) -> list[Row]:
+        """Return the rows with a key in some columns, with the columns that are `used`."""
+        places = self._places.get(columns)
+        if places is None:
+            places = self._places[columns] = {}
+            keys = [from_array(flat(self._rows.column(i)), self._types[i]) for i in columns]
+            for place, each in enumerate(zip(*keys, strict=True)):
+                places.setdefault(each, []).append(place)
+        found = places.get(key)
+        if found is None:
+            return []
+        reads = [self._reader(i) if i in used else _skipped for i in range(len(self._types))]
+        return [tuple([read(at) for read in reads]) for at in found]
+
+    def _reader(self, column: int) -> Reader:
+        reader = self._readers.get(column)
+        if reader is None:
+            array = flat(self._rows.column(column))
+            reader = self._readers[column] = reader_of(array, self._types[column])
+        return reader
+
+
+def _skipped(_: int) -> Datum:
+    return None
+
+
+def keyed_rows(context: StatementContext, id: GlobalId) -> KeyedRows | None:
+    """Return the rows of a relation of the catalog as the session sees them.
+
+    None if they are not made yet, are many, or depend on more than the catalog's present state.
+    """
+    coordinator, builtin = context.coordinator, BUILTINS[id]
+    origin = origin_of(context, builtin)
+    if origin is None:
+        return None
+    answers, state = coordinator.catalog_answers, coordinator.state
+    rows = answers.known(state, origin)
+    if rows is None or rows.num_rows > MOST:
+        return None
+    keyed: KeyedRows = answers.kept_with(origin, rows, partial(KeyedRows, builtin.desc.columns))
+    return keyed
