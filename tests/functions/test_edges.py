@@ -4,7 +4,7 @@ All of them are called, with few rows in `make test`, with more in `make test-fu
 `make test-slow`; a sample of them by the other engines, which give what the kernels give.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import duckdb
@@ -13,10 +13,23 @@ import pytest
 
 from foreshore.compute.render.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.datum import from_array, to_array
+from foreshore.errors import UserError
 from foreshore.expr.functions.function import SCALARS
+from foreshore.expr.functions.rows import OF_A_ROW, Failure, text_of
 from foreshore.expr.ir import ErrorOf
+from foreshore.query_memory import room
+from foreshore.types import Datum
 from tests.compute.flow.test_scalars import compiled
-from tests.functions.walk import OF_PLANS, calls, different, findings, rows_of, sampled, wanted
+from tests.functions.walk import (
+    OF_PLANS,
+    ROOM,
+    calls,
+    different,
+    findings,
+    rows_of,
+    sampled,
+    wanted,
+)
 
 PARTS = 8
 FEW = [pytest.param(0, 23, 5, id="sample")]
@@ -81,3 +94,29 @@ def test_programs_give_what_kernels_give(every: int) -> None:
             continue
         differing += different(call, found, wanted(call, scalar, rows), rows)
     assert not differing, "\n".join(differing)
+
+
+@pytest.mark.parametrize("every", [19, pytest.param(1, marks=pytest.mark.full)])
+def test_single_values_give_what_kernels_give(every: int) -> None:
+    differing, count = list[str](), 0
+    for call, scalar, rows in sampled(every):
+        one = None if call.function.one is None else call.function.one(call.types)
+        if one is None:
+            continue
+        count += 1
+        whole = [row for row in rows if None not in row]
+        found = [_value_or_error(one, row, call.function.only_error(call.types)) for row in whole]
+        values, errors = [value for value, _ in found], [error for _, error in found]
+        differing += different(call, (values, errors), wanted(call, scalar, whole), whole)
+    assert not differing, "\n".join(differing)
+    assert count >= 5
+
+
+def _value_or_error(
+    one: Callable[..., Datum], row: tuple[Datum, ...], only: str | None
+) -> tuple[Datum, str | None]:
+    with room(16 * ROOM):
+        try:
+            return one(*row), None
+        except (*OF_A_ROW, Failure, UserError) as fault:
+            return None, only or text_of(fault)

@@ -193,7 +193,7 @@ def declare(
         fails=fails,
         error=error,
         error_sql=error_sql,
-        one=one,
+        one=one or (getattr(kernel, "one", None) if strict else None),
     )
     assert function.key not in BY_KEY, function.key
     BY_KEY[function.key] = function

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import re2
 
-from foreshore.datum import to_array
+from foreshore.datum import from_array, to_array
 from foreshore.errors import InternalError, NumericValueOutOfRange, UserError, data_error
 from foreshore.expr.functions.function import Outcome, Signature
 from foreshore.number_text import numeric_text
-from foreshore.types import SqlType
+from foreshore.types import Datum, SqlType
 
 logger = logging.getLogger(__name__)
 
@@ -137,9 +137,48 @@ def computed(compute: Callable[..., Any], rows: Any) -> tuple[list[Any], pa.Arra
     return values, pa.array(errors, pa.string()) if failed else None
 
 
-def mapped(compute: Callable[..., Any]) -> Callable[..., Outcome]:
+class Mapped:
+    """The kernel that applies `compute` to each row without NULLs."""
+
+    def __init__(self, compute: Callable[..., Any]) -> None:
+        self._compute = compute
+
+    def __call__(self, types: Signature, *arrays: pa.Array) -> Outcome:
+        """Return the column of results."""
+        return rowwise(types, self._compute, *arrays)
+
+    def one(self, types: Signature) -> Callable[..., Datum] | None:
+        """Return the function of single data; None if data are not Arrow's Python values."""
+        if not all(type.name in _AS_DATA for type in types.args):
+            return None
+        compute, result = self._compute, types.result
+        exact, bits = _AS_DATA.get(result.name), _BITS.get(result.name)
+
+        def one(*data: Datum) -> Datum:
+            value: Any = compute(*data)
+            is_exact = type(value) is exact
+            if not is_exact or (bits is not None and value.bit_length() > bits):
+                value = from_array(to_array([value], result), result)[0]
+            found: Datum = value
+            return found
+
+        return one
+
+
+# Types whose data are Arrow's Python values, and the class of these.
+_AS_DATA: dict[str, type] = {
+    **dict.fromkeys(("text", "varchar", "name", "json", "jsonb"), str),
+    **dict.fromkeys(("int2", "int4", "int8"), int),
+    **dict.fromkeys(("bytea", "uuid"), bytes),
+    "bool": bool,
+    "float8": float,
+}
+_BITS = {"int2": 15, "int4": 31, "int8": 63}  # of the magnitude of all but the least integer
+
+
+def mapped(compute: Callable[..., Any]) -> Mapped:
     """Return the kernel that applies `compute` to each row without NULLs."""
-    return lambda types, *arrays: rowwise(types, compute, *arrays)
+    return Mapped(compute)
 
 
 def only_value(array: pa.Array) -> Any:
