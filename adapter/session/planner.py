@@ -632,7 +632,7 @@ class SessionPlanner:
 def _is_by_values(prepared: Prepared) -> bool:
     """Whether a statement inserts values, or is about the rows under a key that it names."""
     if prepared.row_read is not None:
-        return bool(prepared.row_read.sources)
+        return prepared.row_read.is_by_keys
     return prepared.template is not None or prepared.point is not None
 
 

@@ -337,12 +337,6 @@ class Mirror:
             self._remembered += 1 + len(found)
         return found
 
-    def still(self, key: Row, found: tuple[Row, ...], time: Timestamp) -> bool:
-        """Whether `rows_under` would return what it has returned for a key, remembered since."""
-        if time < self._changed_at or self._errors.rows:
-            return False
-        return self._by_key.get(key) is found
-
     def _all(self, time: Timestamp) -> tuple[Row, ...] | None:
         """Return all rows at `time`; None if they are many."""
         try:

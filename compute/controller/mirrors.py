@@ -94,11 +94,6 @@ class Mirrors:
             return None
         return mirror if mirror.readable_from <= time else None
 
-    def knowing(self, index: GlobalId, time: Timestamp) -> Mirror | None:
-        """Return the mirror of an index if it knows the rows at `time`, by the index's key."""
-        mirror = self._mirrors.get(index)
-        return mirror if mirror is not None and mirror.knows(time) else None
-
     def has(self, index: GlobalId) -> bool:
         """Whether an index has a mirror."""
         return index in self._mirrors

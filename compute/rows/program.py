@@ -16,12 +16,11 @@ from foreshore.compute.rows.ordering import SortKey, sort_rows
 from foreshore.compute.rows.relations import (
     MOST_NODES,
     Relations,
-    TooMany,
     rows_of_constant,
     tuple_of,
 )
 from foreshore.compute.rows.scalars import Row as Values
-from foreshore.compute.rows.source import NotCompiled, Source
+from foreshore.compute.rows.source import NotCompiled, Source, TooMany
 from foreshore.errors import DataError, UserError
 from foreshore.expr.columns import column_type
 from foreshore.expr.functions.rows import OF_A_ROW, Failure

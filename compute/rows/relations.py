@@ -7,12 +7,13 @@ union only, where they cancel others: outer joins and NOT EXISTS are made of the
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from foreshore.compute.rows.aggregates import finish_of
-from foreshore.compute.rows.ordering import SortKey, sort_rows
+from foreshore.compute.rows.ordering import SortKey, sort_rows, sort_whole_rows
 from foreshore.compute.rows.scalars import Row, Scalars, Value, identity
-from foreshore.compute.rows.source import NotCompiled, Source
+from foreshore.compute.rows.source import NotCompiled, Source, TooMany
+from foreshore.compute.rows.windows import windowed
 from foreshore.datum import from_array, to_array
 from foreshore.expr.columns import column_type, columns_of, type_of
 from foreshore.expr.equality import has_one_form, has_signed_zeros, is_plain
@@ -40,6 +41,8 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
+    WindowFunction,
 )
 from foreshore.expr.split import columns_used, shift
 from foreshore.expr.traversal import walk_relations
@@ -51,10 +54,6 @@ MOST_CONSTANTS = 1000  # rows of a constant
 MOST_WORK = 10_000  # pairs of rows that joins look at
 
 Consume: TypeAlias = Callable[[Row, int], None]  # writes what is done with a row of sign 1 or -1
-
-
-class TooMany(Exception):
-    """More rows than a function over tuples should handle."""
 
 
 class Relations:
@@ -113,6 +112,8 @@ class Relations:
                 self._reduce(relation, consume)
             case TopK():
                 self._top(relation, consume)
+            case Window():
+                self._window(relation, consume)
             case _:
                 raise NotCompiled(type(relation).__name__)
 
@@ -371,8 +372,6 @@ class Relations:
         """Write the rows of each group between two positions, in an order of all columns."""
         source = self._source
         columns = columns_of(node)
-        if not all(has_one_form(each.type) for each in columns):
-            raise NotCompiled("equal values have an order of their own")
         width = len(columns)
         own = [
             SortKey(width + number, column_type(key.expr), key.descending, key.nulls_first)
@@ -388,7 +387,7 @@ class Relations:
             if sign < 0:
                 raise NotCompiled("rows of negative multiplicity")
             keys = [self.scalars.write(key.expr, row) for key in node.order_key]
-            group = tuple_of([row[i] for i in node.group_key])
+            group = self._group(node.group_key, row, columns)
             source.line(f"{groups}.setdefault({group}, []).append({tuple_of([*row, *keys])})")
             source.line(f"{number} += 1")
             source.line(f"if {number} > most: raise {self._too_many}")
@@ -396,11 +395,55 @@ class Relations:
         self.write(node.input, add)
         rows = source.name()
         with source.block(f"for {rows} in {groups}.values():"):
-            source.line(
-                f"{source.constant(sort_rows)}({rows}, {source.constant([*own, *all_columns])})"
-            )
+            sort, keys = source.constant(_sort_of(columns)), [*own, *all_columns]
+            source.line(f"{sort}({rows}, {source.constant(keys)})")
             stop = f"None if {limit} is None else {offset} + {limit}"
             self._loop(f"{rows}[{offset}:{stop}]", columns, consume)
+
+    def _group(self, places: Sequence[int], row: Row, columns: Sequence[ColumnType]) -> str:
+        """Return the expression of what rows of a group have in common."""
+        return tuple_of([self.scalars.equal_form(row[i], columns[i].type) for i in places])
+
+    def _window(self, node: Window, consume: Consume) -> None:
+        """Write the loop over the rows of each partition, with the values of its functions."""
+        source = self._source
+        columns = columns_of(node.input)
+        width = len(columns)
+        own = [
+            SortKey(width + number, column_type(key.expr), key.descending, key.nulls_first)
+            for number, key in enumerate(node.order_key)
+        ]
+        all_columns = [
+            SortKey(i, each, descending=False, nulls_first=False) for i, each in enumerate(columns)
+        ]
+        sort, keys = _sort_of(columns), [*own, *all_columns]
+        append = source.constant(
+            windowed(width, own, lambda rows: sort(rows, keys), node.functions)
+        )
+        partitions, number = source.assign("{}"), source.assign("0")
+
+        def add(row: Row, sign: int) -> None:
+            if sign < 0:
+                raise NotCompiled("rows of negative multiplicity")
+            keys = [self.scalars.write(key.expr, row) for key in node.order_key]
+            entries = [Value(self._entry(function, row), True) for function in node.functions]
+            group = self._group(node.partition, row, columns)
+            text = tuple_of([*row, *keys, *entries])
+            source.line(f"{partitions}.setdefault({group}, []).append({text})")
+            source.line(f"{number} += 1")
+            source.line(f"if {number} > most: raise {self._too_many}")
+
+        self.write(node.input, add)
+        rows = source.name()
+        with source.block(f"for {rows} in {partitions}.values():"):
+            self._loop(f"{append}({rows})", columns_of(node), consume)
+
+    def _entry(self, function: WindowFunction, row: Row) -> str:
+        """Return the expression of the arguments of a window function, None without its row."""
+        entry = tuple_of([self.scalars.write(arg, row) for arg in function.args])
+        if function.filter is None:
+            return entry
+        return f"({entry} if {self.scalars.write(function.filter, row).text} is True else None)"
 
     def _bound(self, bound: Scalar | None, without: str) -> str:
         """Write LIMIT or OFFSET, which is an integer or NULL."""
@@ -409,6 +452,11 @@ class Relations:
         value = self.scalars.write(bound, ())
         text = value.text if without == "None" else f"{value.text} or 0"
         return self._source.assign(text)
+
+
+def _sort_of(columns: Sequence[ColumnType]) -> Callable[[list[Any], Sequence[SortKey]], None]:
+    """Return what sorts rows by keys, all columns among them."""
+    return sort_rows if all(has_one_form(each.type) for each in columns) else sort_whole_rows
 
 
 def rows_of_constant(relation: Constant) -> list[tuple[Datum, ...]]:

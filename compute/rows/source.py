@@ -13,6 +13,10 @@ class NotCompiled(Exception):
     """The plan has a part that is not known here, or is too large; columns compute it."""
 
 
+class TooMany(Exception):
+    """More rows than a function over tuples should handle."""
+
+
 class Source:
     """The body of a function in the making; its constants are names of their own."""
 

@@ -99,6 +99,15 @@ class RowRead:
     takes_first: bool  # whether it needs no more rows of its only source once it has enough
 
     @property
+    def is_by_keys(self) -> bool:
+        """Whether all its rows are found by keys: neither ranges nor whole views are read."""
+        wide = [
+            isinstance(each, RangedTable) or (isinstance(each, IndexedView) and each.is_whole)
+            for each in self.sources
+        ]
+        return bool(wide) and not any(wide)
+
+    @property
     def reads_keys_only(self) -> bool:
         """Whether it reads tables by their key indexes, and nothing else."""
         found = [isinstance(each, TableSource) for each in self.sources]

@@ -124,12 +124,13 @@ class RangedTable:
 class IndexedView:
     """A collection of which the rows are read whose key in an `index` is a row of `keys`.
 
-    The empty key is that of all rows.
+    If it is read as a `whole`, the only key is empty.
     """
 
     id: GlobalId
     index: GlobalId
     keys: RowProgram
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,7 +245,7 @@ def whole_view(id: GlobalId, index: GlobalId) -> IndexedView:
     """Return the source of all rows of an index."""
     program = compile_rows(Join(()))
     assert program is not None
-    return IndexedView(id, index, program)
+    return IndexedView(id, index, program, is_whole=True)
 
 
 def _program(keys: Relation | None) -> RowProgram | None:

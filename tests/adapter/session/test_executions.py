@@ -314,7 +314,7 @@ async def test_statements_keep_no_rows_of_dropped_tables(
     read = statements["row"].row_read
     assert read is not None
     held: list[weakref.ref[Any]] = [
-        weakref.ref(each.arrangement) for each in coordinator.keys.of(read.tables[0].table).values()
+        weakref.ref(each.arrangement) for each in coordinator.keys.of(read.sources[0].id).values()
     ]
     await env.ran("s", "DROP TABLE t CASCADE")
     async with asyncio.timeout(20):
