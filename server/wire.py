@@ -107,6 +107,9 @@ class Wire(asyncio.Protocol):
                 self._rest = start(self._task, self.context, begin())
             else:
                 self._rest = Rest(self._in_turn(begin()))
+        except asyncio.CancelledError:
+            self._task.cancel()
+            return
         except Exception as error:
             if not self._begun.done():
                 self._begun.set_exception(error)
