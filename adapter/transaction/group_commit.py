@@ -59,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 IDLE_ADVANCE_MS = 250
 NOTHING_WRITTEN = (OutOfDisk, Conflict, InvalidCapability, Unwritable)  # of a group
-TOLD_AT_ONCE = 16  # writes of a group, in one callback of the loop
 
 
 class Shards(Protocol):
@@ -258,9 +257,12 @@ class GroupCommit:
         Raises Conflict if what it read has changed, LockNotAvailable if others block its tables
         for too long. After a cancellation the write may still happen.
         """
+        if self._failed is not None:
+            raise _stopped(self._failed)
         loop = asyncio.get_running_loop()
-        write.done = loop.create_future()
-        self.submit(write)
+        write.done, write.asked_at = loop.create_future(), perf_counter()
+        self._pending.append(write)
+        self._ask()
         with tracing.phase("commit"):
             if not write.lock_timeout_ms:
                 return await write.done
@@ -269,14 +271,6 @@ class GroupCommit:
                 return await write.done
             finally:
                 timer.cancel()
-
-    def submit(self, write: Write) -> None:
-        """Let a write join the next group; its end calls `landed`."""
-        if self._failed is not None:
-            raise _stopped(self._failed)
-        write.asked_at = perf_counter()
-        self._pending.append(write)
-        self._ask()
 
     def _ask(self) -> None:
         """Ask for another group; while one is in flight, for one after it."""
@@ -520,11 +514,7 @@ class GroupCommit:
         self._settled.set()  # last: who waits for it goes on after the next group has formed
 
     def _finish(self, group: _Group) -> Exception | None:
-        """Make a group visible that is durable, and tell those who wait for its writes.
-
-        They go on here, as far as they need not wait; a large group leaves some to the next turn.
-        Returns the error with which it has failed.
-        """
+        """Make a group visible that is durable and end its writes; return the error of a defect."""
         try:
             for write in group.writes:
                 for id in write.retires:
@@ -540,8 +530,8 @@ class GroupCommit:
                     write.applied(group.time)
         except Exception as error:
             return error
-        for place, write in enumerate(group.writes):
-            write.succeed(group.time, at_once=place < TOLD_AT_ONCE)
+        for write in group.writes:
+            write.succeed(group.time)
         group.answer()
         if group.began:
             amounts = {"foreshore.writes": len(group.writes), "foreshore.tables": len(group.tables)}

@@ -33,10 +33,7 @@ class Write:
     """The rows that one transaction writes to each shard, without a time.
 
     `at` returns further updates, made with the time of the write. `applied` is called with the time
-    when the write becomes visible, before anything else can run.
-
-    Its end settles `done`. Or it calls `landed`, soon, with the error for which it has failed; if
-    it has not, with None and in the very turn of the loop in which it has become visible.
+    when the write becomes visible, before anything else can run. Its end settles `done`.
     """
 
     rows: dict[GlobalId, Sequence[pa.Table | TableRows]]
@@ -53,7 +50,6 @@ class Write:
     retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
     viewer: Viewer = Viewer()  # noqa: RUF009 - who gets its errors
     waits: bool = True  # for others who block its tables
-    landed: Callable[[BaseException | None], None] | None = None
     done: asyncio.Future[Timestamp] | None = field(init=False, default=None)
     asked_at: float = field(init=False, default=0.0)  # by the process's counter
 
@@ -62,30 +58,12 @@ class Write:
         """Whether who waited for it was cancelled."""
         return self.done is not None and self.done.cancelled()
 
-    def succeed(self, time: Timestamp, *, at_once: bool = True) -> None:
-        """Note that it has become durable and visible; unless `at_once`, `landed` is called later.
-
-        It is called once, and its errors are its own.
-        """
-        landed, self.landed = self.landed, None
-        if landed is not None:
-            loop = asyncio.get_running_loop()
-            if not at_once:
-                loop.call_soon(landed, None)
-                return
-            try:
-                landed(None)
-            except Exception as error:
-                loop.call_exception_handler(
-                    {"message": "the end of a commit was not told", "exception": error}
-                )
-        elif self.done is not None and not self.done.done():
+    def succeed(self, time: Timestamp) -> None:
+        """Note that it has become durable and visible."""
+        if self.done is not None and not self.done.done():
             self.done.set_result(time)
 
     def fail(self, error: BaseException) -> None:
         """Note that it has not happened, or that this is not known."""
-        landed, self.landed = self.landed, None
-        if landed is not None:
-            asyncio.get_running_loop().call_soon(landed, error)
-        elif self.done is not None and not self.done.done():
+        if self.done is not None and not self.done.done():
             self.done.set_exception(error)

@@ -159,43 +159,6 @@ def test_writes_during_group_share_next_time() -> None:
     play(scenario())
 
 
-def test_landed_writes_go_on_when_their_group_is_visible() -> None:
-    async def scenario() -> None:
-        async with World() as world:
-            told: list[tuple[str, BaseException | None, int]] = []
-            over = asyncio.Event()
-            faults: list[object] = []
-            loop = asyncio.get_running_loop()
-            loop.set_exception_handler(lambda loop, context: faults.append(context["exception"]))
-
-            def submit(name: str, then: Callable[[], None], reads: Reads | None = None) -> None:
-                def landed(error: BaseException | None) -> None:
-                    told.append((name, error, world.oracle.read_ts()))
-                    then()
-
-                world.group.submit(Write({T: [rows(1)]}, reads, landed=landed))
-
-            def fail() -> None:
-                raise ValueError("of who was told")
-
-            before = world.oracle.read_ts()
-            submit("first", lambda: submit("next", over.set))
-            submit("failing", fail)
-            submit("refused", lambda: None, Reads(frozenset({T}), before))
-            await over.wait()
-            await asyncio.sleep(0)  # the refused one may be told a turn later
-            found = {name: (error, time) for name, error, time in told}
-            assert [error for error, _ in found.values() if error is None] == [None] * 3
-            assert isinstance(found["refused"][0], Conflict)
-            time = found["first"][1]
-            assert before < time == found["failing"][1] < found["next"][1]
-            assert len(world.shards.appended) == 2
-            assert [type(each) for each in faults] == [ValueError]
-            world.group.check()
-
-    play(scenario())
-
-
 def test_write_with_stale_read_is_refused() -> None:
     async def scenario() -> None:
         async with World() as world:
@@ -476,23 +439,13 @@ def test_each_of_successive_commits_wakes_the_task_once(monkeypatch: pytest.Monk
                 loop.call_soon(ended, None)  # in place of the log, whose thread calls it
 
             monkeypatch.setattr(shards, "begin_append", begin_append)
-            left, last = commits, loop.create_future()
-
-            def write_next(error: BaseException | None) -> None:
-                nonlocal left
-                left -= 1
-                if left < 0:
-                    last.set_result(error)
-                else:
-                    world.group.submit(Write({T: [rows(1)]}, landed=write_next))
-
             await asyncio.sleep(0)
             loop.counts.clear()
-            write_next(None)
-            assert await last is None
+            for _ in range(commits):
+                await world.group.write(Write({T: [rows(1)]}))
             assert world.group.groups == commits
-            assert loop.counts["futures"] == commits  # for which the task waits
-            assert commits * 2 <= loop.counts["callbacks"] <= commits * 2 + 2
+            assert loop.counts["futures"] == commits * 2  # one is of the write
+            assert commits * 3 - 1 <= loop.counts["callbacks"] <= commits * 3 + 1
             assert loop.counts["timers"] == 0
 
     with contextlib.closing(CountingLoop()) as loop:
