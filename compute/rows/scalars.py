@@ -193,6 +193,8 @@ class Scalars:
         if is_constant_list(call) and has_one_form(type_of(call.args[0])):
             return self._in_list(call, row)
         args = [self.write(arg, row) for arg in call.args]
+        if call.function in ("eq_any", "ne_all") and _is_in_plain_array(call):
+            return self._in_array(call.function == "eq_any", *args)
         match call.function, args:
             case (("is_null" | "is_not_null"), [Value(nullable=False)]):
                 return Value(repr(call.function == "is_not_null"), False)
@@ -247,6 +249,17 @@ class Scalars:
         text = f"{decided} if {value.text} in {self._source.constant(elements)} else None"
         return Value(self._source.assign(text), True)
 
+    def _in_array(self, decided: bool, value: Value, array: Value) -> Value:
+        """Write whether a value is in an array that is known when the program runs."""
+        source = self._source
+        found = source.assign("None")
+        with source.block(f"if {value.text} is not None and {array.text} is not None:"):
+            source.line(f"if {value.text} in {array.text}: {found} = {decided}")
+            source.line(f"elif None not in {array.text}: {found} = {not decided}")
+        with source.block(f"elif {array.text} == ():"):
+            source.line(f"{found} = {not decided}")
+        return Value(found, True)
+
     def _strict(self, text: str, args: Sequence[Value]) -> Value:
         """Assign an expression, None if one of `args` is."""
         missing = [f"{each.text} is None" for each in args if each.nullable]
@@ -286,6 +299,15 @@ class _Nested:
         if kind is None:
             for block in reversed(self._entered):
                 block.__exit__(None, None, None)
+
+
+def _is_in_plain_array(call: Call) -> bool:
+    """Whether a value is compared with elements that are equal in Python where they are in SQL."""
+    value, array = map(type_of, call.args)
+    element = array.element
+    if element is None or array.name != "array":
+        return False
+    return is_plain(value) and element.name == value.name
 
 
 def _kernel_call(call: Call) -> Callable[..., Datum]:

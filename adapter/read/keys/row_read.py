@@ -251,7 +251,7 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
         return None
     if not {id for id in program.collections} <= {each.id for each in found}:
         return None
-    program = replace(program, most=min(program.most, LIGHT // max(cost, 1)))
+    program = replace(program, most=min(program.most, 2 * LIGHT // max(cost, 1)))
     takes_first = is_single and is_cut and not finishing.order_by
     programs = (program, limit, offset)
     return RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)

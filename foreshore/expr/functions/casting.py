@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
@@ -137,6 +137,19 @@ def _float_to_integer(types: Signature, a: pa.Array) -> Outcome:
 
 def _numeric_to_integer(types: Signature, a: pa.Array) -> Outcome:
     return _bounded(types, rescale(unscaled(a), -scale_of(types.args[0])), valid_of(a))
+
+
+def _one_rounded(types: Signature) -> Callable[[str], int]:
+    """Return the function that casts one numeric as `_numeric_to_integer` does."""
+    low, high = _BOUNDS[types.result.name]
+
+    def cast(text: str) -> int:
+        value = int(Decimal(text).to_integral_value(ROUND_HALF_UP))
+        if not low <= value <= high:
+            raise Failure(out_of_range(types.result))
+        return value
+
+    return cast
 
 
 def _to_numeric(types: Signature, a: pa.Array) -> Outcome:
@@ -313,6 +326,7 @@ for _source in INTEGERS:
         "numeric",
         _source,
         _numeric_to_integer,
+        one=_one_rounded,
         fallible=True,
         error=_range_error,
         duckdb=lambda d, t, a: native(d, t, a) if not scale_of(t.args[0]) else None,

@@ -66,6 +66,8 @@ FORMS = (
     "SELECT k FROM t WHERE k = $1 AND s IS NULL",
     "SELECT k FROM t WHERE k = $1 AND a IN (1, NULL)",
     "SELECT k FROM t WHERE k = $1 AND a NOT IN (1, 2)",
+    "SELECT k, k = ANY(l), k <> ALL(l), a = ANY(ARRAY[$1::int, NULL]), NULL = ANY(l) FROM t WHERE k IN (3, 4)"
+    " ORDER BY k",
     "SELECT k FROM t WHERE k = $1 AND a IS DISTINCT FROM 1",
     "SELECT upper(s) || '!', length(s), substr(s, 2), s || k FROM t WHERE k = $1",
     "SELECT d + 1, d - date '2024-01-01', extract(year FROM d), to_char(d, 'YYYY') FROM t"
