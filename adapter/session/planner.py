@@ -330,9 +330,15 @@ class SessionPlanner:
         prepared.depends_on_role = reader.row_reader is not None and reader.row_reader.asked
         prepared.is_own = reader.row_reader is not None and reader.row_reader.fixed
         self._compile(prepared, reader.planned)
+        if prepared.tables_only and any(map(self._is_view, prepared.used)):
+            prepared.tables_only = False  # an index of it may be read once it is there
         prepared.found_allowed = (None, -1)
         prepared.planning_seconds = thread_time() - began
         prepared.basis = basis
+
+    def _is_view(self, id: GlobalId) -> bool:
+        item = self.state.get(id)
+        return isinstance(item, Item) and item.type == "view"
 
     @staticmethod
     def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:

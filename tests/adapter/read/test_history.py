@@ -169,22 +169,18 @@ async def test_lag_relations_show_lag_and_slowest_input(own_env: TestEnvironment
         "DROP CLUSTER REPLICA slow.r1",
         "INSERT INTO t VALUES (1)",
     )
-    await asyncio.sleep(0.3)
-    lags = await own_env.query(
-        "a",
+    lags = (
         "SELECT o.name, local_lag >= interval '200ms', global_lag >= interval '200ms', l.name,"
         " g.name, w.lag >= interval '200ms'"
         " FROM mz_internal.mz_materialization_lag JOIN mz_objects o ON o.id = object_id"
         " JOIN mz_objects l ON l.id = slowest_local_input_id"
         " JOIN mz_objects g ON g.id = slowest_global_input_id"
-        " JOIN mz_internal.mz_wallclock_global_lag w USING (object_id) ORDER BY 1",
+        " JOIN mz_internal.mz_wallclock_global_lag w USING (object_id) ORDER BY 1"
     )
-    assert lags.splitlines() == [
-        "above|f|t|slow|t|t",
-        "quick|f|f|t|t|f",
-        "slow|t|t|quick|t|t",
-        "SELECT 3",
-    ]
+    shown = ["above|f|t|slow|t|t", "quick|f|f|t|t|f", "slow|t|t|quick|t|t", "SELECT 3"]
+    async with asyncio.timeout(60):  # on a busy machine the quick one is late now and then
+        while (await own_env.query("a", lags)).splitlines() != shown:
+            pass
 
 
 def test_constant_view_is_readable_beside_table(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from foreshore.adapter.coordinator import Coordinator
 from foreshore.sql.planner import plan_statement
 from tests.adapter.harness import TestEnvironment
 
@@ -189,3 +190,23 @@ def test_plans_over_a_catalog_of_ones_own_are_not_shared(
     assert ask("a", update) == "UPDATE 1"
     assert not planned
     assert ask("a", "SELECT * FROM mine") == "1|2"
+
+
+async def test_plan_made_before_an_index_can_be_read_is_made_again(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await own_env.ran(
+        "a",
+        "CREATE TABLE t (k int PRIMARY KEY, n int)",
+        "CREATE VIEW v AS SELECT k, n FROM t",
+        "CREATE INDEX ON v (k)",
+    )
+    session = await own_env.session("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "is_to_be_read", lambda self, id: False)
+        early = await session.parse("early", "SELECT n FROM v WHERE k = 1", ())
+        assert session.planner.is_valid(early)
+    assert not session.planner.is_valid(early)
+    late = await session.parse("late", "SELECT n FROM t WHERE k = 1", ())
+    assert late.tables_only
+    assert session.planner.is_valid(late)
