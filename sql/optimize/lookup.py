@@ -37,7 +37,7 @@ from foreshore.expr.ir import (
 from foreshore.expr.keys import Constant, Elements, Key
 from foreshore.sql.optimize.build import project
 from foreshore.sql.optimize.scalars import MAX_NODES, conjuncts, size_of, substitute
-from foreshore.types import SqlType
+from foreshore.types import BOOL, SqlType
 
 MAX_KEYS = 1000  # that combine the values of several predicates
 
@@ -146,6 +146,10 @@ def _condition(predicate: Scalar, parts: Sequence[Scalar]) -> _Condition | None:
                 return None
             alternatives = [values for one in known for values in one.alternatives]
             return _Condition(predicate, tuple(alternatives), all(one.exact for one in known))
+        case Call(function="eq_any", args=(scalar, Call(function="array", args=items))):
+            equal = [_equality(Call("eq", (scalar, item), BOOL), parts) for item in items]
+            found = [values for one in equal if one is not None for values in one.alternatives]
+            return _Condition(predicate, tuple(found), True) if None not in equal else None
         case And(args=args):
             return _conjunction(predicate, [_condition(arg, parts) for arg in args])
         case _:
