@@ -41,8 +41,8 @@ class Disk:
 
     It does not write in place: what overwrites the filling of a segment takes room, too.
     There is `room` for so many bytes, None for no limit; none either after a refusal if it
-    `refuses_once`. It counts `refused` calls; the next sync fails with `sync_fails`. `before_write` may
-    wait.
+    `refuses_once`. It counts `refused` calls; the next sync of a record, not of filling, fails with
+    `sync_fails`. `before_write` may wait.
     """
 
     def __init__(self) -> None:
@@ -50,6 +50,7 @@ class Disk:
         self.files = True
         self.refused = 0
         self.sync_fails: int | None = None
+        self._has_filled = False  # what was written last is filling
         self.before_write: Callable[[], object] = lambda: None
         self.refuses_once = False
 
@@ -59,6 +60,7 @@ class Disk:
     def pwrite(self, descriptor: int, data: Any, at: int) -> int:
         """Write as much as there is room for."""
         self.before_write()
+        self._has_filled = bytes(memoryview(data)[:1]) == segment.FILLING
         if self.room is None:
             return os.pwrite(descriptor, data, at)
         if not self.room:
@@ -75,7 +77,7 @@ class Disk:
 
     def fdatasync(self, descriptor: int) -> None:
         """Sync the file, or fail."""
-        if self.sync_fails is not None:
+        if self.sync_fails is not None and not self._has_filled:
             code, self.sync_fails = self.sync_fails, None
             self._refuse(code)
         os.fdatasync(descriptor)
