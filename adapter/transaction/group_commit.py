@@ -244,7 +244,7 @@ class GroupCommit:
     @property
     def failed(self) -> bool:
         """Whether it has failed or been closed; a pending write may then have happened."""
-        return self._failed is not None
+        return self._failed is not None or self._trouble is not None
 
     @property
     def standstill(self) -> DatabaseError | None:
@@ -504,8 +504,8 @@ class GroupCommit:
         if isinstance(error, NOTHING_WRITTEN):
             self._again(group, error)
         elif error is not None:
+            self._trouble = error  # first: who made a write asks whether it may have happened
             group.fail(error)
-            self._trouble = error
             self._ask()
         self._in_flight = None
         if self._is_asked:
