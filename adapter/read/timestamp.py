@@ -77,6 +77,7 @@ def read_time(
         time = _newest_time(context)
         if time is not None:
             coordinator.compute.maintained.check_not_corrupt(ids)
+            transaction.time = time
             return time
     ids = tuple(ids)
     if as_of is not None:
@@ -103,14 +104,13 @@ def read_time(
 
 
 def _newest_time(context: StatementContext) -> Timestamp | None:
-    """Return the newest time, if a transaction that reads at once, and nothing else, may have it.
-
-    It may at every isolation level, as the caller waits for nothing that it reads at that time.
-    """
+    """Return the newest time, if a transaction that reads once, and nothing else, reads at it."""
     transaction, coordinator = context.transaction, context.coordinator
     if transaction.block or transaction.time is not None or transaction.catalog is not None:
         return None
     if context.variables["emit_timestamp_notice"] == "on":
+        return None
+    if context.isolation != "strict serializable":  # it may have another, to wait for nothing
         return None
     time = coordinator.oracle.read_ts()
     altered = coordinator.state.altered_below(context.prepared.used)

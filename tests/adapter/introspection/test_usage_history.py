@@ -132,6 +132,7 @@ class _Recorder:
 async def test_source_that_has_moved_rows_has_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = _Recorder()
     monkeypatch.setattr(tracing, "_recorder", recorder)
+    monkeypatch.setattr(tracing, "is_on", True)
     coordinator = _Coordinator()
     hook = SimpleNamespace(rows=3, bytes=30, requests=2)
     monkeypatch.setattr(coordinator, "counted", lambda: [(SimpleNamespace(id="u7"), hook)])
