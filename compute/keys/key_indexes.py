@@ -155,12 +155,6 @@ class KeyIndexes:
             self._wanted[table].set()
             await asyncio.shield(building)
 
-    def at_hand(self, table: GlobalId) -> Mapping[str, KeyIndex] | None:
-        """Return what `of` does if `ready` has nothing to wait for or to raise, else None."""
-        if self._corruptions.messages or table in self._building:
-            return None
-        return self.of(table)
-
     # --- group commit
 
     def duplicate(

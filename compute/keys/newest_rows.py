@@ -146,10 +146,6 @@ class NewestRows:
                 self.forget()
         return entry
 
-    def is_newest(self, hash: int, entry: Entry) -> bool:
-        """Whether an entry that `newest` returned is still that of its key, whose hash is given."""
-        return self._entries.get(hash) is entry
-
     def duplicate(self, changes: Sequence[Change], own: Mapping[Row, Row | None]) -> Row | None:
         """Return a key that would be there twice after `changes`, one of which inserts it.
 

@@ -59,7 +59,6 @@ class RowProgram:
     session_values: tuple[str, ...]
     function: Callable[..., list[Row]]
     most: int  # rows that it sees or gathers
-    is_settled: bool = True  # whether the same rows and arguments give the same answer
 
     def run(
         self,
@@ -209,7 +208,6 @@ class _Compiler:
             tuple(relations.scalars.session_values),
             source.function(_PARAMETERS),
             MOST // max(1, relations.scalars.kernel_calls * MOST // MOST_CALLS),
-            relations.scalars.is_settled,
         )
 
     def _output(self, row: Values) -> Values:

@@ -60,7 +60,6 @@ class Scalars:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.session_values: dict[str, int] = {}  # their places in `values`, by name
-        self.is_settled = True  # no session values, and no function gives another value each time
         self.kernel_calls = 0  # calls for one row, at most, that run a kernel
 
     def write(self, scalar: Scalar, row: Row) -> Value:
@@ -76,7 +75,6 @@ class Scalars:
                 items = ", ".join(f"args[{number - 1}]" for number in numbers)
                 return Value(f"({items},)", False)
             case Environment(name=name):
-                self.is_settled = False
                 place = self.session_values.setdefault(name, len(self.session_values))
                 return Value(f"values[{place}]", True)
             case And(args=args):
@@ -219,7 +217,6 @@ class Scalars:
                 return Value(source.assign(f"{left.text} {operator} {right.text}"), False)
         types = signature(call)
         function = scalar_function(call.function)
-        self.is_settled &= function.volatility == "immutable"
         if call.function in _OPERATORS:
             if all(map(is_plain, types.args)):
                 sides = args

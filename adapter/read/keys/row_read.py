@@ -95,7 +95,6 @@ class RowRead:
     cut: tuple[int | None, int]  # LIMIT and OFFSET where they are constants
     grows: bool  # whether it may make much longer values of those that are given
     is_exact: bool  # whether its rows are in the forms of their columns' types
-    is_settled: bool  # whether the same arguments and rows give the same answer
     takes_first: bool  # whether it needs no more rows of its only source once it has enough
 
     @property
@@ -124,14 +123,12 @@ class RowRead:
         takes_first: bool,
     ) -> "RowRead":
         """Return the read of `relation` by programs of it, of LIMIT and of OFFSET."""
-        given = [*(each for each in programs if each is not None), *(each.keys for each in sources)]
         return cls(
             tuple(sources),
             *programs,
             (finishing.limit, finishing.offset),
             has_growing_call(relation),
             _is_exact(relation, finishing),
-            all(each.is_settled for each in given),
             takes_first,
         )
 

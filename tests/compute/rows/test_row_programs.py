@@ -11,7 +11,6 @@ from foreshore.expr.ir import (
     Call,
     Case,
     Column,
-    Environment,
     Finishing,
     Get,
     Literal,
@@ -22,7 +21,7 @@ from foreshore.expr.ir import (
     Scalar,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, FLOAT8, INT4, TEXT, ColumnType, Datum
+from foreshore.types import BOOL, INT4, TEXT, ColumnType, Datum
 from tests.compute.cases import Contents, random_history
 from tests.compute.plans import PLANS
 from tests.effort import examples
@@ -134,20 +133,6 @@ def test_arguments_are_not_in_the_program() -> None:
     assert value(total, 1, None) is None
     with pytest.raises(RowFailed):
         value(total, 2**31 - 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("scalar", "is_settled"),
-    [
-        (Call("add(int4,int4)", (Parameter(1, INT4), Literal(1, INT4)), INT4), True),
-        (Call("random()", (), FLOAT8), False),
-        (Environment("current_user", TEXT), False),
-    ],
-)
-def test_programs_know_whether_their_answer_is_settled(scalar: Scalar, is_settled: bool) -> None:
-    program = compile_rows(Map(Get(GlobalId("u9"), ()), (scalar,)))
-    assert program is not None
-    assert program.is_settled == is_settled
 
 
 def test_branches_that_are_not_taken_do_not_fail() -> None:
