@@ -35,8 +35,6 @@ from foreshore.table_rows import Row
 from foreshore.tokens import AccessToken
 from foreshore.types import Datum, RelationDesc, SqlType
 
-FEWEST_TOGETHER = 24  # executions of a statement from which on they are cheaper together
-
 
 class HistoryGone(InvalidParameterValue):
     """A past time cannot be read, as the history from then on is not kept."""
@@ -361,6 +359,9 @@ class Session(Protocol):
 
     def find_statement(self, name: str) -> Statement | None:
         """Return a prepared statement whose executions may be given to `run`, if there is one."""
+
+    def takes_many(self, statement: Any) -> bool:
+        """Whether `run` may run several executions of a statement as one."""
 
     async def ready(self, statement: Any) -> None:
         """Plan a statement of `find_statement` again if it has to be, as `bind` does."""

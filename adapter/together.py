@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from foreshore.adapter.client import FEWEST_TOGETHER
 from foreshore.adapter.read.keys.key_lookup import locked_rows
 from foreshore.adapter.read.keys.point import indexes_of_point
 from foreshore.adapter.session.context import StatementContext
@@ -46,6 +45,7 @@ from foreshore.sql.plan import Delete, Insert, OnConflict, Update
 from foreshore.table_rows import Row, TableRows, columns_of_rows
 from foreshore.types import Datum
 
+FEWEST_TOGETHER = 24  # executions of a statement from which on they are cheaper together
 _REPEATABLE = frozenset(("nextval", RANDOM, RANDOM_UUID))  # calls that may be made again in vain
 
 

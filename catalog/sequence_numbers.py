@@ -53,16 +53,6 @@ def generation_of(item: Item) -> Generation:
     return Generation(item.id, item.generation or 0)
 
 
-class Taken(NamedTuple):
-    """Numbers that were given out together, and the positions before and after them."""
-
-    of: Generation
-    sequence: Sequence
-    length: int
-    before: Position
-    after: Position
-
-
 class Positions(State, frozen=True, kw_only=True):
     """The register: for each generation a position at or beyond all numbers given out."""
 
@@ -111,9 +101,8 @@ class Sequences:
         sequence: Sequence,
         count: int,
         name: str,
-        noted: list[Taken] | None = None,
     ) -> Numbers:
-        """Give out `count` numbers, and add what was taken to `noted`.
+        """Give out `count` numbers.
 
         Raises 2200H if fewer are left, UndefinedTable if the sequence has been dropped.
         """
@@ -121,23 +110,10 @@ class Sequences:
             if self._left(of, sequence) >= count:
                 break
             await self._run_to_end(self._reserve(of, sequence, count, name))
-        before = self._positions[of]
-        found, self._positions[of] = numbers(sequence, before, count, name)
-        if noted is not None:
-            noted.append(Taken(of, sequence, count, before, self._positions[of]))
+        found, self._positions[of] = numbers(sequence, self._positions[of], count, name)
         if of not in self.private:
             self._ready[of] = sequence, self._left(of, sequence) - count
         return found
-
-    def take_back(self, taken: "Taken") -> None:
-        """Let numbers be given out again that nobody has seen, if none was given out after them."""
-        ready = self._ready.get(taken.of)
-        if ready is None or self._positions.get(taken.of) != taken.after:
-            return
-        self._positions[taken.of] = taken.before
-        definition, left = ready
-        if definition == taken.sequence:
-            self._ready[taken.of] = definition, left + taken.length
 
     def _left(self, of: Generation, sequence: Sequence) -> int:
         """Return how many numbers of the definition `sequence` are durable."""

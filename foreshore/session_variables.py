@@ -231,11 +231,6 @@ class Variables(dict[str, str]):
         self.touched = True
         self.version += 1
 
-    @property
-    def has_reports(self) -> bool:
-        """Whether `drain_reports` may have something to tell."""
-        return self.reported_version != self.version
-
     def drain_reports(self) -> dict[str, str]:
         """Return the reported variables that changed since the last call."""
         changed: dict[str, str] = {}

@@ -76,6 +76,7 @@ class Conversation:
 
     async def run(self) -> None:
         """Handle messages until the client goes; raises Disconnected or FramingError."""
+        self._adopt_encoding()
         self._ready()
         await self._work()
         while True:
@@ -291,6 +292,8 @@ class Conversation:
                 await self._send_result(
                     execution, form.formats, form.encoder, describe=described, before=before
                 )
+                if described or len(form.formats) > 1:
+                    session.told()
                 done += 1
             if done < len(many):
                 await wire.share()
@@ -356,8 +359,12 @@ class Conversation:
                 if describe:
                     before += encoder.description
                 if execution.tuples is not None and self._wire.encoding is None:
-                    style = self._session.output_style(names=encoder.shows_names)
-                    before += encoder.tuples(execution.tuples, style)
+                    try:
+                        style = self._session.output_style(names=encoder.shows_names)
+                        before += encoder.tuples(execution.tuples, style)
+                    except Exception:
+                        self._wire.put(before)
+                        raise
                     count = len(execution.tuples)
                 else:
                     self._wire.put(before)

@@ -29,25 +29,36 @@ class Rest:
         self.is_cancelled = False  # the task was cancelled before it came to this
 
     def __await__(self) -> Generator[Any, Any, None]:
-        """Let the work go on to its end."""
-        awaited, work = self._awaited, self._work
+        """Let the work go on to its end.
+
+        No frame here keeps an error, or a future that has one: its traceback holds this frame, and
+        with it what the work holds.
+        """
+        work = self._work
         error: BaseException | None = None
-        if self.is_cancelled and (awaited is None or not awaited.cancel()):
+        if self.is_cancelled and (self._awaited is None or not self._awaited.cancel()):
             error = asyncio.CancelledError()
         while True:
             if error is None:
                 try:
-                    yield awaited
+                    yield self._take()
                 except BaseException as raised:
                     error = raised
             try:
                 if error is None:
-                    awaited = work.send(None)
+                    self._awaited = work.send(None)
                 else:
                     thrown, error = error, None
-                    awaited = work.throw(thrown)
+                    try:
+                        self._awaited = work.throw(thrown)
+                    finally:
+                        del thrown
             except StopIteration:
                 return
+
+    def _take(self) -> Any:
+        awaited, self._awaited = self._awaited, None
+        return awaited
 
 
 def start(

@@ -85,13 +85,17 @@ class ExecutionReader:
         first = _bind_at(data, at) if data[at] == _BIND else None
         if first is None:
             return None
-        statement = self._session.find_statement(first.statement.decode(errors="replace"))
+        try:
+            name = first.statement.decode()
+        except UnicodeDecodeError:
+            return None
+        statement = self._session.find_statement(name)
         form = None if statement is None else self._form(statement, first)
         if statement is None or form is None:
             return None
         rows: list[Sequence[Datum]] = []
         described: list[bool] = []
-        decoders, last, most = form.decoders, at + MOST_BYTES, 0
+        decoders, until, most = form.decoders, at + MOST_BYTES, 0
         bind: _Bind | None = first
         while bind is not None:
             is_described = data.startswith(DESCRIBE, bind.end)
@@ -106,8 +110,10 @@ class ExecutionReader:
             rows.append(args)
             described.append(is_described)
             at, most = end, max(0, limit)
-            if most or at >= last or len(rows) == MOST or data[at : at + 1] != b"B":
+            if most or at >= until or len(rows) == MOST or data[at : at + 1] != b"B":
                 break
+            if len(rows) == 1 and not self._session.takes_many(statement):
+                break  # what is decoded later may depend on what this one does
             bind = _bind_at(data, at)
             if bind is not None and not _are_alike(bind, first):
                 break

@@ -57,7 +57,6 @@ class MessageReader:
         self._at = 0
         self._more: deque[bytes] = deque()  # bytes that arrived after `_data`
         self._more_size = 0
-        self._fed = 0  # bytes that have arrived so far
         self._limit = self._most = LIMIT_BEFORE_LOGIN
         self.recode: Recode | None = None  # of a client whose encoding is not UTF8
         self._left = 0  # bytes yet to come of a CopyData in parts or of a long frame
@@ -66,7 +65,6 @@ class MessageReader:
 
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""
-        self._fed += len(data)
         if self._at == len(self._data) and not self._more:
             self._data = data
             self._at = 0
@@ -78,11 +76,6 @@ class MessageReader:
     def buffered(self) -> int:
         """How many bytes have arrived and not been returned in a message."""
         return len(self._data) - self._at + self._more_size
-
-    @property
-    def position(self) -> int:
-        """Where in all the input the next message begins."""
-        return self._fed - self.buffered
 
     def take(self) -> bytes:
         """Return the bytes that have arrived and not been returned, which are no messages."""
@@ -203,10 +196,8 @@ class MessageReader:
     def skip_to(self, at: int) -> None:
         """Go on at a place in what `ahead` has returned."""
         self._at = at
-
-    def put_back(self, data: bytes) -> None:
-        """Return bytes that `skip_to` went past, which come before all that is left."""
-        self._data, self._at = data + self._data[self._at :], 0
+        if self._gathered.bytes:  # the long message before has been handled
+            self._gathered.clear()
 
     def upcoming(self) -> int | None:
         """Return the type of the next message as soon as its first byte has arrived."""

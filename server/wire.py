@@ -106,7 +106,7 @@ class Wire(asyncio.Protocol):
             if self.turn.has_time():
                 self._rest = start(self._task, self.context, begin())
             else:
-                self._rest = Rest(self._in_turn(begin()))
+                self._rest = Rest(self._in_turn(begin))
         except asyncio.CancelledError:
             self._task.cancel()
             return
@@ -121,10 +121,10 @@ class Wire(asyncio.Protocol):
         else:
             self._begun.set_result(None)
 
-    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do work when it is this connection's turn."""
+    async def _in_turn(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin work when it is this connection's turn."""
         await self.turn.next()
-        await work
+        await begin()
 
     def eof_received(self) -> bool:
         """Treat the end of input as a disconnect; answers are sent as long as they can be."""
@@ -304,11 +304,6 @@ class Wire(asyncio.Protocol):
         """Add bytes whose texts are in the client's encoding."""
         self._out.append(data)
         self._out_size += len(data)
-
-    @property
-    def gathered(self) -> int:
-        """How many bytes the next `flush` sends."""
-        return self._out_size
 
     def flush(self) -> None:
         """Send the added bytes, now or when the lease is renewed."""

@@ -292,7 +292,13 @@ def _has_unwritten_sector(data: bytes, start: int, end: int) -> bool:
 
 
 def _has_later_record(data: bytes, offset: int, number: int) -> bool:
-    """Return whether a record after the `number`-th is beyond `offset`."""
+    """Return whether a record after the `number`-th, at `offset`, is beyond that.
+
+    Its payload may look like records, so it is left out if the header says how long it is.
+    """
+    head = data[offset : offset + HEADER]
+    if len(head) == HEADER and head[-4:] == struct.pack("<I", zlib.crc32(head[:-4])):
+        offset += _size(_RECORD.unpack(head)[3]) - 1
     while (offset := data.find(RECORD_MAGIC, offset + 1)) >= 0:
         head = data[offset : offset + HEADER]
         if offset % 8 == 0 and len(head) == HEADER:

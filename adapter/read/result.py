@@ -158,12 +158,8 @@ class TupleSource:
 
     def take(self, limit: int) -> Sequence[Row]:
         """Return the next rows, at most `limit`."""
-        self._taken = True
-        rows = self._rows
-        if len(rows) > limit:
-            self._rows = rows[limit:]
-            return rows[:limit]
-        self._rows = ()
+        rows, self._rows = self._rows[:limit], self._rows[limit:]
+        self._taken = not self._rows
         return rows
 
     async def next(self, limit: int) -> pa.RecordBatch | None:

@@ -66,12 +66,3 @@ def _refuse_system_relations(context: "StatementContext") -> None:
             raise InsufficientPrivilege(
                 f'system relation "{named.name}" cannot be read: restrict_to_user_objects is on'
             )
-
-
-def is_allowed(context: "StatementContext") -> bool:
-    """Return whether the role of the session may run the statement."""
-    try:
-        authorize(context)
-    except InsufficientPrivilege:
-        return False
-    return True

@@ -30,6 +30,7 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import operands_of, walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
+from foreshore.redaction import redacted
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import Insert, Plan, Update, WritePlan
 from foreshore.sql.rewrite.bind_parameters import Givens
@@ -40,6 +41,7 @@ MOST_TEXTS = 512
 LONGEST_TEXT = 16_384  # characters; a longer one hardly comes again
 MOST_STATEMENTS = 8  # of a text that is kept as a whole
 LONGEST_SCRIPT = 1024  # characters of such a text
+MOST_SCRIPTS = 64  # their trees take up to 200 kB each
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,13 +202,18 @@ class PlanCache:
 
     def script(self, text: str) -> Sequence[Syntax] | None:
         """Return the statements of a text that `put_script` was given."""
-        return self._scripts.get(text)
+        found = self._scripts.get(text)
+        if found is not None:
+            self._scripts.move_to_end(text)
+        return found
 
     def put_script(self, text: str, statements: Sequence[Syntax]) -> None:
-        """Keep the statements of a text, if they are a few."""
-        if 1 < len(statements) <= MOST_STATEMENTS and len(text) <= LONGEST_SCRIPT:
+        """Keep the statements of a text, if they are a few, and it has no secrets."""
+        if not 1 < len(statements) <= MOST_STATEMENTS or len(text) > LONGEST_SCRIPT:
+            return
+        if redacted(text) == text:
             self._scripts[text] = statements
-            if len(self._scripts) > MOST_TEXTS:
+            if len(self._scripts) > MOST_SCRIPTS:
                 self._scripts.popitem(last=False)
 
     def put(self, key: PlanKey, prepared: Prepared, state: State) -> None:

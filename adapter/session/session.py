@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from foreshore import interruptible, tracing
 from foreshore.adapter import dispatch
 from foreshore.adapter.client import (
-    FEWEST_TOGETHER,
     Completed,
     CopyIn,
     EmptyQuery,
@@ -37,7 +36,13 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.failing_views import explained
 from foreshore.adapter.introspection.relations import builtin_rows
-from foreshore.adapter.read.result import Outcome, Selected, check_returned, taken
+from foreshore.adapter.read.result import (
+    Outcome,
+    Selected,
+    TupleSource,
+    check_returned,
+    taken,
+)
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.reading import reading_of
 from foreshore.adapter.rights.roles import SessionRoles
@@ -50,7 +55,12 @@ from foreshore.adapter.session.prepare import Statements
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.subscribe.meaning import meaning_of
-from foreshore.adapter.together import RanTogether, may_run_together, run_together
+from foreshore.adapter.together import (
+    FEWEST_TOGETHER,
+    RanTogether,
+    may_run_together,
+    run_together,
+)
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.nextval import LastValues
 from foreshore.catalog.builtin.object_names import object_names
@@ -74,7 +84,7 @@ from foreshore.result_limits import result_limits
 from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
-from foreshore.sql.plan import CopyFrom, Execute, Fetch
+from foreshore.sql.plan import CopyFrom, Execute, Fetch, Select
 from foreshore.statement_history import Who
 from foreshore.types import Datum, SqlType
 
@@ -85,7 +95,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ATTEMPTS = 10
-NAMING = Execute | Fetch  # whose columns are those of what they name
+# EXECUTE and FETCH, whose columns are those of what they name, and COPY, which ignores a Sync.
+APART = CopyFrom | Execute | Fetch
 
 
 class Session:
@@ -331,6 +342,10 @@ class Session:
 
     def _begin_statement(self, text: str, *, continues: bool = False) -> None:
         self.activity.begin(text, continues=continues)
+        self._rebase()
+
+    def _rebase(self) -> None:
+        """Let a transaction that changes the catalog see what others have changed since."""
         transaction = self.transactions.running
         if transaction is not None and transaction.catalog is not None:
             # The commit raises it again, unless the client rolls back.
@@ -489,7 +504,9 @@ class Session:
             self.transactions.begin()
         self.is_one_of_several = False
         # Whether a COPY is the last, whoever sends its rows says when they are there.
-        return is_first and (last or isinstance(prepared.plan, CopyFrom))
+        if isinstance(prepared.plan, CopyFrom):
+            return is_first
+        return is_first and last and (prepared.changes or isinstance(prepared.plan, Select))
 
     def _execution(self, outcome: Outcome, max_rows: int) -> Execution:
         """Return what the client gets of an outcome."""
@@ -503,15 +520,21 @@ class Session:
     def find_statement(self, name: str) -> Prepared | None:
         """Return a prepared statement that `run` takes, if there is one of this name."""
         prepared = self.statements.get(name)
-        if prepared is None or prepared.syntax is None or isinstance(prepared.plan, NAMING):
+        if prepared is None or prepared.syntax is None or isinstance(prepared.plan, APART):
             return None
         return prepared
+
+    def takes_many(self, prepared: Prepared) -> bool:
+        """Whether `run` may run several executions of a statement as one change."""
+        return not prepared.takes_names and may_run_together(prepared)
 
     async def ready(self, prepared: Prepared) -> None:
         """Plan a statement again if it has to be."""
         if self.transactions.failed:
             self.transactions.check_not_failed(prepared.plan)
-        elif not self.planner.is_valid(prepared):
+            return
+        self._rebase()
+        if not self.planner.is_valid(prepared):
             await self.planner.ready(prepared)
 
     async def run(
@@ -535,8 +558,9 @@ class Session:
         last = last and len(many) == 1
         alone = self._begin_alone(prepared, last=last)
         outcome = await self.attempt(self._run_once, prepared, many[0], alone=alone)
-        if not last or self.transactions.in_block:  # else it ends with the transaction
-            result = outcome if isinstance(outcome, Selected) else None
+        result = outcome if isinstance(outcome, Selected) else None
+        is_over = result is None or isinstance(result.source, TupleSource)
+        if not (last and is_over) or self.transactions.in_block:  # else nothing is left of it
             self.portals[""] = BoundPortal(
                 "", prepared, many[0], formats, result=result, done=True, desc=prepared.desc
             )
@@ -550,7 +574,7 @@ class Session:
         It raises the error of an interruption only: after others nothing has happened.
         """
         ran = singly = RanTogether((), len(many))
-        if prepared.takes_names or not may_run_together(prepared):
+        if not self.takes_many(prepared):
             return singly
         assert prepared.syntax is not None
         self._begin_statement(prepared.syntax.text)

@@ -205,24 +205,6 @@ class Transactions:
         self._release(transaction)
         self._end_portals(committed=False)
 
-    def before_statement(self) -> Callable[[], None]:
-        """Return what undoes all that the running transaction does from now on."""
-        transaction = self.begin()
-        staged, advisory, locks = transaction.staged, self.advisory_locks, self._coordinator.locks
-        if transaction.is_untouched and transaction not in locks.held:
-            return partial(self.begin_again, transaction, staged, advisory)
-        reads, mark, counted = transaction.reads, locks.mark(transaction), len(transaction.counted)
-
-        def undo() -> None:
-            again = transaction.counted[counted:]
-            del transaction.counted[counted:]
-            self._coordinator.activity.uncount(again)
-            transaction.staged = staged
-            transaction.read_only(reads)
-            self._release_locks(transaction, mark, advisory)
-
-        return undo
-
     def begin_again(self, transaction: Transaction, staged: Staged, advisory: int) -> None:
         """Undo the first statement of a transaction, or find it undone, to try it again.
 

@@ -1,6 +1,6 @@
 """Calls of nextval, currval, lastval and setval."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foreshore.adapter.session.context import StatementContext
@@ -8,7 +8,7 @@ from foreshore.adapter.write.target import require_writable
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item
 from foreshore.catalog.needs import require_all
-from foreshore.catalog.sequence_numbers import Taken, generation_of
+from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import (
     NumericValueOutOfRange,
     ObjectNotInPrerequisiteState,
@@ -32,18 +32,6 @@ class LastValues:
 
     by_sequence: dict[GlobalId, int] = field(default_factory=dict)
     last: GlobalId | None = None  # the sequence that was used last
-    taken: list[Taken] | None = None  # by a statement that may be undone as if it had not begun
-
-    def begin(self) -> Callable[[], list[Taken]]:
-        """Note the numbers taken from now on; return what forgets them, and returns them."""
-        before, last, self.taken = dict(self.by_sequence), self.last, []
-
-        def undo() -> list[Taken]:
-            taken, self.taken = self.taken or [], None
-            self.by_sequence, self.last = before, last
-            return taken[::-1]
-
-        return undo
 
     def clear(self) -> None:
         """Forget all of them."""
@@ -120,7 +108,7 @@ async def next_numbers(
     """Return the next numbers of a sequence; the last is the session's current value."""
     require_writable(context, "nextval()", item.id)
     found = await context.coordinator.sequences.take(
-        generation_of(item), sequence, count, item.name, context.last_values.taken
+        generation_of(item), sequence, count, item.name
     )
     context.last_values.by_sequence[item.id] = int(found[-1])
     context.last_values.last = item.id

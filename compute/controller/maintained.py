@@ -235,16 +235,6 @@ class Maintained:
 
     # --- the errors of materialized views
 
-    def is_clear(self, id: GlobalId, time: Timestamp) -> bool:
-        """Whether `check_not_corrupt` and `check_errors` of one collection pass without waiting."""
-        if self._corruptions.messages:
-            return False
-        sinks = self.sinks_below((id,))
-        if not sinks:
-            return True
-        is_known = all(writer.errors.is_known(time) for writer, _ in sinks)
-        return is_known and not any(self.read_errors.at((id,), time, read_at=time))
-
     async def check_errors(
         self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
     ) -> None:

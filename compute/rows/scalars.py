@@ -250,7 +250,8 @@ class Scalars:
         """Write whether a value is in an array that is known when the program runs."""
         source = self._source
         found = source.assign("None")
-        with source.block(f"if {value.text} is not None and {array.text} is not None:"):
+        given = [f"{each.text} is not None" for each in (value, array) if each.nullable]
+        with source.block(f"if {' and '.join(given) or True}:"):
             source.line(f"if {value.text} in {array.text}: {found} = {decided}")
             source.line(f"elif None not in {array.text}: {found} = {not decided}")
         with source.block(f"elif {array.text} == ():"):

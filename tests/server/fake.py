@@ -347,6 +347,9 @@ class FakeSession:
         found = self._statements.get(name)
         return None if found is None or not found.sql else found
 
+    def takes_many(self, statement: FakeStatement) -> bool:
+        return False
+
     async def ready(self, statement: FakeStatement) -> None:
         if self.transaction_status == "E" and not statement.sql.upper().startswith(
             ("ROLLBACK", "COMMIT")

@@ -1,7 +1,10 @@
 """Work that a callback starts is the work of its task: its context, its time-outs, its end."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from typing import Any
 
@@ -183,5 +186,34 @@ def test_within_another_task_nothing_is_started(run: Run) -> None:
         owner.handed.set_result(None)
         await owner.task
         assert seen == [owner.task]
+
+    run(scenario())
+
+
+def test_errors_keep_nothing_of_the_work_alive(run: Run) -> None:
+    async def scenario() -> None:
+        owner, held = Owner(), []
+
+        class Rows:
+            """What work holds while it fails."""
+
+        def failing() -> asyncio.Future[None]:
+            failed = asyncio.get_running_loop().create_future()
+            failed.get_loop().call_soon(failed.set_exception, OSError())
+            return failed
+
+        async def work() -> None:
+            rows = Rows()
+            held.append(weakref.ref(rows))
+            with suppress(OSError):
+                await failing()
+
+        gc.disable()
+        try:
+            assert await owner.begin(work)
+            await owner.task
+            assert held[0]() is None
+        finally:
+            gc.enable()
 
     run(scenario())

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from foreshore.adapter.client import Startup
 from foreshore.adapter.session.session import Session
-from foreshore.errors import InternalError
+from foreshore.errors import InternalError, QueryCanceled
 from foreshore.server import turns
 from foreshore.server.executions import MOST
-from tests.adapter.harness import TestEnvironment
+from tests.adapter.harness import TestEnvironment, until
 from tests.memory_client import (
     DESCRIBE,
     READY,
@@ -121,12 +122,7 @@ async def test_reads_by_keys_are_answered_when_they_arrive(client: MemoryClient)
         request = bind(name, first) + execute() + SYNC
         expected = await client.send(request)
         if name not in OF_VIEW:
-            assert await client.send_at_once(request) == expected, name
-    request = bind("locked", [b"1"]) + execute() + SYNC
-    expected = await client.send(request)
-    assert await client.send_at_once(request) in (b"", expected)
-    if not client.transport.written:
-        client.take()
+            assert await client.send_until_at_once(request) == expected, name
 
 
 async def test_wrong_messages_are_answered_as_ever(client: MemoryClient) -> None:
@@ -173,7 +169,7 @@ async def test_unnamed_statement_and_query_are_answered_when_they_arrive(
     for sql in (EAGER["constant"], "SELECT s FROM t WHERE k = 1"):
         for request in (parse("", sql) + bind("") + DESCRIBE + execute() + SYNC, query(sql)):
             expected = await client.send(request)
-            assert await client.send_at_once(request) == expected
+            assert await client.send_until_at_once(request) == expected
 
 
 async def test_pipeline_is_one_answer(client: MemoryClient) -> None:
@@ -185,7 +181,7 @@ async def test_pipeline_is_one_answer(client: MemoryClient) -> None:
     single = [await client.send(part + SYNC) for part in parts]
     ends = len(READY) + 1
     assert (
-        await client.send_at_once(b"".join(parts) + SYNC)
+        await client.send_until_at_once(b"".join(parts) + SYNC)
         == b"".join(each[:-ends] for each in single) + READY + b"I"
     )
 
@@ -217,7 +213,7 @@ async def test_block_reads_its_own_writes_at_its_own_time(
     await env.ran("s", "UPDATE t SET s = 'other' WHERE k = 1")
     assert await client.send(read) == before
     await client.send(query("ROLLBACK"))
-    assert b"other" in await client.send_at_once(read)
+    assert b"other" in await client.send_until_at_once(read)
 
 
 async def test_changed_definitions_are_noticed(client: MemoryClient, env: TestEnvironment) -> None:
@@ -321,3 +317,96 @@ async def test_statements_keep_no_rows_of_dropped_tables(
         while any(each() is not None for each in held):
             gc.collect()
             await asyncio.sleep(0.01)
+
+
+async def test_policy_that_others_commit_holds_in_a_block_with_own_tables(
+    client: MemoryClient, env: TestEnvironment
+) -> None:
+    """The transaction's catalog follows what others commit before a plan is found valid."""
+    await env.ran("s", "CREATE ROLE watched LOGIN", "GRANT SELECT ON t TO watched")
+    await client.send(query("SET ROLE watched"))
+    await client.send(query("BEGIN"))
+    await client.send(query("CREATE TEMP TABLE own (a int)"))
+    request = bind("row", [b"1"]) + execute() + SYNC
+    assert b"one" in await client.send(request)
+    await env.query("s", "ALTER TABLE t ENABLE ROW LEVEL SECURITY", alone=False)
+    await env.query("s", "CREATE POLICY none ON t USING (false)", alone=False)
+    assert b"SELECT 0" in await client.send(request)
+    await env.query("s", "DROP TABLE t CASCADE", alone=False)
+    assert b"C42P01" in await client.send(request)
+    await client.send(query("ROLLBACK"))
+    await env.ran("s", "DROP OWNED BY watched", "DROP ROLE watched")
+
+
+async def test_rows_that_an_execution_leaves_can_be_fetched(client: MemoryClient) -> None:
+    await client.send(query("BEGIN"))
+    head = frame(b"B", b"q\0constants\0" + bytes(6))
+    first = await client.send(head + frame(b"E", b"q\0\0\0\0\x01") + SYNC)
+    assert b"s\0\0\0\x04" in first  # PortalSuspended
+    assert b"FETCH 1\0" in await client.send(query("FETCH ALL FROM q"))
+    await client.send(query("ROLLBACK"))
+
+
+@pytest.mark.parametrize("portal", [b"", b"p"])
+async def test_sync_before_the_data_of_copy_is_ignored(client: MemoryClient, portal: bytes) -> None:
+    await client.send(parse("copied", "COPY other FROM STDIN") + SYNC)
+    head = frame(b"B", portal + b"\0copied\0" + bytes(6))
+    client.receive(head + frame(b"E", portal + b"\0\0\0\0\0") + SYNC)
+    data = frame(b"d", b"7\tseven\n") + frame(b"c") + SYNC
+    answered = await client.send(data)
+    assert b"COPY 1\0" in answered
+    assert (await client.send(query("SELECT 1"))).count(READY) == 1
+    await client.send(query("DELETE FROM other WHERE a = 7"))
+
+
+async def test_subscription_ends_with_its_transaction(client: MemoryClient) -> None:
+    await client.send(parse("sub", "SUBSCRIBE t") + SYNC)
+    client.receive(bind("sub") + execute() + SYNC)
+    await until(lambda: b"one" in client.transport.written)
+    followed = [each for each in gc.get_objects() if type(each).__name__ == "Subscriber"]
+    assert followed
+    client.session.interrupt(QueryCanceled())
+    assert b"C57014" in await client.ready()
+    assert {type(each._state).__name__ for each in followed} == {"Ended"}
+
+
+async def test_arguments_are_read_as_the_executions_before_have_set(client: MemoryClient) -> None:
+    sql = "SELECT set_config('TimeZone', $1, false), $2::timestamptz AT TIME ZONE 'UTC'"
+    await client.send(parse("zoned", sql) + SYNC)
+    zones = (b"UTC", b"Asia/Tokyo", b"UTC")
+    each = [bind("zoned", [zone, b"2020-01-01 00:00"]) + execute() for zone in zones]
+    answered = await client.send(b"".join(each) + SYNC)
+    assert answered.count(b"2020-01-01 00:00:00") == 2
+    assert answered.count(b"2019-12-31 15:00:00") == 1
+
+
+async def test_locks_do_not_depend_on_when_a_sync_comes(client: MemoryClient) -> None:
+    await client.send(parse("lock", "LOCK TABLE t") + SYNC)
+    whole = await client.send(bind("lock") + execute() + SYNC)
+    client.receive(bind("lock") + execute())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert await client.send(SYNC) == whole
+
+
+async def test_name_that_is_no_text_finds_no_statement(client: MemoryClient) -> None:
+    await client.send(parse("\ufffd", "SELECT 1") + SYNC)
+    answered = await client.send(frame(b"B", b"\0\xff\0" + bytes(6)) + execute() + SYNC)
+    assert b"C22021" in answered
+
+
+async def test_long_message_gives_its_room_back(client: MemoryClient) -> None:
+    sql = f"SELECT $1::int /* {'x' * 3_000_000} */"
+    await client.send(parse("", sql) + bind("", [b"1"]) + execute() + SYNC)
+    assert client.wire.reader._gathered.bytes == 0
+
+
+async def test_encoding_of_the_connection_request_holds_at_once(env: TestEnvironment) -> None:
+    startup = Startup("foreshore", "foreshore", {"client_encoding": "LATIN1"})
+    session = await env.environment.connect(startup)
+    assert session.changed_parameters()["client_encoding"] == "LATIN1"
+    client = await MemoryClient.connect(session)
+    answered = await client.send(query("SELECT chr(233)"))
+    assert b"\xe9C" in answered
+    assert b"2C" in await client.send(frame(b"Q", b"SELECT length('\xe9x')\0"))
+    await client.close()

@@ -36,10 +36,13 @@ def primary() -> Iterator[Server]:
             server.crash()
 
 
-@contextlib.contextmanager
-def copied(primary: Server, *, standby: bool) -> Iterator[Server]:
+@contextlib.asynccontextmanager
+async def copied(primary: Server, *, standby: bool) -> AsyncIterator[Server]:
     """Yield a copy of a running server by pg_basebackup, perhaps its standby; it does not run."""
-    with initialised_postgres() as folder:
+    stack = contextlib.ExitStack()
+
+    def copy() -> Server:
+        folder = stack.enter_context(initialised_postgres())
         shutil.rmtree(folder / "data")
         subprocess.run(
             [
@@ -52,10 +55,13 @@ def copied(primary: Server, *, standby: bool) -> Iterator[Server]:
             **postgres_account(folder),
         )
         server = Server(folder, free_port())
-        try:
-            yield server
-        finally:
-            server.crash()
+        stack.callback(server.crash)
+        return server
+
+    try:
+        yield await asyncio.to_thread(copy)
+    finally:
+        await asyncio.to_thread(stack.close)
 
 
 def duplicate(folder: Path, copy: Path) -> None:
@@ -94,7 +100,7 @@ async def test_a_standby_is_refused_and_followed_when_it_is_promoted(
 ) -> None:
     env = own_env
     await follow(env, primary)
-    with copied(primary, standby=True) as standby:
+    async with copied(primary, standby=True) as standby:
         await asyncio.to_thread(standby.start)
         await env.ran("a", f"CREATE CONNECTION other TO POSTGRES ({options_of(standby.url)})")
         found = await env.query("a", "VALIDATE CONNECTION other (PUBLICATION 'p')")
@@ -140,7 +146,7 @@ async def test_a_server_restored_to_an_earlier_time_is_read_again(
     own_env: TestEnvironment, primary: Server
 ) -> None:
     env = own_env
-    with copied(primary, standby=False) as restored:  # before the source has begun
+    async with copied(primary, standby=False) as restored:  # before the source has begun
         await follow(env, primary)
         async with connected(primary) as upstream:
             upstream.execute("INSERT INTO up.b SELECT i, i FROM generate_series(1000, 9000) i")
