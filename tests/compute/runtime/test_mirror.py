@@ -117,6 +117,7 @@ def test_mirror_equals_the_model_at_every_time(data: st.DataObject) -> None:
             patch.setattr(arrangement_module, name, 3)
         patch.setattr(module, "TAIL_ROWS", 3)
         patch.setattr(module, "FEW", FEW)
+        patch.setattr(module, "MOST_UNDER", FEW)
         asyncio.run(scenario())
 
 
