@@ -19,7 +19,7 @@ from typing import Any
 
 
 class Rest:
-    """What is left of work that waits, or that has not begun: its task awaits it."""
+    """The rest of work that waits, or has not begun. Its task awaits it."""
 
     __slots__ = ("_awaited", "_work", "is_cancelled")
 

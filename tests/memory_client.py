@@ -38,7 +38,7 @@ class MemoryTransport(asyncio.Transport):
         return 0
 
     def close(self) -> None:
-        """Do nothing: nobody is told."""
+        """Do nothing: the transport belongs to the test."""
 
     def pause_reading(self) -> None:
         """Do nothing: the client waits for its answers."""

@@ -387,7 +387,7 @@ class Session:
         while True:
             context = self.context(prepared, args, alone=alone, again=conflicts > 0)
             try:
-                with self.interrupts:
+                with self.interrupts.running():
                     if self.activity.root is None:
                         return await run(context)
                     with tracing.phase("execute"):
@@ -555,6 +555,7 @@ class Session:
             if ran.tags:
                 return Ran([Completed(tag) for tag in ran.tags], ran.singly)
             singly = max(1, ran.singly)
+            await self.ready(prepared)  # others may have run meanwhile
         last = last and len(many) == 1
         alone = self._begin_alone(prepared, last=last)
         outcome = await self.attempt(self._run_once, prepared, many[0], alone=alone)

@@ -511,7 +511,7 @@ class GroupCommit:
         if self._is_asked:
             self._is_asked = False
             self._wake.set()
-        self._settled.set()  # last: who waits for it goes on after the next group has formed
+        self._settled.set()  # last, so that waiters go on after the next group has formed
 
     def _finish(self, group: _Group) -> Exception | None:
         """Make a group visible that is durable and end its writes; return the error of a defect."""

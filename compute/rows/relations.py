@@ -33,6 +33,7 @@ from foreshore.expr.ir import (
     LocalGet,
     Map,
     Negate,
+    OrderKey,
     Parameter,
     Project,
     Reduce,
@@ -372,14 +373,7 @@ class Relations:
         """Write the rows of each group between two positions, in an order of all columns."""
         source = self._source
         columns = columns_of(node)
-        width = len(columns)
-        own = [
-            SortKey(width + number, column_type(key.expr), key.descending, key.nulls_first)
-            for number, key in enumerate(node.order_key)
-        ]
-        all_columns = [
-            SortKey(i, each, descending=False, nulls_first=False) for i, each in enumerate(columns)
-        ]
+        _, whole = _sort_keys(node.order_key, columns)
         limit, offset = self._bound(node.limit, "None"), self._bound(node.offset, "0")
         groups, number = source.assign("{}"), source.assign("0")
 
@@ -395,8 +389,8 @@ class Relations:
         self.write(node.input, add)
         rows = source.name()
         with source.block(f"for {rows} in {groups}.values():"):
-            sort, keys = source.constant(_sort_of(columns)), [*own, *all_columns]
-            source.line(f"{sort}({rows}, {source.constant(keys)})")
+            sort = source.constant(_sort_of(columns))
+            source.line(f"{sort}({rows}, {source.constant(whole)})")
             stop = f"None if {limit} is None else {offset} + {limit}"
             self._loop(f"{rows}[{offset}:{stop}]", columns, consume)
 
@@ -409,16 +403,10 @@ class Relations:
         source = self._source
         columns = columns_of(node.input)
         width = len(columns)
-        own = [
-            SortKey(width + number, column_type(key.expr), key.descending, key.nulls_first)
-            for number, key in enumerate(node.order_key)
-        ]
-        all_columns = [
-            SortKey(i, each, descending=False, nulls_first=False) for i, each in enumerate(columns)
-        ]
-        sort, keys = _sort_of(columns), [*own, *all_columns]
+        own, whole = _sort_keys(node.order_key, columns)
+        sort = _sort_of(columns)
         append = source.constant(
-            windowed(width, own, lambda rows: sort(rows, keys), node.functions)
+            windowed(width, own, lambda rows: sort(rows, whole), node.functions)
         )
         partitions, number = source.assign("{}"), source.assign("0")
 
@@ -452,6 +440,20 @@ class Relations:
         value = self.scalars.write(bound, ())
         text = value.text if without == "None" else f"{value.text} or 0"
         return self._source.assign(text)
+
+
+def _sort_keys(
+    order_key: Sequence[OrderKey], columns: Sequence[ColumnType]
+) -> tuple[list[SortKey], list[SortKey]]:
+    """Return the keys of an order, whose values follow the columns, and them before all columns."""
+    own = [
+        SortKey(len(columns) + number, column_type(key.expr), key.descending, key.nulls_first)
+        for number, key in enumerate(order_key)
+    ]
+    every = [
+        SortKey(i, each, descending=False, nulls_first=False) for i, each in enumerate(columns)
+    ]
+    return own, [*own, *every]
 
 
 def _sort_of(columns: Sequence[ColumnType]) -> Callable[[list[Any], Sequence[SortKey]], None]:

@@ -195,7 +195,7 @@ def test_errors_keep_nothing_of_the_work_alive(run: Run) -> None:
         owner, held = Owner(), []
 
         class Rows:
-            """What work holds while it fails."""
+            """Rows that the failing work has in a variable."""
 
         def failing() -> asyncio.Future[None]:
             failed = asyncio.get_running_loop().create_future()
