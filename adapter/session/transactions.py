@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from foreshore import blocking
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.activity import Interrupts
@@ -24,6 +25,8 @@ from foreshore.session_limits import check_room
 from foreshore.session_variables import Mark, Variables
 from foreshore.setting_kinds import milliseconds
 from foreshore.sql import plan as plans
+
+MUCH = 16 << 20  # bytes of rows, which take long to be freed
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,8 @@ class Transactions:
         if self._savepoints:
             self._savepoints.clear()
         self._release(transaction)
+        if transaction.file is not None or transaction.staged.kept > MUCH:
+            blocking.let_go(transaction.forget_rows())
 
     def _release(self, transaction: Transaction, advisory: int = 0) -> None:
         """Release what a transaction holds, but for its first advisory locks."""

@@ -181,6 +181,12 @@ class Transaction:
         """Forget all reads but these."""
         self.tables_read, self.keys_read = reads
 
+    def forget_rows(self) -> list[object]:
+        """Forget all that it has staged, as it has ended; return it, to be freed by the caller."""
+        rows: list[object] = [self.staged, self.file]
+        self.staged, self.file = NOTHING_STAGED, None
+        return rows
+
     # --- what it has staged --------------------------------------------------------------------
 
     @property
