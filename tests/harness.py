@@ -170,7 +170,13 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "PYTHONFAULTHANDLER": "1", **self.environment, name: value},
+                env={
+                    **os.environ,
+                    "PYTHONFAULTHANDLER": "1",
+                    "PYTHONMALLOC": "malloc",  # as `foreshore serve` chooses it
+                    **self.environment,
+                    name: value,
+                },
             )
         return before
 
