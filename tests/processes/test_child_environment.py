@@ -39,6 +39,7 @@ OWNERS = {"subprocess", "os", "asyncio"}
 EXCEPTIONS = {
     "foreshore/processes/tied_process.py": "passes the environment on that its caller gives",
     "foreshore/embedded/server_process.py": "starts the server, for the program's user",
+    "server/start.py": "begins again as itself, for the user of the command",
     "server/demo/run.py": "starts the server, for the user of the command",
     "compute/flow/ship.py": "builds the package, before there is a server",
     "compute/spark/standalone.py": "becomes another program, with `child_environment`",
