@@ -13,9 +13,12 @@ from msgspec.structs import replace
 
 from foreshore import interruptible
 from foreshore.adapter import secrets
+from foreshore.adapter.calls import notifications
+from foreshore.adapter.control import control, portals, prepare
 from foreshore.adapter.ddl import clusters, create, drop, enums, functions, owners
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
+from foreshore.adapter.ddl.durable_subscriptions import advance, create_subscription
 from foreshore.adapter.ddl.refresh import refresh_view
 from foreshore.adapter.ddl.roles import (
     defaults,
@@ -28,7 +31,6 @@ from foreshore.adapter.ddl.roles import (
     tokens,
 )
 from foreshore.adapter.ddl.sequences import alter_sequence
-from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.ddl.tables import alter, policies, view_columns
 from foreshore.adapter.dump.statements import show_create_all
 from foreshore.adapter.explain.analyze import explain_analyze
@@ -42,12 +44,9 @@ from foreshore.adapter.metrics.create import create_metric
 from foreshore.adapter.read.keys.object_names import query_args, resolve_names
 from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
-from foreshore.adapter.read.result import Outcome, Selected, check_returned
 from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize_any
-from foreshore.adapter.session import control, portals, prepare
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.planning_cost import planning_owner
+from foreshore.adapter.show.show_create import show_create
 from foreshore.adapter.sinks.alter import alter_sink
 from foreshore.adapter.sinks.create import check_target, create_sink
 from foreshore.adapter.sinks.set_from import set_sink_from
@@ -62,9 +61,10 @@ from foreshore.adapter.sources.connections import (
     validate_new,
 )
 from foreshore.adapter.sources.create import create_source
-from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planning_cost import planning_owner
+from foreshore.adapter.statement.result import Outcome, Selected, check_returned
 from foreshore.adapter.subscribe.subscribe import subscribe
-from foreshore.adapter.transaction import notifications
 from foreshore.adapter.waits.recency import is_wanted, wait_for_sources
 from foreshore.adapter.waits.sinks import wait_for_sinks
 from foreshore.adapter.waits.snapshots import wait_for_snapshots

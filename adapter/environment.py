@@ -20,11 +20,13 @@ from uuid import UUID
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.audit import Auditor
 from foreshore.adapter.client import Login, ServerConfiguration, Startup
-from foreshore.adapter.coordinator import Coordinator
-from foreshore.adapter.ddl.definitions import plan_items
-from foreshore.adapter.ddl.view_handoff import Beginning
-from foreshore.adapter.files.audit import Auditor
+from foreshore.adapter.coordinator.catalog_commit import follow_bursts, start_replica
+from foreshore.adapter.coordinator.coordinator import Coordinator
+from foreshore.adapter.coordinator.view_handoff import Beginning
+from foreshore.adapter.ddl.temporary import run_sweeps
+from foreshore.adapter.definitions.plan_items import plan_items
 from foreshore.adapter.introspection.audit_retention import AuditRetention
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
@@ -36,11 +38,9 @@ from foreshore.adapter.logins import (
     login_of,
     set_password,
 )
-from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
-from foreshore.adapter.session.temporary import run_sweeps
-from foreshore.adapter.transaction.catalog_commit import follow_bursts, start_replica
+from foreshore.adapter.statement.planning_cost import PlanningCost
 from foreshore.adapter.transaction.idle_watermarks import IdleWatermarks
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.bootstrap import first_state

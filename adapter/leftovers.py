@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.sinks.inherited import is_paused
+from foreshore.adapter.external.inherited import is_paused
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.durable import CATALOG_SHARD, left
@@ -30,8 +30,8 @@ from foreshore.storage.ingest.messages import Dispose
 from foreshore.types import Datum, RelationDesc
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
-    from foreshore.adapter.session.context import StatementContext
+    from foreshore.adapter.coordinator.coordinator import Coordinator
+    from foreshore.adapter.statement.context import StatementContext
 
 logger = logging.getLogger(__name__)
 

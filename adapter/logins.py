@@ -5,10 +5,10 @@ from dataclasses import replace
 import msgspec
 
 from foreshore.adapter.client import Login, Startup
-from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.coordinator.catalog_commit import CatalogChange
+from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl.roles.settings import settings_at_login
-from foreshore.adapter.rights.roles import SessionRoles, require_login, require_settable
-from foreshore.adapter.transaction.catalog_commit import CatalogChange
+from foreshore.adapter.statement.roles import SessionRoles, require_login, require_settable
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.item import Role
 from foreshore.catalog.network_policies import check_peer

@@ -4,7 +4,7 @@ import msgspec
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists, schema_of, skip_existing
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Secret
 from foreshore.catalog.rights import holds, owns_object
 from foreshore.errors import DuplicateObject, FeatureNotSupported, InsufficientPrivilege

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from foreshore.adapter.read.keys.key_lookup import locked_rows
 from foreshore.adapter.read.keys.point import indexes_of_point
-from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.insert import rows_of_template
 from foreshore.adapter.write.on_conflict import stage_on_conflict
 from foreshore.adapter.write.stage import checked, key_index, stage

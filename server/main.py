@@ -35,7 +35,7 @@ from click.core import ParameterSource
 
 from foreshore import blocking, logs
 from foreshore.adapter.environment import EXPORT_COMMAND, INGEST_COMMAND, Environment
-from foreshore.adapter.introspection.metrics import EnvironmentMetrics
+from foreshore.adapter.metrics.scrape import EnvironmentMetrics
 from foreshore.catalog.inspection import as_json, as_text, dangling_of, names_of
 from foreshore.catalog.repair import Repaired, repair
 from foreshore.clock import SystemClock

@@ -1,4 +1,4 @@
-"""What the server counts for Prometheus; adapter/introspection/metrics.py has all else."""
+"""What the server counts for Prometheus; adapter/metrics/scrape.py has all else."""
 
 from prometheus_client import Counter
 

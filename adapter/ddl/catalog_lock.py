@@ -8,8 +8,8 @@ the statement was planned against is the one that it changes. Temporary objects 
 from collections.abc import Sequence
 
 from foreshore.adapter.ddl.objects import look_up
-from foreshore.adapter.session.catalog_reader import SessionCatalog
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.definitions.catalog_reader import SessionCatalog
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.catalog.item import Item
 from foreshore.catalog.rebase import rebased

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import find_if_exists, skip_existing
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.burst import Burst
 from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.state import State

@@ -1,7 +1,7 @@
 """COMMENT ON: comments are part of their objects in the catalog."""
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.comments import comment_column, comment_constraint
 from foreshore.catalog.item import Item
 from foreshore.catalog.names import with_article

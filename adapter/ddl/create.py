@@ -11,7 +11,6 @@ import msgspec
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
-from foreshore.adapter.ddl.definitions import constraint_names, planned_as
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.refresh import schedule_of
@@ -20,10 +19,11 @@ from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.ddl.tables.foreign_keys import add_foreign_keys
 from foreshore.adapter.ddl.tables.marks import add_marks, with_marks
 from foreshore.adapter.ddl.tables.rewrite import plan_dependents
+from foreshore.adapter.definitions.plan_items import constraint_names, planned_as
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import target_of

@@ -12,7 +12,7 @@ from foreshore.adapter.ddl.objects import find_all, find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default, remember_committed
 from foreshore.adapter.ddl.tables.error_policy import with_policy
 from foreshore.adapter.ddl.tables.marks import check_no_marks
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences
 from foreshore.catalog.groups import parts_of

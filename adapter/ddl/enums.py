@@ -6,9 +6,9 @@ that it had first (foreshore/enum_labels.py).
 """
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.definitions import plan_item
 from foreshore.adapter.ddl.objects import add_item, schema_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.definitions.plan_items import plan_item
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.enum_labels import first_values, value_between
 from foreshore.errors import (

@@ -9,7 +9,7 @@ from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import add_item, schema_of
 from foreshore.adapter.ddl.roles.names import refuse_public, role_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.functions import alter_function, redefine_function
 from foreshore.catalog.item import Item
 from foreshore.errors import (

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from foreshore import blocking
-from foreshore.adapter.ddl.definitions import ITEM_TYPES, Defining, planned_as
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.definitions.plan_items import ITEM_TYPES, Defining, planned_as
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item, Object, Schema
 from foreshore.errors import (
     DatabaseError,

@@ -3,7 +3,7 @@
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.read.bind import timestamp_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.refresh import Refresh, RefreshPolicy

@@ -1,9 +1,9 @@
 """CREATE and ALTER SEQUENCE, and the columns that use a sequence."""
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table
 from foreshore.adapter.ddl.objects import add_item, schema_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.definitions.plan_items import constraint_names, plan_created_table
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item, OwnedBy
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.sequence_numbers import generation_of

@@ -7,8 +7,8 @@ another role than the owner has given is given as that role.
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.dump.statement import Dumped, signature
-from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.sources.connections import full_name
 from foreshore.catalog import acl
 from foreshore.catalog.bootstrap import FIRST_CLUSTER

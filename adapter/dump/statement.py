@@ -3,7 +3,7 @@
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from foreshore.adapter.session.catalog_reader import SessionCatalog
+from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.catalog.item import Item
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import SqlType

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.ddl.show_create import cluster_statement, foreign_key_text, item_statement
+from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.dump.rights import default_privileges, owners, privileges
 from foreshore.adapter.dump.roles import role_statements, system_statements
 from foreshore.adapter.dump.statement import Dumped, signature
-from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.session.catalog_reader import SessionCatalog
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.show.show_create import cluster_statement, foreign_key_text, item_statement
+from foreshore.adapter.show.sources import has_own_statement
 from foreshore.adapter.sources.connections import connection_text, full_name
-from foreshore.adapter.sources.show import has_own_statement
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.catalog.bootstrap import FIRST_CLUSTER
 from foreshore.catalog.item import Cluster, Connection, Database, Item, Schema, Secret
 from foreshore.catalog.state import State, is_system

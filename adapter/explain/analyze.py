@@ -10,10 +10,10 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.explain.explain import name_of
-from foreshore.adapter.read.result import ALL, BatchSource, Selected
 from foreshore.adapter.read.select import selected
-from foreshore.adapter.read.trace import Trace
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import ALL, BatchSource, Selected
+from foreshore.adapter.statement.trace import Trace
 from foreshore.expr.plan_nodes import document_of, text_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import ExplainAnalyze

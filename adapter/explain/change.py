@@ -8,10 +8,10 @@ from foreshore.adapter.explain.explain import (
     name_of,
     select_plan,
 )
-from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
+from foreshore.adapter.plans.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.read.pipeline import prepared_peek
-from foreshore.adapter.read.result import Selected
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import Selected
 from foreshore.adapter.write.source import changed_key
 from foreshore.adapter.write.target import target_of
 from foreshore.expr.plan_nodes import PlanNode

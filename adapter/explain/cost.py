@@ -11,9 +11,9 @@ from time import perf_counter
 from foreshore.adapter.explain.hydration import hydration
 from foreshore.adapter.read.bind import bind_peek
 from foreshore.adapter.read.execute import execute
-from foreshore.adapter.read.result import all_rows
 from foreshore.adapter.read.timestamp import read_timestamp
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import all_rows
 from foreshore.compute.cost import Part, counting, inlined, parts_of
 from foreshore.errors import FeatureNotSupported, InternalError
 from foreshore.expr import ir

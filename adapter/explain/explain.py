@@ -11,7 +11,7 @@ from foreshore.adapter.explain.cost import explain_cost
 from foreshore.adapter.explain.filter_pushdown import explain_pushdown
 from foreshore.adapter.explain.hydration import hydration
 from foreshore.adapter.explain.nested_plans import plan_as_json
-from foreshore.adapter.read.access_path import (
+from foreshore.adapter.plans.access_path import (
     Bulk,
     Constant,
     IndexLookups,
@@ -23,10 +23,10 @@ from foreshore.adapter.read.access_path import (
 from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.keys.key_lookup import PREFIX_ROWS
 from foreshore.adapter.read.pipeline import plan_for_time, prepared_peek, refuse_past_of_system
-from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.read.timestamp import choose, fixed_time, requested_time
-from foreshore.adapter.read.timestamp_selection import Selection
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import BatchSource, Selected
+from foreshore.adapter.transaction.timestamp_selection import Selection
 from foreshore.catalog.catalog import relation_of
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of, workers_of

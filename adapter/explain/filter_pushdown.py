@@ -10,8 +10,8 @@ from functools import partial
 import pyarrow.parquet as pq
 
 from foreshore import blocking
-from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.compute.engine import Input
 from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.hydrate.volume import filters_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.introspection.failing_views import failing_of
 from foreshore.adapter.read.cluster_choice import collections_read
-from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.calendar import TIMESTAMP_INFINITY
 from foreshore.compute.controller.freshness import (
     Collection,
@@ -26,7 +26,7 @@ from foreshore.types import Datum
 from foreshore.update import EMPTY, Timestamp
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 Row = tuple[Datum, ...]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.flow.bulk_hydration import BULK_ROWS
 from foreshore.compute.hydrate.policy import Machines, Volume, choose, mode_of
 from foreshore.compute.hydrate.volume import estimated

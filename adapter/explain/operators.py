@@ -12,8 +12,8 @@ from functools import partial
 from foreshore import blocking
 from foreshore.adapter.explain.explain import name_of
 from foreshore.adapter.introspection.live_relations import dataflow_reports
-from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import workers_of
 from foreshore.compute.controller.dataflow_rows import arrangements, operators

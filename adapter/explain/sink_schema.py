@@ -4,8 +4,8 @@ import json
 
 import pyarrow as pa
 
-from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.errors import InvalidParameterValue
 from foreshore.sinks.kafka import KafkaTarget
 from foreshore.sources.formats import AvroFormat

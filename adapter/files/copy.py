@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.files.progress import Copies, Progress
+from foreshore.adapter.external.access import accesses
 from foreshore.adapter.files.publish import may_publish, publish
-from foreshore.adapter.read.result import taken
 from foreshore.adapter.read.select import select
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sources.access import accesses
+from foreshore.adapter.services.copies import Copies, Progress
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import taken
 from foreshore.adapter.write.copy import GivenRows
 from foreshore.adapter.write.target import target_of
 from foreshore.compute.engine import Cancellation

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from foreshore import blocking
 from foreshore.adapter.read.timestamp import read_time
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.expr.ir import Get
 from foreshore.sql.plan import CopyToFiles
 from foreshore.storage.lake.linking import are_as_in_files, inserted, only_inserts

@@ -19,7 +19,7 @@ from foreshore.setting_kinds import milliseconds
 from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 LOOK_SECONDS = 3600.0
 FIRST_LOOK_SECONDS = 60.0

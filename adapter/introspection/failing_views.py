@@ -19,8 +19,8 @@ from foreshore.ids import GlobalId
 from foreshore.sql.rewrite.full_names import dotted
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
-    from foreshore.adapter.session.context import StatementContext
+    from foreshore.adapter.coordinator.coordinator import Coordinator
+    from foreshore.adapter.statement.context import StatementContext
 
 _HINT = (
     "mz_internal.mz_view_errors has the errors of views; SELECT * FROM FAILING_ROWS({})"

@@ -6,7 +6,7 @@ from functools import partial
 import pyarrow as pa
 
 from foreshore.adapter.introspection.relations import origin_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.arrange.row_reader import Reader, reader_of
 from foreshore.compute.linear import flat

@@ -21,7 +21,7 @@ from foreshore.update import DIFF_FIELD
 from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 LOOK_SECONDS = 1.0
 LOOKS = 60  # in a sample

@@ -34,10 +34,10 @@ from foreshore.adapter.introspection.usage_history import (
     sink_statistics_history,
     source_statistics_history,
 )
-from foreshore.adapter.metrics.show import metric_statuses
 from foreshore.adapter.read.cluster_choice import pinned_replica
-from foreshore.adapter.rights.roles import visible_settings
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.show.metrics import metric_statuses
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.roles import visible_settings
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.adapter.write.violations import Viewer
 from foreshore.catalog.builtin.relation import Frontier, Row

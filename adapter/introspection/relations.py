@@ -10,12 +10,12 @@ from functools import partial
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.ddl.definitions import definition_text
+from foreshore.adapter.definitions.catalog_reader import SessionCatalog
+from foreshore.adapter.definitions.plan_items import definition_text
 from foreshore.adapter.dump.column_domains import column_domains
-from foreshore.adapter.dump.stored_options import stored_options
 from foreshore.adapter.introspection.live_relations import LIVE, frontiers
-from foreshore.adapter.session.catalog_reader import SessionCatalog
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.show.stored_options import stored_options
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.answers import Question
 from foreshore.catalog.builtin.object_names import sources_of_names
 from foreshore.catalog.builtin.parts import Origin, RelationRead
@@ -213,7 +213,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
 
 
 def _create_sql(reader: SessionCatalog, each: Item | Connection) -> str:
-    from foreshore.adapter.ddl.show_create import item_statement
+    from foreshore.adapter.show.show_create import item_statement
     from foreshore.adapter.sources.connections import connection_text
 
     if isinstance(each, Connection):

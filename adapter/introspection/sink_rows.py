@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.mz_rows import span
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Item

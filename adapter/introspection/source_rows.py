@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.versions import left_out_of
 from foreshore.adapter.sources.webhooks import Received
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.groups import parts_of
@@ -21,7 +21,7 @@ from foreshore.storage.external.states import Status
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 
 def source_statuses(context: StatementContext) -> Iterator[Row]:

@@ -6,7 +6,7 @@ a thread (`relations.builtin_tables`).
 
 from collections.abc import Iterator
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.rights import may_act_as, owns
 from foreshore.redaction import redacted, redacted_message, without_literals

@@ -15,7 +15,7 @@ import msgspec
 
 from foreshore import blocking, tracing
 from foreshore.adapter.introspection.flow_spans import record_flow
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Replica
 from foreshore.memory import physical_bytes
@@ -23,7 +23,7 @@ from foreshore.processes.usage import Usage, usage_of
 from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 SAMPLE_SECONDS = 5.0
 MOST_SAMPLES = 20_000  # of each kind

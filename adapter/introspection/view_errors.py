@@ -26,7 +26,7 @@ from foreshore.ids import GlobalId
 from foreshore.update import DIFF_FIELD, Timestamp
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)
 

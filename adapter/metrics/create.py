@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.groups import METRICS
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State

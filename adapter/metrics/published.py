@@ -30,7 +30,7 @@ from foreshore.text_columns import text_column
 from foreshore.types import RelationDesc
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.session.session import Session
 
 logger = logging.getLogger(__name__)

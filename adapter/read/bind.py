@@ -10,10 +10,10 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore import blocking
-from foreshore.adapter.read.access_path import AccessPath, IndexRead, PeekPlan
+from foreshore.adapter.calls.side_effects import calls_in, results_of
+from foreshore.adapter.plans.access_path import AccessPath, IndexRead, PeekPlan
 from foreshore.adapter.read.scan_limit import refuse_large_scan
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import calls_in, results_of
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.keys.bound_keys import is_large
 from foreshore.compute.local.given_arrays import has_long_arrays, over_long_arrays
 from foreshore.compute.local.linear import is_light_relation

@@ -7,8 +7,8 @@ serves to examine a replica; all replicas give the same answers.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from foreshore.adapter.read.access_path import IndexLookups, PeekPlan
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.plans.access_path import IndexLookups, PeekPlan
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.result import Result

@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.result import ALL, BatchSource, RowSource
+from foreshore.adapter.statement.result import ALL, BatchSource, RowSource
 from foreshore.compute.result import BATCH_ROWS, Result
 from foreshore.errors import ObjectNotInPrerequisiteState
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.read.access_path import (
+from foreshore.adapter.calls.side_effects import results_by_row
+from foreshore.adapter.plans.access_path import (
     Bulk,
     Constant,
     IndexLookups,
@@ -25,10 +26,9 @@ from foreshore.adapter.read.cluster_choice import (
 from foreshore.adapter.read.in_process import result_in_process, rows_in_process
 from foreshore.adapter.read.keys.index_lookups import look_up_indexes
 from foreshore.adapter.read.keys.key_lookup import is_local, look_up, rows_over
-from foreshore.adapter.read.result import BatchSource, RowSource, all_rows, finished
 from foreshore.adapter.read.small import small_over, small_result
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import results_by_row
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import BatchSource, RowSource, all_rows, finished
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.controller.query_progress import progress_told

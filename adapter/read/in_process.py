@@ -17,9 +17,9 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.introspection.relations import builtin_tables, question_of
 from foreshore.adapter.read.bind import BoundPeek, Given
-from foreshore.adapter.read.result import finished
 from foreshore.adapter.read.small import small_over
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import finished
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.engine import (
     ALL_ROWS,

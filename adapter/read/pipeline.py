@@ -14,7 +14,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from foreshore import tracing
-from foreshore.adapter.read.access_path import IndexLookups, IndexRead, PeekPlan
+from foreshore.adapter.plans.access_path import IndexLookups, IndexRead, PeekPlan
 from foreshore.adapter.read.bind import (
     NOTHING_GIVEN,
     BoundPeek,
@@ -25,7 +25,6 @@ from foreshore.adapter.read.bind import (
 from foreshore.adapter.read.cluster_choice import collections_read, index_of
 from foreshore.adapter.read.execute import changes, execute, execute_unfinished, open_source
 from foreshore.adapter.read.keys.key_lookup import can_look_up
-from foreshore.adapter.read.result import RowSource, all_rows
 from foreshore.adapter.read.timestamp import (
     fixed_time,
     read_timestamp,
@@ -34,8 +33,9 @@ from foreshore.adapter.read.timestamp import (
     wait_for_time,
     younger_views,
 )
-from foreshore.adapter.read.trace import Trace
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import RowSource, all_rows
+from foreshore.adapter.statement.trace import Trace
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.result import Result
 from foreshore.errors import FeatureNotSupported

@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
-from foreshore.adapter.read.access_path import Bulk, InProcess, PeekPlan
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.plans.access_path import Bulk, InProcess, PeekPlan
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.result_limits import ScanTooLarge
 from foreshore.sizes import bytes_of
 

@@ -10,8 +10,14 @@ from foreshore.adapter.read.bind import Given
 from foreshore.adapter.read.keys.row_locks import lock_and_read
 from foreshore.adapter.read.keys.row_read import are_simple, rows_by_keys
 from foreshore.adapter.read.pipeline import prepared_peek, read_result, read_source
-from foreshore.adapter.read.result import BatchSource, RowSource, Selected, TupleSource, all_rows
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import (
+    BatchSource,
+    RowSource,
+    Selected,
+    TupleSource,
+    all_rows,
+)
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.result import Result

@@ -16,7 +16,7 @@ from foreshore.adapter.read.cluster_choice import (
     pinned_replica,
     replanned_if_dropped,
 )
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.engine import Cancellation, rows_schema
 from foreshore.compute.finish import finished_parts
 from foreshore.compute.linear import flat

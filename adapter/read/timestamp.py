@@ -14,16 +14,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.cluster_choice import collections_read
-from foreshore.adapter.read.timestamp_selection import (
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.transaction.timestamp_selection import (
     Interval,
     Selection,
     require_readable,
     select_timestamp,
 )
-from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import InvalidParameterValue
 from foreshore.expr.ir import Literal
@@ -33,7 +33,7 @@ from foreshore.types import MZ_TIMESTAMP
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 FAR_AHEAD_MS = 20_000  # of a requested time from which on waiting for it sends a notice
 FAR_BEHIND_MS = 20_000  # lag of an input from which on waiting for it does

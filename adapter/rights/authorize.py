@@ -17,7 +17,7 @@ from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.context import StatementContext
+    from foreshore.adapter.statement.context import StatementContext
 
 
 FEW = 64  # entries of a list, for each of which the rights are looked up on the event loop

@@ -26,8 +26,8 @@ from foreshore.sql.plan import ObjectKind
 from foreshore.types import RelationDesc
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.catalog_reader import SessionCatalog
-    from foreshore.adapter.session.context import StatementContext
+    from foreshore.adapter.definitions.catalog_reader import SessionCatalog
+    from foreshore.adapter.statement.context import StatementContext
     from foreshore.ids import GlobalId
 
 

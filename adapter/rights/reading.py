@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from foreshore.adapter.calls.side_effects import SETTINGS, calls_in, calls_of
 from foreshore.adapter.client import Reading, ReadRelation
 from foreshore.adapter.session.prepared import Prepared
-from foreshore.adapter.session.side_effects import SETTINGS, calls_in, calls_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID, SET_SEED, SLEEP

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 from foreshore.adapter.ddl.functions import arguments_of
 from foreshore.adapter.ddl.roles.names import role_of
-from foreshore.adapter.read.access_path import Constant
+from foreshore.adapter.plans.access_path import Constant
 from foreshore.adapter.rights import clusters
 from foreshore.adapter.rights.checker import Checker
-from foreshore.adapter.rights.roles import (
+from foreshore.adapter.statement.roles import (
     require_settable,
     require_untrusted_language,
     require_visible,

@@ -40,8 +40,8 @@ from foreshore.statement_log import log, message_of
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.context import StatementContext
     from foreshore.adapter.session.session import Session
+    from foreshore.adapter.statement.context import StatementContext
 
 logger = logging.getLogger(__name__)
 

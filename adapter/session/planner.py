@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from foreshore import tracing
-from foreshore.adapter.coordinator import Coordinator
-from foreshore.adapter.ddl.definitions import verify_sql_round_trip
-from foreshore.adapter.read.access_path import (
+from foreshore.adapter.calls.side_effects import calls_in
+from foreshore.adapter.coordinator.coordinator import Coordinator
+from foreshore.adapter.definitions.catalog_reader import SessionCatalog
+from foreshore.adapter.definitions.plan_items import verify_sql_round_trip
+from foreshore.adapter.plans.access_path import (
     IndexOn,
     PeekPlan,
     plan_peek,
 )
 from foreshore.adapter.read.keys.point import plan_point
 from foreshore.adapter.read.keys.row_read import plan_row_read
-from foreshore.adapter.rights.roles import require_untrusted_language, require_visible
-from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import (
     LONGEST_SCRIPT,
     MOST_STATEMENTS,
@@ -31,7 +31,7 @@ from foreshore.adapter.session.prepared import (
     Prepared,
     casts_of,
 )
-from foreshore.adapter.session.side_effects import calls_in
+from foreshore.adapter.statement.roles import require_untrusted_language, require_visible
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.item import Item

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.read.keys.row_read import RowRead
 from foreshore.adapter.write.stage import RowRules

@@ -32,28 +32,28 @@ from foreshore.adapter.client import (
     Ran,
     Reading,
 )
-from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.control.portals import BoundPortal, Portals, text_size
+from foreshore.adapter.control.prepare import Statements
+from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.failing_views import explained
 from foreshore.adapter.introspection.relations import builtin_rows
-from foreshore.adapter.read.result import (
+from foreshore.adapter.rights.authorize import authorize
+from foreshore.adapter.rights.reading import reading_of
+from foreshore.adapter.session.activity import Activity, Interrupts
+from foreshore.adapter.session.planner import SessionPlanner
+from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
+from foreshore.adapter.session.transactions import Transactions
+from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.planning_cost import is_short, planning_owner
+from foreshore.adapter.statement.result import (
     Outcome,
     Selected,
     TupleSource,
     check_returned,
     taken,
 )
-from foreshore.adapter.rights.authorize import authorize
-from foreshore.adapter.rights.reading import reading_of
-from foreshore.adapter.rights.roles import SessionRoles
-from foreshore.adapter.session.activity import Activity, Interrupts
-from foreshore.adapter.session.context import Notices, StatementContext
-from foreshore.adapter.session.planner import SessionPlanner
-from foreshore.adapter.session.planning_cost import is_short, planning_owner
-from foreshore.adapter.session.portals import BoundPortal, Portals, text_size
-from foreshore.adapter.session.prepare import Statements
-from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
-from foreshore.adapter.session.transactions import Transactions
+from foreshore.adapter.statement.roles import SessionRoles
 from foreshore.adapter.subscribe.meaning import meaning_of
 from foreshore.adapter.together import (
     FEWEST_TOGETHER,

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from foreshore import blocking
-from foreshore.adapter.coordinator import Coordinator
-from foreshore.adapter.session import temporary
+from foreshore.adapter.control.portals import BoundPortal, Portals
+from foreshore.adapter.coordinator.coordinator import Coordinator
+from foreshore.adapter.ddl import temporary
+from foreshore.adapter.session import commit as committing
 from foreshore.adapter.session.activity import Interrupts
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.portals import BoundPortal, Portals
-from foreshore.adapter.transaction import commit as committing
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.locks import CATALOG
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint

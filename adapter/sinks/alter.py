@@ -4,9 +4,9 @@ import msgspec
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sinks.inherited import is_paused
+from foreshore.adapter.external.inherited import is_paused
 from foreshore.adapter.sources.changes.options import with_options
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.sinks.spec import SinkSpec, kind_of

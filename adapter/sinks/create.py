@@ -2,9 +2,9 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
-from foreshore.adapter.ddl.definitions import plan_item
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.definitions.plan_items import plan_item
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
+from foreshore.adapter.definitions.catalog_reader import DefinitionCatalog
+from foreshore.adapter.external.access import Find, accesses, affected_items
+from foreshore.adapter.external.inherited import PAUSED, is_paused
+from foreshore.adapter.external.signal import Signal
 from foreshore.adapter.rights.watch import obstacle_of
-from foreshore.adapter.session.catalog_reader import DefinitionCatalog
-from foreshore.adapter.sinks.inherited import PAUSED, is_paused
 from foreshore.adapter.sinks.previous import previous_of
-from foreshore.adapter.sinks.reading import (
+from foreshore.adapter.subscribe.reading import (
     changed,
     changed_relation,
     contents,
@@ -27,8 +29,6 @@ from foreshore.adapter.sinks.reading import (
     last_changes,
     sound_through,
 )
-from foreshore.adapter.sinks.signal import Signal
-from foreshore.adapter.sources.access import Find, accesses, affected_items
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import Position
@@ -66,7 +66,7 @@ from foreshore.types import RelationDesc
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)
 

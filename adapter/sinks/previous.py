@@ -25,7 +25,7 @@ from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 
 def previous_of(catalog: Catalog, id: GlobalId) -> Previous | None:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.definitions import plan_item
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.definitions.plan_items import plan_item
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import AT_COMMIT, Item
 from foreshore.errors import (

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.errors import (
     DuplicateTable,
     InvalidParameterValue,

@@ -7,10 +7,10 @@ import msgspec
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists, schema_of, skip_existing
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sources.access import access, access_by
+from foreshore.adapter.external.access import access, access_by
 from foreshore.adapter.sources.chosen import check_obstacles, listed, of_all_tables
 from foreshore.adapter.sources.create import check_types
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Connection, Role, Schema, Secret
 from foreshore.catalog.rights import holds
 from foreshore.catalog.roles import role_with

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.external.access import Find, accesses, affected_items
 from foreshore.adapter.rights.watch import obstacle_of
-from foreshore.adapter.sources.access import Find, accesses, affected_items
 from foreshore.adapter.sources.changes.schema_changes import SchemaChanges
 from foreshore.adapter.sources.inputs import SourceInputs
 from foreshore.adapter.transaction.write import Write
@@ -61,7 +61,7 @@ from foreshore.storage.ingest.postgres.own_slot import with_own_slot
 from foreshore.update import DIFF, DIFF_FIELD
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.metrics.published import OpenSession
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
-from foreshore.adapter.sinks.reading import changed, contents, interval, sound_through
-from foreshore.adapter.sinks.signal import Signal
+from foreshore.adapter.external.signal import Signal
+from foreshore.adapter.subscribe.reading import changed, contents, interval, sound_through
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of
@@ -26,7 +26,7 @@ from foreshore.sources.python import INPUT
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 
 class SourceInputs:

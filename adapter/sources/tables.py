@@ -8,10 +8,10 @@ import msgspec
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.objects import find_if_exists, is_taken
-from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.chosen import Part, chosen
 from foreshore.adapter.sources.create import add_part, check_appends
 from foreshore.adapter.sources.versions import discovered_for, discovered_with, feed_of
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.chosen import found_reference
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
 from foreshore.errors import InvalidParameterValue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from foreshore import blocking
 from foreshore.adapter.client import TooManyRequests
-from foreshore.adapter.session.catalog_reader import DefinitionCatalog
+from foreshore.adapter.definitions.catalog_reader import DefinitionCatalog
 from foreshore.adapter.sources.webhook_check import (
     Condition,
     EmptySecret,
@@ -29,7 +29,7 @@ from foreshore.sources.spec import secrets_of
 from foreshore.sources.webhook import WebhookSource
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)
 

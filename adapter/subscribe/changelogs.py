@@ -31,7 +31,7 @@ from foreshore.storage.read_holds import Hold
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.subscribe.subscriber import Subscriber
 
 logger = logging.getLogger(__name__)

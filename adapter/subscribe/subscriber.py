@@ -11,9 +11,9 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter.coordinator import Coordinator
-from foreshore.adapter.read.result import all_rows
+from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.rights.watch import Watch
+from foreshore.adapter.statement.result import all_rows
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.compute.changelog import Changelog, End, earliest
 from foreshore.compute.controller.peeks import PeekRequest

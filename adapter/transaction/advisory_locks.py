@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.errors import Unavailable
 from foreshore.lock_queue import LockQueue
 from foreshore.types import Datum

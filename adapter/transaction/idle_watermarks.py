@@ -27,7 +27,7 @@ from foreshore.update import DIFF
 from foreshore.upkeep import goes_on
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 LOOK_SECONDS = 1.0
 MOST_PASSED = 10_000_000  # microseconds between two looks that count, as a clock may be set

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.waits.stalled import attended
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.item import Item

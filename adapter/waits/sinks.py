@@ -6,8 +6,8 @@ from functools import partial
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.read.bind import timestamp_of
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.sinks.reading import check_errors
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.subscribe.reading import check_errors
 from foreshore.adapter.waits.recency import wait_for_sources
 from foreshore.adapter.waits.stalled import attended
 from foreshore.catalog.item import Item

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.rights.authorize import authorize_any
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.waits.recency import sources_below
 from foreshore.adapter.waits.stalled import attended
 from foreshore.ids import GlobalId
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 _HINT = (
     "SET wait_for_snapshot = on lets reads wait for it;"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.storage.export.controller import ExportController, SinkStatus

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.keys.point import locked_row
-from foreshore.adapter.read.result import Outcome
-from foreshore.adapter.rights.row_checks import require_policies
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import Outcome
 from foreshore.adapter.write.returning import returned, returned_of
+from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import Target, target_of

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.read.result import Selected, taken
 from foreshore.adapter.read.select import select
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import Selected, taken
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.source import with_row_outputs
 from foreshore.adapter.write.stage import Staging, checked, follow_foreign_keys, stage, stage_rows

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.referential_actions import acted, referring_rows
 from foreshore.adapter.write.stage import Staging, key_index, stage_rows
 from foreshore.adapter.write.target import target_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.target import require_writable
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from foreshore.adapter.calls.side_effects import calls_in, results_of
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
-from foreshore.adapter.rights.row_checks import require_policies
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import calls_in, results_of
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.stage import checked, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.run import Ints

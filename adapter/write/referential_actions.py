@@ -9,7 +9,7 @@ from foreshore import blocking
 from foreshore.adapter.ddl.tables.verify_constraints import with_own_rows
 from foreshore.adapter.read.keys.key_lookup import locked_under
 from foreshore.adapter.read.timestamp import read_time
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.source import with_row_outputs
 from foreshore.adapter.write.stage import Staging, checked
 from foreshore.adapter.write.target import Target, committed_rows, target_of

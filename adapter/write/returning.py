@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from foreshore.adapter.read.result import BatchSource, Selected, TupleSource
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import results_by_row
+from foreshore.adapter.calls.side_effects import results_by_row
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import BatchSource, Selected, TupleSource
 from foreshore.by_identity import ByIdentity
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.calls.side_effects import call_nextval, calls_of, results_by_row
+from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.read.bind import (
     BoundPeek,
     Given,
@@ -23,8 +24,7 @@ from foreshore.adapter.read.keys.key_lookup import locked_by_key, locked_rows, r
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.read.timestamp import tables_below
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import call_nextval, calls_of, results_by_row
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.target import Target, lock_before_nextval, target_of
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear

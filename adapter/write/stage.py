@@ -2,7 +2,7 @@
 
 `check` is about NOT NULL and CHECK. `stage_rows` checks the keys, against the committed rows and
 those that the transaction has written before; group commit checks them once more
-(`adapter/transaction/commit.py`). Foreign keys follow (`foreign_keys.py`).
+(`adapter/session/commit.py`). Foreign keys follow (`foreign_keys.py`).
 
 `RowRules` are a table's constraints compiled for tuples, which a statement about few rows makes.
 Rows in columns, and tuples that break a rule, are checked column by column: that finds the first
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import Written
-from foreshore.adapter.transaction.uncommitted import kept_in_transaction
 from foreshore.adapter.write.target import Target, require_unaltered
+from foreshore.adapter.write.uncommitted import kept_in_transaction
 from foreshore.adapter.write.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.catalog.planned import Planned
 from foreshore.compute.engine import check_memory

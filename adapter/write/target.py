@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 from msgspec import Struct
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State

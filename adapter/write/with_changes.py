@@ -7,10 +7,10 @@ they run, and staged at the end in their order; then keys are checked against ea
 import pyarrow as pa
 from msgspec.structs import replace
 
-from foreshore.adapter.read.result import ALL, Outcome, Selected
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.read.timestamp import tables_below
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import ALL, Outcome, Selected
 from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.insert import insert
 from foreshore.adapter.write.stage import Staging, stage_all

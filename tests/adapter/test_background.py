@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter import coordinator, environment
+from foreshore.adapter import environment
+from foreshore.adapter.coordinator import coordinator
+from foreshore.adapter.ddl import temporary
 from foreshore.adapter.introspection import audit_retention, lag_history, usage_history
-from foreshore.adapter.session import temporary
 from foreshore.adapter.transaction import idle_watermarks
 from foreshore.compute.controller import bursts, input_holds
 from foreshore.compute.replica import dataflow, memory, reports

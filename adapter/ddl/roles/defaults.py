@@ -2,7 +2,7 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.roles.names import current_role, grantees_of, roles_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.default_rights import changed_defaults
 from foreshore.catalog.granting import Giving
 from foreshore.catalog.item import Role

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Role
 from foreshore.catalog.rights import is_member
 from foreshore.catalog.roles import role_called

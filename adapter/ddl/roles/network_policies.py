@@ -1,7 +1,7 @@
 """CREATE and ALTER NETWORK POLICY."""
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.network_policies import create_policy, policy_called, set_rules
 from foreshore.sql.plan import AlterNetworkPolicy, CreateNetworkPolicy
 

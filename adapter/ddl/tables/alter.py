@@ -11,8 +11,8 @@ from dataclasses import replace as replace_plan
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import refuse_reserved, with_sequences
-from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import drop_objects
+from foreshore.adapter.ddl.durable_subscriptions import refuse_subscribed
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
 from foreshore.adapter.ddl.tables import foreign_keys
 from foreshore.adapter.ddl.tables.foreign_keys import (
@@ -29,8 +29,8 @@ from foreshore.adapter.ddl.tables.rewrite import (
     rewrite_table,
 )
 from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
+from foreshore.adapter.definitions.plan_items import plan_created_table
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.stage import committed_index
 from foreshore.adapter.write.target import committed_rows, lock_to_alter
 from foreshore.catalog.item import Item

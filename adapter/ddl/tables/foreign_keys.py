@@ -8,7 +8,7 @@ import msgspec
 from foreshore import blocking
 from foreshore.adapter.ddl.sequences import remember_committed
 from foreshore.adapter.ddl.tables.verify_constraints import with_own_rows
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.foreign_keys import check_present, resolved
 from foreshore.adapter.write.target import committed_rows, lock_to_alter, target_of
 from foreshore.catalog.planned import Planned

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.errors import DependentObjectsStillExist

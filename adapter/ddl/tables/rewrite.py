@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
+from foreshore.adapter.calls.side_effects import results_by_row
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.sequences import define_table
 from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
-from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import results_by_row
+from foreshore.adapter.definitions.plan_items import plan_created_table, plan_item
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import AlteredTable, Written
 from foreshore.adapter.write.stage import values_of
 from foreshore.adapter.write.target import committed_rows

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.stage import first_failing
 from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
 from foreshore.catalog.planned import Planned

@@ -11,12 +11,12 @@ engine of the cluster computes it instead.
 
 import pyarrow as pa
 
-from foreshore.adapter.read.access_path import IndexLookups
+from foreshore.adapter.plans.access_path import IndexLookups
 from foreshore.adapter.read.bind import BoundPeek, Given
 from foreshore.adapter.read.cluster_choice import asked_of_cluster, pinned_replica
 from foreshore.adapter.read.keys.key_lookup import bound_keys, rows_by_key
-from foreshore.adapter.read.result import all_rows
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import all_rows
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.keys.bound_keys import KeyColumns, are_too_many
 from foreshore.compute.keys.layout import MANY

@@ -18,7 +18,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
+from foreshore.adapter.plans.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.read.bind import (
     BoundPeek,
     Given,
@@ -30,7 +30,7 @@ from foreshore.adapter.read.in_process import grows_long_values, rows_in_process
 from foreshore.adapter.read.keys.key_ranges import rows_in_range
 from foreshore.adapter.read.small import small_over, stored_rows
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.arrange.key import Words
 from foreshore.compute.keys.bound_keys import (
     KeyColumns,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.read.bind import BoundPeek, counted_each
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import MANY

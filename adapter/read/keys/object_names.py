@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from foreshore.adapter.read.pipeline import read_result
-from foreshore.adapter.read.result import all_rows
-from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import all_rows
 from foreshore.datum import from_array
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Literal, Scalar

@@ -9,10 +9,10 @@ A `PointPlan` is made when the statement is prepared (`sql/rewrite/keyed_selecti
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find
 from foreshore.adapter.read.timestamp import read_time
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.planned import Planned
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys

@@ -20,7 +20,7 @@ from foreshore.adapter.read.bind import NOTHING_GIVEN, row_count_of
 from foreshore.adapter.read.keys.key_lookup import locked_by_key, row_not_available
 from foreshore.adapter.read.pipeline import prepared_peek, read_batch
 from foreshore.adapter.read.timestamp import move_forward, tables_below
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import keys_of

@@ -16,7 +16,7 @@ from itertools import chain, islice
 
 from foreshore.adapter.introspection.keyed_rows import keyed_rows
 from foreshore.adapter.introspection.relations import builtin_tables
-from foreshore.adapter.read.access_path import (
+from foreshore.adapter.plans.access_path import (
     Constant,
     IndexLookups,
     IndexRead,
@@ -41,7 +41,7 @@ from foreshore.adapter.read.keys.row_sources import (
     whole_view,
 )
 from foreshore.adapter.read.timestamp import note_tables_read, read_time, require
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.planned import Planned
 from foreshore.compute.arrange.arrangement import TooManyRows

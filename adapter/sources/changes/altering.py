@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from foreshore.adapter.ddl.tables.alter import alter_table
 from foreshore.adapter.ddl.tables.rewrite import Contents
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import AlterTable

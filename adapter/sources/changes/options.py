@@ -7,7 +7,7 @@ import msgspec
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import InvalidParameterValue, WrongObjectType
 from foreshore.sources.spec import kind_of

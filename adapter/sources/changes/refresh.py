@@ -13,13 +13,13 @@ import msgspec
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.durable_subscriptions import subscribed_by
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.changes.altering import alter_part
 from foreshore.adapter.sources.changes.refresh_lake import is_lake_table, refresh_lake_table
 from foreshore.adapter.sources.tables import is_table, source_called
 from foreshore.adapter.sources.versions import details_of, table_of
-from foreshore.adapter.subscribe.durable_statements import subscribed_by
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.errors import (

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.sources.changes.altering import alter_part
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import WrongObjectType
 from foreshore.item_view import Name

@@ -22,7 +22,7 @@ from foreshore.storage.ingest.controller import IngestController, SourceDescript
 from foreshore.storage.ingest.statuses import OutputStatus
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.metrics.published import OpenSession
 
 logger = logging.getLogger(__name__)

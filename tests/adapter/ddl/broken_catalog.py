@@ -2,8 +2,8 @@
 
 import pytest
 
-from foreshore.adapter.transaction import catalog_commit
-from foreshore.adapter.transaction.catalog_commit import CatalogChange
+from foreshore.adapter.coordinator import catalog_commit
+from foreshore.adapter.coordinator.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.item import Database, NetworkPolicy, Object, Role, Schema
 from foreshore.catalog.state import with_objects

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.ddl import view_handoff
+from foreshore.adapter.coordinator import view_handoff
 from foreshore.errors import OutOfDisk, RelationRedefined
 from foreshore.ids import is_user
 from foreshore.processes.transport import SECRET_VARIABLE

@@ -3,8 +3,8 @@
 import pytest
 
 from foreshore.adapter.client import Startup
+from foreshore.adapter.coordinator.catalog_commit import FEW_OBJECTS
 from foreshore.adapter.introspection.audit_retention import AuditRetention
-from foreshore.adapter.transaction.catalog_commit import FEW_OBJECTS
 from foreshore.clock import ManualClock
 from tests.adapter.harness import TestEnvironment
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.files import progress
 from foreshore.adapter.files.copy import _Reading
-from foreshore.adapter.files.progress import Copies
+from foreshore.adapter.services import copies as progress
+from foreshore.adapter.services.copies import Copies
 from foreshore.adapter.session.activity import Interrupts
 from foreshore.compute.engine import Cancellation
 

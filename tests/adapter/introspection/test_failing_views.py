@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.introspection.metrics import EnvironmentMetrics
+from foreshore.adapter.metrics.scrape import EnvironmentMetrics
 from foreshore.compute.replica import reports
 from tests.adapter.harness import TestEnvironment, in_environment
 from tests.adapter.introspection.test_metrics import values

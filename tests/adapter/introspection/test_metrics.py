@@ -9,8 +9,8 @@ import yaml
 from prometheus_client import REGISTRY, Metric
 
 import foreshore.server.main  # noqa: F401 - which registers the metrics of all layers
-from foreshore.adapter.introspection.metric_families import DECLARED
-from foreshore.adapter.introspection.metrics import EnvironmentMetrics
+from foreshore.adapter.metrics.families import DECLARED
+from foreshore.adapter.metrics.scrape import EnvironmentMetrics
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.latencies import BOUNDS, Latencies, kind_of
 from tests.adapter.harness import TestEnvironment, in_environment, until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from foreshore.adapter.introspection.metrics import EnvironmentMetrics
+from foreshore.adapter.metrics.scrape import EnvironmentMetrics
 from foreshore.adapter.metrics.series import Series
 from foreshore.errors import DatabaseError
 from tests.adapter.harness import TestEnvironment, in_environment

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.adapter.read.access_path import (
+from foreshore.adapter.plans.access_path import (
     AccessPath,
     Bulk,
     Constant,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.compute.controller import skipped_times
 from foreshore.compute.merged_times import at_or_after
 from foreshore.compute.replica.dataflow import DataflowState

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from foreshore import blocking, scratch_share
-from foreshore.adapter.read import result as adapter_result
-from foreshore.adapter.read.result import BatchSource
+from foreshore.adapter.statement import result as adapter_result
+from foreshore.adapter.statement.result import BatchSource
 from foreshore.compute.engine import Cancellation
 from foreshore.compute.finish import streamed_parts
 from foreshore.compute.local import stream

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.adapter.read.timestamp_selection import (
+from foreshore.adapter.transaction.timestamp_selection import (
     Interval,
     require_readable,
     select_timestamp,

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from foreshore.adapter.files.audit import Auditor
+from foreshore.adapter.audit import Auditor
 from foreshore.catalog.item import Item
 from foreshore.compute.engine import Evaluator
 from foreshore.compute.flow.engine import FlowEngine

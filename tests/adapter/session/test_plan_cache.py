@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.sql.planner import plan_statement
 from tests.adapter.harness import TestEnvironment, until
 

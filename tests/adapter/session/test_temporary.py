@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from foreshore.adapter.session.temporary import sweep
+from foreshore.adapter.ddl.temporary import sweep
 from foreshore.catalog.durable import CATALOG_SHARD, load
 from foreshore.errors import Unavailable
 from foreshore.ids import is_user

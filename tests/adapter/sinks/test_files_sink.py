@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from foreshore.adapter.sinks import reading
+from foreshore.adapter.subscribe import reading
 from foreshore.sinks.places import FilesTarget
 from foreshore.sinks.spec import SinkSpec
 from foreshore.sources.files import PLACES

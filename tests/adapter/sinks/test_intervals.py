@@ -8,7 +8,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.sinks import reading
+from foreshore.adapter.subscribe import reading
 from foreshore.storage.export.controller import TABLES_AHEAD, ExportController, SinkStatus
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.update import Timestamp

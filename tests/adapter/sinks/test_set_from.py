@@ -12,7 +12,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.ddl import view_handoff
+from foreshore.adapter.coordinator import view_handoff
 from foreshore.compute.replica.instance import Instance
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.update import Timestamp

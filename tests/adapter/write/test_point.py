@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from psycopg.adapt import PyFormat, Transformer
 
-from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
+from foreshore.adapter.plans.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.catalog.planned import Planned

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.introspection.metrics import EnvironmentMetrics
+from foreshore.adapter.metrics.scrape import EnvironmentMetrics
 from foreshore.adapter.sources import webhooks
 from foreshore.server.http.origins import Origins
 from tests.adapter.harness import TestEnvironment, in_environment

@@ -1,0 +1,1 @@
+"""Functions with side effects: what calls of them do."""

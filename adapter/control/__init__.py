@@ -1,0 +1,1 @@
+"""Statements about the session: transactions, settings, portals, prepared statements."""

@@ -1,0 +1,341 @@
+"""Portals and cursors: statements with their arguments, and the rows that are left of them.
+
+DECLARE, FETCH, MOVE and CLOSE let the client take a result a few rows at a time.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from foreshore import blocking
+from foreshore.adapter.client import Completed
+from foreshore.adapter.read.cursor_rows import CursorRows
+from foreshore.adapter.read.select import selected
+from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import ALL, BatchSource, Outcome, RowSource, Selected
+from foreshore.adapter.subscribe.subscribe import subscribe
+from foreshore.compute.result import Result
+from foreshore.datum import from_array
+from foreshore.errors import (
+    DatabaseError,
+    DuplicateCursor,
+    FeatureNotSupported,
+    InvalidCursorName,
+    InvalidCursorState,
+    NoActiveSqlTransaction,
+    ObjectNotInPrerequisiteState,
+)
+from foreshore.ids import GlobalId
+from foreshore.session_limits import check_room
+from foreshore.session_variables import Variables
+from foreshore.sql.plan import (
+    CloseCursor,
+    CursorTable,
+    Declare,
+    Fetch,
+    Select,
+)
+from foreshore.types import Datum, RelationDesc, arrow_type
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+@dataclass(eq=False, slots=True)
+class BoundPortal:
+    """A statement with its arguments, and what is left of its result; or a cursor."""
+
+    name: str
+    statement: Prepared
+    args: Sequence[Datum] = ()
+    formats: Sequence[int] = ()
+    result: Selected | None = None
+    done: bool = False
+    hold: bool = False  # WITH HOLD: it outlives the transaction if that commits
+    held: bool = False  # it has
+    cursor: bool = False
+    scroll: bool | None = None  # None: not said
+    binary: bool = False
+    failed: bool = False  # a FETCH failed, so nobody knows which rows come next
+    created: int = 0  # microseconds since 1970
+    desc: RelationDesc | None = None
+    tables: Sequence[CursorTable] = ()  # whose rows WHERE CURRENT OF may change
+    row: pa.RecordBatch | None = None  # the row on which the cursor is, with hidden columns
+    locks: bool = False  # FOR UPDATE and similar
+    size: int = 0  # bytes of its arguments, and of the text that only it keeps
+
+    @property
+    def streams(self) -> bool:
+        """Whether it is a cursor over SUBSCRIBE."""
+        return self.result is not None and self.result.source.streaming
+
+    @property
+    def changes(self) -> bool:
+        """Whether running it may leave something to commit."""
+        return self.statement.changes
+
+    def close(self) -> None:
+        """Give up what is left of the result."""
+        if self.result is not None:
+            self.result.source.close()
+            self.result = None
+        self.done = True
+
+
+class Portals(dict[str, BoundPortal]):
+    """The portals and cursors of a session, by name."""
+
+    def __init__(self, variables: Variables) -> None:
+        super().__init__()
+        self._variables = variables
+        variables.kept.count(self._size)
+        self.streams: list[RowSource] = []  # of COPY; they end with the transaction
+
+    def named(self, name: str) -> BoundPortal:
+        """Return a portal; raises InvalidCursorName."""
+        portal = self.get(name)
+        if portal is None:
+            raise InvalidCursorName(f'portal "{name}" does not exist')
+        return portal
+
+    def add(self, portal: BoundPortal) -> None:
+        """Add a portal; the unnamed one replaces another."""
+        old = self.get(portal.name)
+        if old is not None:
+            if portal.name:
+                raise DuplicateCursor(f'cursor "{portal.name}" already exists')
+            old.close()
+        elif portal.name:
+            self.check_room(portal.size)
+        self[portal.name] = portal
+
+    def check_room(self, size: int) -> None:
+        """Raise SessionLimitExceeded if the session may not have another one, of this size."""
+        has = len(self) - ("" in self)
+        check_room(self._variables, "max_portals", has, "portals and cursors")
+        self._variables.kept.check_room(size)
+
+    def _size(self) -> int:
+        return sum(each.size for name, each in self.items() if name)
+
+    def current(self, name: str, table: GlobalId, called: str, column: int) -> Datum:
+        """Return a key column of the row of a table on which a cursor is.
+
+        `called` is the name of the table. Raises InvalidCursorName or InvalidCursorState.
+        """
+        portal = self.get(name)
+        if portal is None:
+            raise InvalidCursorName(f'cursor "{name}" does not exist')
+        if not isinstance(portal.statement.plan, Declare | Select) or portal.streams:
+            raise InvalidCursorState(f'cursor "{name}" is not a SELECT query')
+        if portal.held:
+            raise InvalidCursorState(f'cursor "{name}" is held from a previous transaction')
+        found = next((each for each in portal.tables if each.table == table), None)
+        if found is None and portal.locks:
+            raise InvalidCursorState(
+                f'cursor "{name}" does not have a FOR UPDATE/SHARE reference to table "{called}"'
+            )
+        if found is not None and not found.key:
+            raise InvalidCursorState(
+                f'cursor "{name}" has multiple FOR UPDATE/SHARE references to table "{called}"'
+            )
+        if found is None or column not in found.key:
+            raise InvalidCursorState(
+                f'cursor "{name}" is not a simply updatable scan of table "{called}"'
+            )
+        if portal.row is None:
+            raise InvalidCursorState(f'cursor "{name}" is not positioned on a row')
+        assert portal.result is not None
+        place = found.places[found.key.index(column)]
+        type = portal.result.desc.columns[place].type
+        return from_array(portal.row.column(place), type)[0]
+
+    def close(self, name: str) -> None:
+        """Close a portal, if there is one."""
+        portal = self.pop(name, None)
+        if portal is not None:
+            portal.close()
+
+    def close_but(self, kept: Collection[BoundPortal] = ()) -> None:
+        """Close all portals but those `kept`."""
+        for name, portal in list(self.items()):
+            if portal not in kept:
+                self.close(name)
+
+    def end(self, *, committed: bool) -> None:
+        """Close the portals that end with a transaction."""
+        while self.streams:
+            self.streams.pop().close()
+        for name, portal in list(self.items()):
+            portal.held = portal.held or (committed and portal.hold)
+            if not portal.held:
+                self.close(name)
+
+
+# --- cursors -------------------------------------------------------------------------------
+
+
+def text_size(statement: Prepared) -> int:
+    """Return how long the text is of a statement that a portal keeps; 0 if it has a name."""
+    return 0 if statement.name or statement.syntax is None else len(statement.syntax.text)
+
+
+async def declare(session: "Session", context: StatementContext, plan: Declare) -> Completed:
+    """Run DECLARE: the rows are those of its own time, also when they are fetched later."""
+    if context.alone and not plan.hold and not context.transaction.block:
+        raise NoActiveSqlTransaction("DECLARE CURSOR can only be used in transaction blocks")
+    if plan.name in session.portals:
+        raise DuplicateCursor(f'cursor "{plan.name}" already exists')
+    size = text_size(context.prepared)
+    session.portals.check_room(size)
+    if isinstance(plan.query, Select):
+        result = await selected(context, plan.query, "FETCH")
+    elif plan.hold:
+        raise FeatureNotSupported(
+            "DECLARE ... CURSOR WITH HOLD over SUBSCRIBE is not supported",
+            hint="Declare it without HOLD in a transaction block: a subscription ends with it.",
+        )
+    else:
+        result = await subscribe(context, plan.query)
+    scroll = plan.scroll
+    if scroll is None and isinstance(plan.query, Select) and plan.query.locking is not None:
+        scroll = False
+    if not result.source.streaming:
+        source = CursorRows(result.source, scroll=scroll is not False)
+        result = replace(result, source=source)
+    session.portals[plan.name] = BoundPortal(
+        plan.name,
+        context.prepared,
+        result=result,
+        hold=plan.hold,
+        cursor=True,
+        scroll=scroll,
+        binary=plan.binary,
+        created=context.coordinator.clock.now() * 1000,
+        desc=_shown(result.desc, plan.hidden),
+        tables=plan.tables,
+        locks=isinstance(plan.query, Select) and plan.query.locking is not None,
+        size=size,
+    )
+    return Completed("DECLARE CURSOR")
+
+
+async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> Outcome:
+    """Run FETCH or MOVE, of a cursor or of a portal of the extended protocol."""
+    portal = session.portals.get(plan.name)
+    if portal is None or (portal.result is None and not _may_begin(portal)):
+        raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
+    if portal.failed:
+        raise ObjectNotInPrerequisiteState(f'portal "{plan.name}" cannot be run')
+    try:
+        result = portal.result or await _begin(context, portal)
+        context.interrupts.follows = result.source.streaming
+        rows, count = await _fetched(plan, portal, result)
+    except BaseException:
+        portal.failed = True
+        raise
+    if plan.move:
+        return Completed(f"MOVE {count}")
+    desc = portal.desc or result.desc
+    return Selected(desc, BatchSource(rows), "FETCH", portal.binary)
+
+
+def _shown(desc: RelationDesc, hidden: int) -> RelationDesc:
+    """Return the columns of a cursor without its last ones, which are hidden."""
+    width = len(desc.names) - hidden
+    return RelationDesc(desc.names[:width], desc.columns[:width], origins=desc.origins[:width])
+
+
+async def _fetched(plan: Fetch, portal: BoundPortal, result: Selected) -> tuple[Result, int]:
+    """Return the rows that FETCH or MOVE goes through, and their number."""
+    source = result.source
+    if source.streaming:
+        if plan.direction != "forward":
+            raise ObjectNotInPrerequisiteState("cursor can only scan forward")
+        return await _next_rows(plan, result)
+    if not isinstance(source, CursorRows):
+        source = CursorRows(source, scroll=portal.scroll is not False)
+        portal.result = replace(result, source=source)
+    found = await _rows_at(plan, source, portal.desc or result.desc)
+    if portal.tables:
+        portal.row = await source.current()
+    return found
+
+
+def _may_begin(portal: BoundPortal) -> bool:
+    return not portal.done and isinstance(portal.statement.plan, Select)
+
+
+async def _begin(context: StatementContext, portal: BoundPortal) -> Selected:
+    """Run the query of a portal that has not been executed."""
+    of_portal = replace(context, prepared=portal.statement, args=portal.args, alone=False)
+    await context.planner.ready(portal.statement)
+    assert isinstance(portal.statement.plan, Select)
+    portal.done = True
+    portal.result = await selected(of_portal, portal.statement.plan, "SELECT")
+    return portal.result
+
+
+async def _rows_at(plan: Fetch, source: CursorRows, desc: RelationDesc) -> tuple[Result, int]:
+    """Return the rows where a cursor goes, and their number; none of them for MOVE."""
+    first, last = await source.moved(plan.direction, plan.count)
+    rows = _no_rows(desc)
+    if not plan.move:
+        width = len(desc.names)
+        async for batch in source.between(first, last):
+            await _add(rows, batch.select(range(width)) if batch.num_columns > width else batch)
+    return rows, abs(last - first) + 1 if first else 0
+
+
+async def _next_rows(plan: Fetch, result: Selected) -> tuple[Result, int]:
+    """Return the next rows of a stream, as far as they are there, and their number."""
+    rows, taken, source = _no_rows(result.desc), 0, result.source
+    count = ALL if plan.count is None else plan.count
+    deadline = None
+    if plan.timeout_ms is not None:
+        deadline = asyncio.get_running_loop().time() + plan.timeout_ms / 1000
+    while taken < count:
+        if taken and deadline is None and not source.has_ready:
+            break
+        try:
+            async with asyncio.timeout_at(deadline):
+                batch = await source.next(count - taken)
+        except TimeoutError:
+            break
+        except DatabaseError:
+            if not taken:
+                raise
+            break  # send the rows that have come; the next FETCH raises the error
+        if batch is None:
+            break
+        taken += batch.num_rows
+        if not plan.move:
+            await _add(rows, batch)
+    return rows, taken
+
+
+def _no_rows(desc: RelationDesc) -> Result:
+    fields = [pa.field(f"c{i}", arrow_type(each.type)) for i, each in enumerate(desc.columns)]
+    return Result(pa.schema(fields))
+
+
+async def _add(rows: Result, batch: pa.RecordBatch) -> None:
+    batch = batch.rename_columns(rows.schema.names)
+    if not rows.add_in_memory(batch):
+        await blocking.run(None, rows.add, batch)
+
+
+def close(session: "Session", context: StatementContext, plan: CloseCursor) -> Completed:
+    """Run CLOSE."""
+    if plan.name is None:
+        session.portals.close_but([each for each in session.portals.values() if not each.cursor])
+        return Completed("CLOSE CURSOR ALL")
+    if plan.name not in session.portals:
+        raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
+    session.portals.close(plan.name)
+    return Completed("CLOSE CURSOR")

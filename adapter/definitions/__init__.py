@@ -1,0 +1,1 @@
+"""Items read from the catalog: a reader of names, and plans of the items' statements."""

@@ -1,0 +1,1 @@
+"""External systems: how they are reached, and what of another database's stays untouched."""

@@ -1,0 +1,1 @@
+"""Plans of statements, compiled: what does not depend on one run."""

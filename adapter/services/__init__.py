@@ -1,0 +1,1 @@
+"""What statements may need of the environment: a protocol for each of its parts."""

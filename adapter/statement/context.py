@@ -1,0 +1,298 @@
+"""The context of a statement: what one run of it may use, and what it may do to its client.
+
+The session makes a context for each run; a statement that is tried again gets a new one, with a new
+transaction. Only statements about the session itself, such as COMMIT or DECLARE, get the session
+beside it.
+
+Plans ask the context for environment values, such as now() or current_user: an `Environment` scalar
+is only a name, whose value is looked up when the statement runs and needs it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foreshore.adapter.client import Notice
+from foreshore.adapter.statement.roles import require_visible
+from foreshore.adapter.write.violations import Viewer
+from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
+from foreshore.catalog.sequence_numbers import generation_of
+from foreshore.errors import ActiveSqlTransaction, InternalError, ReadOnlySqlTransaction
+from foreshore.expr.scalars import Replace
+from foreshore.ids import GlobalId, temporary_schema
+from foreshore.isolation import Isolation, isolation_of
+from foreshore.setting_kinds import BOUNDED_STALENESS, boolean, milliseconds
+from foreshore.settings import VERSION, split_names
+from foreshore.sql.rewrite.bind_parameters import parameter_bindings
+from foreshore.types import Datum
+from foreshore.update import Timestamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from foreshore.adapter.coordinator.coordinator import Coordinator
+    from foreshore.adapter.session.activity import Interrupts
+    from foreshore.adapter.session.planner import SessionPlanner
+    from foreshore.adapter.session.prepared import Prepared
+    from foreshore.adapter.session.session import Session
+    from foreshore.adapter.statement.result import RowSource
+    from foreshore.adapter.statement.roles import SessionRoles
+    from foreshore.adapter.statement.trace import Trace
+    from foreshore.adapter.transaction.transaction import Transaction
+    from foreshore.adapter.write.nextval import LastValues
+    from foreshore.adapter.write.stage import Staging
+    from foreshore.catalog.item import Role
+    from foreshore.catalog.transaction import Transaction as CatalogTransaction
+    from foreshore.notifications import Inbox
+    from foreshore.session_variables import Variables
+    from foreshore.storage.ingest.messages import Discovered
+
+
+SEVERITIES = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}
+
+
+class Notices:
+    """The notices that a session sends its client; `tell` is called when one should not wait."""
+
+    def __init__(self, variables: "Variables") -> None:
+        self._variables = variables
+        self.waiting: list[Notice] = []
+        self.tell: Callable[[], None] = lambda: None
+
+    def __call__(
+        self,
+        message: str,
+        *,
+        now: bool = False,
+        severity: str = "NOTICE",
+        sqlstate: str = "00000",
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Send a notice with the next answer, or at once if `now`.
+
+        Notices below client_min_messages are dropped.
+        """
+        least = SEVERITIES.get(self._variables["client_min_messages"], 0)
+        if SEVERITIES[severity.lower()] >= least:
+            self.waiting.append(Notice(message, severity, sqlstate, detail, hint))
+            if now:
+                self.tell()
+
+    def drain(self) -> list[Notice]:
+        """Return the notices since the last call."""
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+
+class StatementContext(Struct, frozen=True, eq=False):
+    """One run of a statement; `alone` says that its transaction ends with it.
+
+    A struct is made in a tenth of the time that a frozen dataclass takes.
+    """
+
+    prepared: "Prepared"
+    args: Sequence[Datum]
+    alone: bool
+    transaction: "Transaction"
+    planner: "SessionPlanner"  # the catalog as the transaction sees it
+    coordinator: "Coordinator"
+    sessions: "Mapping[int, Session]"  # all of the environment, by pid
+    pid: int
+    roles: "SessionRoles"
+    variables: "Variables"
+    last_values: "LastValues"
+    lasting_effects: set[str]  # the functions called that did something no transaction undoes
+    met_alter: bool  # the transaction was tried again because of ALTER TABLE
+    interrupts: "Interrupts"
+    inbox: "Inbox"
+    notice: Notices
+    close_at_end: "Callable[[RowSource], None]"  # of the transaction
+    again: bool = False  # it runs again after a conflict
+    reads_newest: bool = False  # at any isolation, unless the transaction has chosen its time
+    trace: "Trace | None" = None  # of EXPLAIN ANALYZE
+    # Of a statement after a WITH that changes rows: what its parts have returned, and what they and
+    # the statement will stage at its end.
+    given: "Mapping[GlobalId, pa.Table]" = {}
+    staging: "list[Staging] | None" = None
+    # Of CREATE SOURCE: what its external system has.
+    discovered: "Discovered | None" = None
+
+    def ran(self, how: str) -> None:
+        """Note how rows were found, if anybody wants to know."""
+        if self.trace is not None:
+            self.trace.ran.append(how)
+
+    @property
+    def role(self) -> "Role":
+        """The current role, whose rights count."""
+        return self.roles.current
+
+    @property
+    def isolation(self) -> Isolation:
+        """How the statement's reads choose their time."""
+        if self.reads_newest:
+            return "strict serializable"
+        return isolation_of(self.variables["transaction_isolation"])
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the transaction may write to temporary tables alone."""
+        isolation = self.variables["transaction_isolation"]
+        return self.variables["transaction_read_only"] == "on" or isolation.startswith(
+            BOUNDED_STALENESS
+        )
+
+    @property
+    def database(self) -> str:
+        """The session's database."""
+        return self.variables["database"]
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster that answers the session's queries."""
+        return self.variables["cluster"]
+
+    @property
+    def time_zone(self) -> str:
+        """The session's time zone."""
+        return self.variables["timezone"]
+
+    @property
+    def viewer(self) -> Viewer:
+        """Who gets the statement's errors."""
+        return Viewer(self.time_zone, self.role)
+
+    @property
+    def lock_timeout_ms(self) -> int:
+        """How long to wait for a lock; 0 is without end."""
+        return milliseconds(self.variables["lock_timeout"]) or 0
+
+    @property
+    def now(self) -> Timestamp:
+        """The value of mz_now() in a statement that reads nothing."""
+        time = self.transaction.time
+        return self.coordinator.oracle.read_ts() if time is None else time
+
+    @property
+    def temporary_schema(self) -> str:
+        """The name, and the id, of the schema of the session's temporary objects."""
+        return temporary_schema(self.pid)
+
+    def reading_newest(self) -> "StatementContext":
+        """Return the context of a statement that writes or locks."""
+        return replace(self, reads_newest=True)
+
+    def require_writable(self, what: str) -> None:
+        """Raise if the transaction is read-only."""
+        if self.read_only:
+            raise ReadOnlySqlTransaction(f"cannot execute {what} in a read-only transaction")
+
+    def check_stays_read_only(self, name: str, values: tuple[str, ...] | None) -> None:
+        """Raise if setting a variable would let a transaction write that was to read only.
+
+        It may be set before the transaction's first query; None is the default.
+        """
+        if name.lower() != "transaction_read_only" or not self.transaction.settled:
+            return
+        was_read_only = self.variables[name.lower()] == "on"
+        value = "off" if values is None else boolean(name, "".join(values))
+        if was_read_only and value == "off":
+            raise ActiveSqlTransaction("transaction read-write mode must be set before any query")
+
+    def catalog_change(self) -> "CatalogTransaction":
+        """Return the transaction's change of the catalog, a new one if there is none."""
+        change = self.transaction.catalog
+        if change is None:
+            change = self.coordinator.catalog.transaction()
+            change.user = self.variables["session_authorization"]
+            self.transaction.stage_catalog(change)
+        return change
+
+    def session_value(self, time: Timestamp) -> Callable[[str], Datum]:
+        """Return a function from names in `Environment` scalars to their values, at `time`."""
+        return partial(self._session_value, time)
+
+    def bindings(self, time: Timestamp) -> Replace:
+        """Return what replaces parameters and session values in a plan, as of `time`."""
+        return parameter_bindings(self.args, self.session_value(time))
+
+    def _session_value(self, time: Timestamp, name: str) -> Datum:
+        kind, *details = name.split(":")
+        match kind:
+            case "now":
+                return self.transaction.started
+            case "statement_timestamp":
+                # A transaction that the statement begins is a little later than its arrival.
+                return max(self.sessions[self.pid].activity.arrived_at, self.transaction.started)
+            case "clock_timestamp":
+                return self.coordinator.clock.now() * 1000
+            case "mz_now":
+                return time
+            case "current_user":
+                return self.role.name
+            case "session_user":
+                return self.variables["session_authorization"]
+            case "current_database":
+                return self.database
+            case "current_schema":
+                return next(iter(self._explicit_path()), None)
+            case "current_schemas" if details == ["false"]:
+                return self._explicit_path()
+            case "current_schemas":
+                # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
+                named = split_names(self.variables["search_path"])
+                hidden = () if "mz_catalog" in named else ("mz_catalog",)
+                return tuple(each for each in self.planner.search_path() if each not in hidden)
+            case "mz_environment_id":
+                return self.coordinator.environment_id
+            case "pg_backend_pid":
+                return self.pid
+            case "pg_postmaster_start_time":
+                return self.coordinator.started
+            case "pg_my_temp_schema":
+                schema = self.planner.state.get(self.temporary_schema)
+                return schema.oid if schema is not None else 0
+            case "pg_advisory_unlock_all":
+                self.coordinator.advisory.release_session(self.pid)
+                return ""
+            case "pg_listening_channels":
+                return tuple(each.name for each in self.inbox.channels)
+            case "pg_notification_queue_usage":
+                return self.coordinator.channels.usage()
+            case "version":
+                return VERSION
+            case "mz_version":
+                return self.variables["mz_version"]
+            case "sequence":
+                return self._of_sequence(*details)
+            case "current_of":
+                id, column, *cursor = details
+                portals = self.sessions[self.pid].portals
+                called = self.planner.reader().state.item(id).name
+                return portals.current(":".join(cursor), GlobalId(id), called, int(column))
+            case "current_setting_or_null" | "current_setting":
+                variable = ":".join(details)
+                require_visible(self.planner.state, self.role, variable)
+                if kind == "current_setting":
+                    return self.variables.show(variable)
+                return self.variables.show_if_known(variable)
+            case _:
+                raise InternalError(f"session value {name} is not known")
+
+    def _explicit_path(self) -> tuple[str, ...]:
+        """Return the schemas that are searched because the setting says so."""
+        named = split_names(self.variables["search_path"])
+        hidden = {schema for schema in IMPLICIT_SCHEMAS if schema not in named}
+        if TEMPORARY not in named:
+            hidden.add(self.temporary_schema)
+        return tuple(each for each in self.planner.search_path() if each not in hidden)
+
+    def _of_sequence(self, id: str, column: str) -> Datum:
+        """Return a column of the row that a sequence is to those who read it."""
+        item = self.planner.reader().state.item(id)
+        position = self.coordinator.sequences.position(generation_of(item), item.name)
+        return {"last_value": position.last, "log_cnt": 0, "is_called": position.called}[column]

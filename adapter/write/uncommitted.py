@@ -1,0 +1,58 @@
+"""What a transaction has written and not committed: many rows in a file, few in memory.
+
+Columns of many bytes are mapped from a file of the transaction. Their keys, and rows that come in
+small parts, are in memory, of which a transaction may keep as much as a setting says.
+"""
+
+from foreshore import blocking
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.errors import OutOfMemory
+from foreshore.sizes import bytes_of
+from foreshore.spill import MappedFile
+from foreshore.table_rows import TableRows
+
+MAPPED_BYTES = 1 << 20  # of one part
+ROW_BYTES = 100  # of a tuple, of a place in an index
+DATUM_BYTES = 32
+
+
+async def kept_in_transaction(
+    context: StatementContext, rows: TableRows, keys: int
+) -> tuple[TableRows, int]:
+    """Return rows as the transaction keeps them, in a table with so many unique keys.
+
+    Returns also about how many bytes of memory they take. Raises OutOfMemory if the transaction may
+    not keep so much.
+    """
+    size = rows.num_rows * ROW_BYTES * keys
+    if rows.are_tuples:
+        size += _size_of_tuples(rows)
+    elif (bytes := int(rows.table.nbytes)) < MAPPED_BYTES:
+        size += bytes
+    else:
+        rows = await blocking.run(None, _mapped, context, rows)
+    text = context.variables["max_transaction_size"]
+    if text != "0" and context.transaction.staged.kept + size > bytes_of(text):
+        raise OutOfMemory(
+            f"The transaction keeps in memory what it has written: more than {text}.",
+            hint="Commit more often, write more rows by each statement, or raise"
+            " max_transaction_size.",
+        )
+    return rows, size
+
+
+def _size_of_tuples(rows: TableRows) -> int:
+    size = rows.num_rows * (ROW_BYTES + DATUM_BYTES * len(rows.desc.columns))
+    for row in rows.tuples:
+        for datum in row:
+            if isinstance(datum, str | bytes):
+                size += len(datum)
+    return size
+
+
+def _mapped(context: StatementContext, rows: TableRows) -> TableRows:
+    """Return the rows as they are in the transaction's file."""
+    transaction, scratch = context.transaction, context.coordinator.storage.scratch
+    if transaction.file is None:
+        transaction.file = MappedFile(scratch)
+    return TableRows.of_table(rows.desc, transaction.file.mapped(rows.table))
