@@ -311,7 +311,7 @@ def find_lookups(relation: Relation, indexes: Indexes, keys: KeysOf) -> IndexLoo
     steps = tuple(step for step in few.steps if isinstance(step, KeyStep))
     if len(steps) < len(few.steps) or not all(_is_whole(step) for step in steps):
         return None
-    gets = {node.id: node for node in walk_relations(few.relation) if isinstance(node, Get)}
+    gets = {node.id: node for node in walk_relations(relation) if isinstance(node, Get)}
     return IndexLookups(steps, few.relation, gets, Bulk(relation))
 
 

@@ -115,3 +115,21 @@ async def test_dropped_index_is_not_missed(own_env: TestEnvironment) -> None:
     assert (await env.ran("s", sql)).splitlines()[0] == "1|1"
     await env.ran("s", "DROP INDEX v_by_k")
     assert (await env.ran("s", sql)).splitlines()[0] == "1|1"
+
+
+async def test_semijoin_of_view_that_is_taken_out_again(own_env: TestEnvironment) -> None:
+    """Only the keys of the table read the view, whose rows are more than are read as tuples."""
+    env = own_env
+    await env.ran(
+        "s",
+        "CREATE TABLE t (id int PRIMARY KEY, v int)",
+        "CREATE TABLE w (g int, x int)",
+        "INSERT INTO t SELECT i, i FROM generate_series(1, 1500) i",
+        "INSERT INTO w SELECT 1, i FROM generate_series(1, 1500) i",
+        "CREATE VIEW by_g AS SELECT g, x FROM w",
+        "CREATE INDEX ON by_g (g)",
+    )
+    sql = "SELECT v FROM t WHERE id BETWEEN 1 AND 1400 AND id IN (SELECT x FROM by_g WHERE g = 1)"
+    await hydrated(env, sql)
+    answer = await env.ran("s", sql)
+    assert len(answer.splitlines()) == 1401, answer
