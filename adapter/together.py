@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from foreshore.adapter.read.keys.key_lookup import locked_rows
-from foreshore.adapter.read.keys.point import indexes_of_point
+from foreshore.adapter.read.keys.locked_rows import rows_under_keys
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.insert import rows_of_template
@@ -34,15 +33,13 @@ from foreshore.adapter.write.target import (
     target_of,
 )
 from foreshore.compute.finish import expanded
-from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import KeyLayout
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.expr.ir import Arguments, Parameter
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
-from foreshore.rows import counted
 from foreshore.sql.plan import Delete, Insert, OnConflict, Update
-from foreshore.table_rows import Row, TableRows, columns_of_rows
+from foreshore.table_rows import Row, TableRows
 from foreshore.types import Datum
 
 FEWEST_TOGETHER = 24  # executions of a statement from which on they are cheaper together
@@ -73,7 +70,7 @@ def may_run_together(prepared: Prepared) -> bool:
                 return False
             return conflict is None or not _has_parameters(conflict)
         case Update(returning=None) | Delete(returning=None):
-            return prepared.point is not None
+            return prepared.locked_read is not None and prepared.locked_read.is_by_whole_key
         case _:
             return False
 
@@ -186,64 +183,48 @@ def _change_keys(layouts: Sequence[KeyLayout], old: TableRows, new: TableRows) -
 
 
 async def _change(context: StatementContext, plan: Update | Delete, many: Many) -> RanTogether:
-    point = context.prepared.point
-    assert point is not None
+    locked = context.prepared.locked_read
+    assert locked is not None
     verb = "UPDATE" if isinstance(plan, Update) else "DELETE"
-    target, selection = target_of(context, plan.table, verb), point.selection
-    indexes = await indexes_of_point(context, point)
-    index = indexes.get(point.constraint.name)
-    if index is None:
-        return RanTogether((), len(many))
+    target, read = target_of(context, plan.table, verb), locked.read
     now = context.session_value(context.coordinator.oracle.read_ts())
-    keys = [selection.key(selection.givens.values(args, now)) for args in many]
-    kept = _without_repeated(iter([(each,) if each is not None else () for each in keys]))
+    keys = []
+    for args in many:
+        own = read.keys(args, now)
+        if own is None:
+            return RanTogether((), len(many))
+        keys.append(own)
+    kept = _without_repeated(iter(keys))
     if kept < len(many):
         if kept < FEWEST_TOGETHER:
             return RanTogether((), kept + 1)
         many, keys = many[:kept], keys[:kept]
-    there = await _rows_under(context, target, index, [key for key in keys if key is not None])
-    if there is None:
+    there = await rows_under_keys(context, locked, [*chain.from_iterable(keys)])
+    indexes = context.coordinator.keys.of(plan.table)
+    index = indexes.get(locked.source.constraint.name)
+    if there is None or index is None:
         return RanTogether((), len(many))
+    by_key = {index.layout.key(row): row for row in there}
     time = context.transaction.time
     assert time is not None
     value = context.session_value(time)
-    old: list[Row] = []
     selected: list[Row] = []
     tags = []
-    for key, args in zip(keys, many, strict=True):
-        row = None if key is None else there.get(key)
-        given = selection.givens.values(args, value)
-        if row is not None and not selection.may_be_selected(given, row):
+    for own, args in zip(keys, many, strict=True):
+        rows = [by_key[key] for key in own if key in by_key]
+        found = read.over(plan.table, rows, args, value)
+        if found is None:
             return RanTogether((), len(many))
-        found = None if row is None else selection.selected(given, row)
-        if row is not None and found is not None:
-            old.append(row)
-            selected.append(found)
-        tags.append(f"{verb} 1" if found is not None else f"{verb} 0")
-    deleted = TableRows.inserted(target.desc, old)
+        selected += found
+        tags.append(f"{verb} {len(found)}")
+    deleted = TableRows.inserted(target.desc, [row[: target.width] for row in selected])
     if isinstance(plan, Delete):
         await stage(context, target, deleted=deleted)
         return RanTogether(tags, 0)
-    new = [row[target.width :] for row in selected]
+    new = [row[target.width : 2 * target.width] for row in selected]
     inserted = checked(context, target, TableRows.inserted(target.desc, new))
     pairs = (deleted, inserted)
     if _change_keys([each.layout for each in indexes.values()], *pairs):
         return RanTogether((), len(many))
     await stage(context, target, deleted=deleted, inserted=inserted, updated=pairs)
     return RanTogether(tags, 0)
-
-
-async def _rows_under(
-    context: StatementContext, target: Target, index: KeyIndex, keys: Sequence[Row]
-) -> dict[Row, Row] | None:
-    """Return the rows under keys, which are locked, by key; None as `locked_rows` does."""
-    if not keys:
-        return None
-    constraint, layout = index.constraint, index.layout
-    types = [target.desc.columns[i] for i in constraint.columns]
-    columns = columns_of_rows(keys, types)
-    found = await locked_rows(context, target.id, constraint, columns)
-    if found is None:
-        return None
-    rows = TableRows.of_table(target.desc, counted(found)).tuples
-    return {key: row for row in rows if (key := layout.key(row)) is not None}

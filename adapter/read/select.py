@@ -1,50 +1,40 @@
 """SELECT: locks rows if it says so, then reads."""
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.introspection.relations import load_names
 from foreshore.adapter.read.bind import Given
-from foreshore.adapter.read.keys.row_locks import lock_and_read
-from foreshore.adapter.read.keys.row_read import are_simple, rows_by_keys
+from foreshore.adapter.read.keys.row_locks import lock_and_read, lock_rows
+from foreshore.adapter.read.keys.row_read import rows_by_keys
 from foreshore.adapter.read.pipeline import prepared_peek, read_result, read_source
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import (
     BatchSource,
     RowSource,
     Selected,
-    TupleSource,
     all_rows,
+    source_of_rows,
 )
 from foreshore.compute.engine import rows_schema
-from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.result import Result
 from foreshore.sql.plan import Select
-from foreshore.table_rows import Row
-from foreshore.types import ColumnType
 
 
 async def select(context: StatementContext, plan: Select) -> Selected:
     """Run a SELECT."""
     prepared = context.prepared
-    if plan.as_of is None and plan.locking is None:
-        rows, exact = None, False
-        if prepared.row_read is not None:
-            rows, exact = await rows_by_keys(context, prepared.row_read), prepared.row_read.is_exact
-        if rows is not None:
-            desc = plan.desc
-            await load_names(context, desc.columns)
-            return Selected(desc, _source(rows, desc.columns, exact=exact), "SELECT")
+    rows, exact = None, False
+    if plan.as_of is None and prepared.row_read is not None:
+        rows, exact = await rows_by_keys(context, prepared.row_read), prepared.row_read.is_exact
+    elif plan.locking is not None and prepared.locked_read is not None:
+        rows = await lock_rows(context, plan.locking, prepared.locked_read)
+        exact = prepared.locked_read.read.is_exact
+    if rows is not None:
+        desc = plan.desc
+        await load_names(context, desc.columns)
+        return Selected(desc, source_of_rows(rows, desc.columns, exact=exact), "SELECT")
     return await selected(context, plan, "SELECT")
-
-
-def _source(rows: Sequence[Row], columns: Sequence[ColumnType], *, exact: bool) -> RowSource:
-    """Return rows, whose data may have to be brought into the columns' types, if not `exact`."""
-    if exact or are_simple(columns):
-        return TupleSource(rows, columns)
-    return BatchSource(batch_of_rows(rows, columns))
 
 
 async def selected(context: StatementContext, plan: Select, verb: str) -> Selected:

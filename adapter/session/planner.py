@@ -21,7 +21,7 @@ from foreshore.adapter.plans.access_path import (
     PeekPlan,
     plan_peek,
 )
-from foreshore.adapter.read.keys.point import plan_point
+from foreshore.adapter.read.keys.locked_rows import plan_locked_read
 from foreshore.adapter.read.keys.row_read import plan_row_read
 from foreshore.adapter.session.prepared import (
     LONGEST_SCRIPT,
@@ -33,6 +33,7 @@ from foreshore.adapter.session.prepared import (
 )
 from foreshore.adapter.statement.roles import require_untrusted_language, require_visible
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
+from foreshore.adapter.write.on_conflict import plan_update
 from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.names import effective_path
@@ -73,6 +74,7 @@ from foreshore.sql.plan import (
     Fetch,
     Insert,
     Listen,
+    Locking,
     Notify,
     Plan,
     Query,
@@ -344,24 +346,30 @@ class SessionPlanner:
     def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:
         """Compile the parts of a plan that run on tuples."""
         plan, peek = prepared.plan, prepared.peek
-        prepared.template = prepared.rules = prepared.point = prepared.row_read = None
+        prepared.template = prepared.rules = prepared.locked_read = prepared.row_read = None
+        prepared.upsert = plan_update(plan.on_conflict) if isinstance(plan, Insert) else None
         prepared.tables_only = False
-        if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
-            if plan.row_outputs or plan.order_by:
-                return
-            calls = calls_in(peek.query.relation) if peek.has_side_effects else ()
-            prepared.template = template_of(peek.query.relation, calls)
-            if prepared.template is not None:
-                prepared.rules = rules_of(planned[plan.table])
-        elif peek is not None and isinstance(plan, Select):
-            prepared.row_read = plan_row_read(peek, planned)
-        elif peek is not None and (
-            isinstance(plan, Delete) or (isinstance(plan, Update) and not plan.row_outputs)
-        ):
-            prepared.point = plan_point(peek, planned)
-            if prepared.point is not None and isinstance(plan, Update):
-                prepared.rules = rules_of(planned[plan.table])
-        is_keyed = prepared.point is not None or (
+        match plan:
+            case Insert() if peek is not None and peek.reads_nothing:
+                if plan.row_outputs or plan.order_by:
+                    return
+                calls = calls_in(peek.query.relation) if peek.has_side_effects else ()
+                prepared.template = template_of(peek.query.relation, calls)
+                if prepared.template is not None:
+                    prepared.rules = rules_of(planned[plan.table])
+            case Select(locking=None) if peek is not None:
+                prepared.row_read = plan_row_read(peek, planned)
+            case Select(locking=Locking(wait="block" | "error")) if peek is not None:
+                prepared.locked_read = plan_locked_read(peek, planned)
+            case Delete() if peek is not None:
+                prepared.locked_read = plan_locked_read(peek, planned)
+            case Update(row_outputs=()) if peek is not None:
+                prepared.locked_read = plan_locked_read(peek, planned)
+                if prepared.locked_read is not None:
+                    prepared.rules = rules_of(planned[plan.table])
+            case _:
+                pass
+        is_keyed = prepared.locked_read is not None or (
             prepared.row_read is not None and prepared.row_read.reads_keys_only
         )
         by_key = is_keyed and peek is not None and peek.index is None
@@ -639,7 +647,7 @@ def _is_by_values(prepared: Prepared) -> bool:
     """Whether a statement inserts values, or is about the rows under a key that it names."""
     if prepared.row_read is not None:
         return prepared.row_read.is_by_keys
-    return prepared.template is not None or prepared.point is not None
+    return prepared.template is not None or prepared.locked_read is not None
 
 
 def _are_certain(prepared: Prepared, shape: Shape) -> bool:

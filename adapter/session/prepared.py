@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.plans.access_path import PeekPlan
-from foreshore.adapter.read.keys.point import PointPlan
+from foreshore.adapter.read.keys.locked_rows import LockedRead
 from foreshore.adapter.read.keys.row_read import RowRead
 from foreshore.adapter.write.stage import RowRules
 from foreshore.catalog.lookups import Lookups
@@ -85,7 +85,8 @@ class Prepared(Struct, eq=False):
     rules: RowRules | None = None  # of the table that it writes tuples to, compiled
     batch: int | None = None  # of messages that it came in; from the next on its columns are known
     tables_only: bool = False  # its plan uses tables and nothing maintained over them
-    point: PointPlan | None = None  # of a change of the row under one key, compiled
+    upsert: RowRead | None = None  # of the new rows of ON CONFLICT DO UPDATE, compiled
+    locked_read: LockedRead | None = None  # of few rows that are locked, compiled
     row_read: RowRead | None = None  # of a query of few rows, compiled
     found_valid: State | None = None  # the catalog's, with which the plan was last found valid
     # The same, and the version of the variables, with which its role was last found to have rights.

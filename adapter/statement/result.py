@@ -26,6 +26,10 @@ from foreshore.types import ColumnType, RelationDesc
 
 FEW_ROWS = 4_096  # finished on the event loop
 ALL = 2**62
+# Types of which a value has one form. A numeric, for example, may have digits to be added.
+SIMPLE = frozenset(
+    "bool int2 int4 int8 oid date time timestamp timestamptz float8 text varchar name uuid".split()
+)
 
 
 async def all_rows(result: Result) -> pa.RecordBatch:
@@ -183,6 +187,20 @@ class TupleSource:
     def close(self) -> None:
         """Let go of the rows."""
         self._taken, self._rows = True, ()
+
+
+def source_of_rows(
+    rows: Sequence[Row], columns: Sequence[ColumnType], *, exact: bool
+) -> "TupleSource | BatchSource":
+    """Return rows, whose data may have to be brought into the columns' types, if not `exact`."""
+    if exact or are_simple(columns):
+        return TupleSource(rows, columns)
+    return BatchSource(batch_of_rows(rows, columns))
+
+
+def are_simple(columns: Sequence[ColumnType]) -> bool:
+    """Whether rows of these columns can be sent as they are computed."""
+    return all(column.type.name in SIMPLE for column in columns)
 
 
 class Sent(Struct):

@@ -1,11 +1,12 @@
 """UPDATE, DELETE and MERGE: rows are locked and read, checked, then staged as one change.
 
-The row under one whole key is a tuple (`adapter/read/keys/point.py`); all others are columns
+Few rows under keys are tuples (`adapter/read/keys/locked_rows.py`); all others are columns
 (`source.py`). They are read at the newest time, and the change is valid only if they are the same
 when the transaction commits.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.keys.point import locked_row
+from foreshore.adapter.read.keys.locked_rows import locked_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import Outcome
 from foreshore.adapter.write.returning import returned, returned_of
@@ -25,33 +26,60 @@ from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
 from foreshore.rows import split_diffs, table_of
 from foreshore.sql.plan import Delete, Merge, MergeChecks, Update
-from foreshore.table_rows import TableRows
+from foreshore.table_rows import Row, TableRows
+
+
+class _Found(NamedTuple):
+    """What a statement selects: the rows to change, what they become, what is joined to them."""
+
+    old: TableRows
+    new: TableRows  # of a DELETE the old ones
+    beside: Sequence[pa.Array] = ()
+    beside_rows: Sequence[Row] = ()  # the same as tuples, if the rows are
 
 
 async def update(context: StatementContext, plan: Update) -> Outcome:
     """Run an UPDATE."""
     target = target_of(context, plan.table, "UPDATE")
-    old, new, beside = await _updated_rows(context, plan, target)
+    found = await _found(context, plan, target, 2)
+    old, new = found.old, found.new
     if plan.checks:
         await require_policies(context, target, plan.checks, new)
     new = checked(context, target, new)
     await stage(context, target, deleted=old, inserted=new, updated=(old, new))
-    return await _outcome(context, plan, new, beside)
+    return await _outcome(context, "UPDATE", plan, found._replace(new=new))
 
 
 async def delete(context: StatementContext, plan: Delete) -> Outcome:
     """Run a DELETE."""
     target = target_of(context, plan.table, "DELETE")
-    found = await locked_row(context)
-    beside: Sequence[pa.Array] = ()
-    if found is not None:
-        old = TableRows.inserted(target.desc, [row for row, _ in found])
-    else:
-        columns, diffs = split_diffs(await changing_rows(context, plan))
-        old = TableRows.of_columns(target.desc, columns[: target.width], diffs)
-        beside = columns[target.width :]
-    await stage(context, target, deleted=old)
-    return await _outcome(context, plan, old, beside)
+    found = await _found(context, plan, target, 1)
+    await stage(context, target, deleted=found.old)
+    return await _outcome(context, "DELETE", plan, found)
+
+
+async def _found(
+    context: StatementContext, plan: Update | Delete, target: Target, parts: int
+) -> _Found:
+    """Return the rows to change; the selection has their columns, or those and the new ones."""
+    width = target.width
+    new, rest = slice((parts - 1) * width, parts * width), parts * width
+    read = context.prepared.locked_read
+    rows = None if read is None else await locked_rows(context, read)
+    if rows is not None:
+        old = TableRows.inserted(target.desc, [row[:width] for row in rows])
+        if parts == 1:
+            return _Found(old, old, (), [row[rest:] for row in rows])
+        made = TableRows.inserted(target.desc, [row[new] for row in rows])
+        return _Found(old, made, (), [row[rest:] for row in rows])
+    selected = await changing_rows(context, plan)
+    if isinstance(plan, Update):
+        selected = await with_row_outputs(context, selected, plan.row_outputs, target)
+    columns, diffs = split_diffs(selected)
+    old = TableRows.of_columns(target.desc, columns[:width], diffs)
+    if parts == 1:
+        return _Found(old, old, columns[rest:])
+    return _Found(old, TableRows.of_columns(target.desc, columns[new], diffs), columns[rest:])
 
 
 async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
@@ -59,30 +87,13 @@ async def changing_rows(context: StatementContext, plan: Update | Delete | Merge
     return await queried_rows(context, (plan.table,), locking=True, keys=plan.keys)
 
 
-async def _updated_rows(
-    context: StatementContext, plan: Update, target: Target
-) -> tuple[TableRows, TableRows, Sequence[pa.Array]]:
-    """Return the old rows, the new rows and the columns beside them of an UPDATE, in one order."""
-    desc, width = target.desc, target.width
-    found = await locked_row(context)
-    if found is not None:
-        old = TableRows.inserted(desc, [row for row, _ in found])
-        return old, TableRows.inserted(desc, [selected[width:] for _, selected in found]), ()
-    rows = await changing_rows(context, plan)
-    columns, diffs = split_diffs(await with_row_outputs(context, rows, plan.row_outputs, target))
-    old = TableRows.of_columns(desc, columns[:width], diffs)
-    new = TableRows.of_columns(desc, columns[width : 2 * width], diffs)
-    return old, new, columns[2 * width :]
-
-
 async def _outcome(
-    context: StatementContext, plan: Update | Delete, rows: TableRows, beside: Sequence[pa.Array]
+    context: StatementContext, verb: str, plan: Update | Delete, found: _Found
 ) -> Outcome:
     """Return the number of changed rows, or the RETURNING list over them."""
-    verb = "UPDATE" if isinstance(plan, Update) else "DELETE"
     if plan.returning is None:
-        return Completed(f"{verb} {rows.count}")
-    return await returned(context, verb, plan.returning, rows, beside)
+        return Completed(f"{verb} {found.new.count}")
+    return await returned(context, verb, plan.returning, found.new, found.beside, found.beside_rows)
 
 
 async def merge(context: StatementContext, plan: Merge) -> Outcome:

@@ -4,7 +4,7 @@ The existing rows are looked up in the key indexes, at the time at which the tra
 with the rows that it has written itself. No row is changed twice by one statement.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import calls_in, results_of
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
+from foreshore.adapter.read.keys.row_read import RowRead, plan_over_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.write.returning import WRITTEN, over_written
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.stage import checked, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
@@ -22,20 +24,20 @@ from foreshore.compute.finish import expanded
 from foreshore.compute.keys.conflicts import NONE, existing_rows, first_of_each_key, repeated
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, joined
-from foreshore.compute.keys.layout import MANY
+from foreshore.compute.keys.layout import FEW, MANY
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.errors import CardinalityViolation, ConcurrentUpdate, DataError
 from foreshore.rows import counted, split_diffs, table_of
 from foreshore.sql.plan import OnConflict
 from foreshore.sql.rewrite.bind_parameters import bind_relation
-from foreshore.table_rows import TableRows
+from foreshore.table_rows import Row, TableRows
 
 
 class Upserted(NamedTuple):
     """The rows that an INSERT ... ON CONFLICT has staged."""
 
     rows: TableRows  # inserted and updated
-    places: Ints  # of the proposed row that each is of, where equal rows count each
+    places: Sequence[int]  # of the proposed row that each is of, where equal rows count each
     updated: tuple[TableRows, TableRows] | None  # rows before and after; None: DO NOTHING
 
 
@@ -48,20 +50,131 @@ async def stage_on_conflict(
     transaction reads.
     """
     await context.coordinator.keys.ready(target.id)
+    named = [each for each in target.planned.unique if each.name in conflict.arbiters]
+    arbiters = [key_index(context, target, each) for each in named]
+    if rows.num_rows <= FEW and all(index.layout.takes_tuples for index in arbiters):
+        done = await _stage_few(context, target, conflict, rows, arbiters)
+        if done is not None:
+            return done
+    return await _stage_columns(context, target, conflict, rows, arbiters)
+
+
+# --- few rows, as tuples -------------------------------------------------------------------
+
+
+def plan_update(conflict: OnConflict | None) -> RowRead | None:
+    """Return the program of DO UPDATE over rows; None if there is none, or columns compute it."""
+    if conflict is None or conflict.update is None or calls_in(conflict.update):
+        return None
+    return plan_over_rows(over_written(conflict.update))
+
+
+async def _stage_few(
+    context: StatementContext,
+    target: Target,
+    conflict: OnConflict,
+    rows: TableRows,
+    arbiters: Sequence[KeyIndex],
+) -> Upserted | None:
+    """Do what `stage_on_conflict` does; None if columns have to do it."""
+    update = context.prepared.upsert
+    if (conflict.update is not None and update is None) or rows.count != rows.num_rows:
+        return None
+    id, proposed = target.id, rows.tuples
+    keys = [[index.layout.key(row) for row in proposed] for index in arbiters]
+    locks: dict[KeyIndex, Keys] = {}
+    for index, own in zip(arbiters, keys, strict=True):
+        hashes = {index.layout.hash(key) for key in own if key is not None}
+        locks[index] = {(id, index.constraint.name): hashes}
+    time = await _locked_at(context, target, arbiters, locks)
+    written = context.transaction.rows(id)
+    met: list[Row | None] = [None] * len(proposed)
+    for index, own in zip(arbiters, keys, strict=True):
+        newest = written.by_key(index.layout).newest if written else {}
+        if newest is None or index.arrangement.since > time:
+            return None
+        for place, key in enumerate(own):
+            if key is not None and met[place] is None:
+                row = newest[key] if key in newest else _committed(index, key)
+                met[place] = row
+    new = [place for place, row in enumerate(met) if row is None]
+    first = _without_repeated(new, keys)
+    inserted = [proposed[place] for place in first]
+    if conflict.update is None:
+        found = rows if len(first) == len(proposed) else TableRows.inserted(target.desc, inserted)
+        await stage(context, target, inserted=found)
+        return Upserted(found, first, None)
+    if len(first) < len(new):
+        raise _twice()
+    assert update is not None
+    given = [(*row, *proposed[place], place) for place, row in enumerate(met) if row is not None]
+    value = context.session_value(context.coordinator.oracle.read_ts())
+    updated = update.over(WRITTEN, given, context.args, value) if given else []
+    if updated is None:
+        return None
+    last = {row: place for place, row in enumerate(met) if row is not None}
+    places = [int(str(place)) for place, *_ in updated]
+    if any(last[_there(met, place)] > place for place in places):
+        raise _twice()
+    old = TableRows.inserted(target.desc, [_there(met, place) for place in places])
+    changed = TableRows.inserted(target.desc, [row[1:] for row in updated])
+    await require_policies(context, target, conflict.existing_checks, old)
+    await require_policies(context, target, conflict.checks, changed)
+    changed = checked(context, target, changed)
+    both = sorted([*zip(first, inserted, strict=True), *zip(places, changed.tuples, strict=True)])
+    whole = TableRows.inserted(target.desc, [row for _, row in both])
+    await stage(context, target, deleted=old, inserted=whole, updated=(old, changed))
+    return Upserted(whole, [place for place, _ in both], (old, changed))
+
+
+def _committed(index: KeyIndex, key: Row) -> Row | None:
+    return index.newest.newest(index.layout.hash(key), key).row
+
+
+def _there(met: Sequence[Row | None], place: int) -> Row:
+    row = met[place]
+    assert row is not None, place
+    return row
+
+
+def _without_repeated(places: Sequence[int], keys: Sequence[Sequence[Row | None]]) -> list[int]:
+    """Return the places whose rows share no key with one before among them."""
+    seen: list[set[Row | None]] = [set() for _ in keys]
+    kept = []
+    for place in places:
+        own = [each[place] for each in keys]
+        if not any(key in each for key, each in zip(own, seen, strict=True)):
+            kept.append(place)
+            for key, each in zip(own, seen, strict=True):
+                if key is not None:
+                    each.add(key)
+    return kept
+
+
+# --- many rows, as columns -----------------------------------------------------------------
+
+
+async def _stage_columns(
+    context: StatementContext,
+    target: Target,
+    conflict: OnConflict,
+    rows: TableRows,
+    indexes: Sequence[KeyIndex],
+) -> Upserted:
     proposed = expanded(rows.table)
-    arbiters = [
-        (index, context.transaction.rows(target.id).by_key(index.layout))
-        for index in (key_index(context, target, each) for each in target.planned.unique)
-        if index.constraint.name in conflict.arbiters
-    ]
-    time = await _locked_at(context, target, [index for index, _ in arbiters], proposed)
+    own = context.transaction.rows(target.id)
+    arbiters = [(index, own.by_key(index.layout)) for index in indexes]
+    locks = None
+    if proposed.num_rows <= MANY:
+        locks = {index: locks_of_rows(index, proposed) for index in indexes}
+    time = await _locked_at(context, target, indexes, locks)
     there, existing = existing_rows(arbiters, proposed, time)
     new = np.flatnonzero(there == NONE)
     first = new[first_of_each_key(arbiters, proposed.take(pa.array(new)))]
     inserted = _table_rows(target, proposed.take(pa.array(first)))
     if conflict.update is None:
         await stage(context, target, inserted=inserted)
-        return Upserted(inserted, first, None)
+        return Upserted(inserted, first.tolist(), None)
     if len(first) < len(new):
         raise _twice()
     try:
@@ -82,7 +195,7 @@ async def stage_on_conflict(
     written = TableRows.of_table(target.desc, whole)
     pairs = (replaced, updated)
     await stage(context, target, deleted=replaced, inserted=written, updated=pairs)
-    return Upserted(written, done[order], pairs)
+    return Upserted(written, done[order].tolist(), pairs)
 
 
 def _table_rows(target: Target, rows: pa.RecordBatch) -> TableRows:
@@ -93,15 +206,12 @@ async def _locked_at(
     context: StatementContext,
     target: Target,
     arbiters: Sequence[KeyIndex],
-    proposed: pa.RecordBatch,
+    keys: Mapping[KeyIndex, Keys] | None,
 ) -> int:
-    """Lock the keys of the proposed rows, or the table for many; return the time to read at."""
+    """Lock the `keys` of the proposed rows, or the table for many; return the time to read at."""
     id, coordinator, transaction = target.id, context.coordinator, context.transaction
-    few = proposed.num_rows <= MANY
-    keys: dict[KeyIndex, Keys] = {}
     if id in coordinator.state.objects:
-        if few:
-            keys = {index: locks_of_rows(index, proposed) for index in arbiters}
+        if keys is not None:
             wanted = joined(*keys.values())
             if not coordinator.locks.try_keys(wanted, transaction):
                 await coordinator.locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
@@ -109,8 +219,9 @@ async def _locked_at(
         else:
             await coordinator.locks.acquire((id,), transaction, context.lock_timeout_ms)
         require_unaltered(context, target)
-    time = read_time(context, (id,), None, by_key=few)
-    for index, read in keys.items():
+    few = keys is not None
+    time = read_time(context, (id,), None, by_key=few, at_once=True)
+    for index, read in keys.items() if keys is not None else ():
         if index.arrangement.since <= time:
             transaction.read_keys(read)
             hashes = [hash for each in read.values() for hash in each]

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import results_by_row
+from foreshore.adapter.read.keys.row_read import RowRead, plan_over_rows
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.result import BatchSource, Selected, TupleSource
+from foreshore.adapter.statement.result import BatchSource, Selected, source_of_rows
 from foreshore.by_identity import ByIdentity
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
+from foreshore.compute.rows.program import MOST
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation
 from foreshore.expr.python_calls import calls_python
@@ -18,8 +20,7 @@ from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs, table_of
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import bind_relation
-from foreshore.sql.rewrite.keyed_selection import KeyedSelection, compile_selection
-from foreshore.table_rows import TableRows
+from foreshore.table_rows import Row, TableRows, columns_of_rows
 from foreshore.types import ColumnType
 
 WRITTEN = GlobalId("t0")  # stands for the rows that a RETURNING list is over
@@ -31,21 +32,28 @@ async def returned(
     returning: Query,
     rows: TableRows,
     beside: Sequence[pa.Array] = (),
+    beside_rows: Sequence[Row] = (),
 ) -> Selected:
     """Return a RETURNING list over written rows.
 
-    `beside` are columns of other relations, joined to the rows. Few rows stay tuples.
+    `beside` are columns of other relations, joined to the rows, or `beside_rows` are. Few rows stay
+    tuples.
     """
-    selection = compiled_list(returning) if rows.are_tuples and not beside else None
-    if selection is not None:
+    is_few = not beside and rows.num_rows == rows.count <= MOST
+    read = compiled_list(returning) if is_few else None
+    if read is not None:
         now = context.coordinator.oracle.read_ts()
-        givens = selection.givens.values(context.args, context.session_value(now))
-        written = rows.tuples
-        if all(selection.may_be_selected(givens, row) for row in written):
-            found = [selection.selected(givens, row) for row in written]
-            selected = [row for row in found if row is not None]
-            return Selected(returning.desc, TupleSource(selected, returning.desc.columns), verb)
+        whole = rows.tuples
+        if beside_rows:
+            whole = [(*row, *others) for row, others in zip(whole, beside_rows, strict=True)]
+        found = read.over(WRITTEN, whole, context.args, context.session_value(now))
+        if found is not None:
+            types = returning.desc.columns
+            return Selected(returning.desc, source_of_rows(found, types, exact=read.is_exact), verb)
     columns, diffs = split_diffs(rows.table)
+    if beside_rows:
+        types = _columns(returning.relation)[len(columns) :]
+        beside = columns_of_rows(beside_rows, types)
     return await returned_of(context, verb, returning, table_of([*columns, *beside], diffs))
 
 
@@ -67,21 +75,12 @@ async def returned_of(
     return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
 
 
-def _compiled(returning: Query) -> KeyedSelection | None:
-    finishing = returning.finishing
-    if (
-        returning.row_outputs
-        or finishing.order_by
-        or finishing.limit is not None
-        or finishing.offset
-    ):
-        return None
-    columns = _columns(returning.relation)
-    return compile_selection((), over_rows(returning.relation, columns), finishing.project)
+def _compiled(returning: Query) -> RowRead | None:
+    return plan_over_rows(over_written(returning.relation), returning)
 
 
-# Returns a RETURNING list over one row as a tuple; None if it cannot be computed so.
-compiled_list: ByIdentity[Query, KeyedSelection | None] = ByIdentity(_compiled)
+# Returns a RETURNING list over rows as tuples; None if it cannot be computed so.
+compiled_list: ByIdentity[Query, RowRead | None] = ByIdentity(_compiled)
 
 
 def _columns(relation: Relation) -> tuple[ColumnType, ...]:
@@ -95,8 +94,13 @@ def _columns(relation: Relation) -> tuple[ColumnType, ...]:
     return ()
 
 
-def over_rows(relation: Relation, columns: tuple[ColumnType, ...]) -> Relation:
+def over_written(relation: Relation) -> Relation:
     """Return `relation` with the written rows' LocalGet made a Get."""
+    return over_rows(relation, _columns(relation))
+
+
+def over_rows(relation: Relation, columns: tuple[ColumnType, ...]) -> Relation:
+    """Return the same with a Get of `columns`."""
     if isinstance(relation, LocalGet) and relation.number == 0:
         return Get(WRITTEN, columns)
     return with_inputs(relation, tuple(over_rows(each, columns) for each in inputs_of(relation)))

@@ -374,6 +374,7 @@ async def lock_and_find(
     find: Callable[[Timestamp], Located[R] | None],
     *,
     nowait: bool = False,
+    at_once: bool = False,
 ) -> R | None:
     """Return the rows that `find` returns at the newest time, after their keys have been locked.
 
@@ -388,7 +389,7 @@ async def lock_and_find(
         elif not locks.try_keys(wanted, transaction):
             await locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
         move_forward(context)
-        found = find(read_time(context, (table,), None, by_key=True))
+        found = find(read_time(context, (table,), None, by_key=True, at_once=at_once))
         if found is None:
             return None
         read, needed, rows = found

@@ -18,6 +18,7 @@ import pyarrow as pa
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.bind import NOTHING_GIVEN, row_count_of
 from foreshore.adapter.read.keys.key_lookup import locked_by_key, row_not_available
+from foreshore.adapter.read.keys.locked_rows import LockedRead, locked_rows
 from foreshore.adapter.read.pipeline import prepared_peek, read_batch
 from foreshore.adapter.read.timestamp import move_forward, tables_below
 from foreshore.adapter.statement.context import StatementContext
@@ -27,6 +28,7 @@ from foreshore.compute.keys.key_sets import keys_of
 from foreshore.errors import ConcurrentUpdate, LockNotAvailable, NoActiveSqlTransaction
 from foreshore.ids import GlobalId, is_user
 from foreshore.sql.plan import Locking, LockTable
+from foreshore.table_rows import Row
 
 ATTEMPTS = 10  # to read and lock rows that keep changing, with SKIP LOCKED
 
@@ -49,6 +51,22 @@ async def lock_and_read(context: StatementContext, locking: Locking) -> pa.Recor
     locked = await _lock_tables(context, tables, locking)
     rows = await read_batch(context)
     return rows if locked else rows.slice(0, 0)  # a table without a key is skipped as a whole
+
+
+async def lock_rows(
+    context: StatementContext, locking: Locking, plan: LockedRead
+) -> list[Row] | None:
+    """Return the finished rows of a SELECT by keys, which are locked; None as `locked_rows` does.
+
+    It locks tables, as `lock_and_read` does, if the clause is not about the one table of its rows.
+    """
+    if locking.tables != (plan.source.id,):
+        return None
+    context.require_writable(f"SELECT {locking.strength}")
+    rows = await locked_rows(context, plan, nowait=locking.wait == "error")
+    if rows is not None:
+        _check_unchanged(context)
+    return rows
 
 
 async def _lock_tables(context: StatementContext, tables: set[GlobalId], locking: Locking) -> bool:

@@ -42,10 +42,12 @@ from foreshore.adapter.read.keys.row_sources import (
 )
 from foreshore.adapter.read.timestamp import note_tables_read, read_time, require
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.result import are_simple
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.planned import Planned
 from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.rows.program import RowFailed, RowProgram, TooMany, compile_rows
 from foreshore.expr.columns import columns_of
 from foreshore.expr.cost import (
@@ -69,15 +71,12 @@ from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import KeyStep, Step
 from foreshore.sql.optimize.restrict import restricted
+from foreshore.sql.plan import Query
 from foreshore.table_rows import Row
-from foreshore.types import ColumnType, Datum
+from foreshore.types import Datum
 from foreshore.update import Timestamp
 
 SessionValue = Callable[[str], Datum]
-# Types of which a value has one form. A numeric, for example, may have digits to be added.
-SIMPLE = frozenset(
-    "bool int2 int4 int8 oid date time timestamp timestamptz float8 text varchar name uuid".split()
-)
 
 
 # Rows under keys; it raises TooMany if it has to read more than so many.
@@ -140,11 +139,7 @@ class RowRead:
         most = self.program.most
         try:
             for each in self.sources:
-                keys = _run(each.keys, found, args, value)
-                if len(keys) > 1:
-                    keys = list(dict.fromkeys(keys))
-                if not isinstance(each, RangedTable):
-                    keys = [key for key in keys if None not in key]
+                keys = _keys(each, found, args, value)
                 rows = find(each, keys, None if self.takes_first else most)
                 if rows is None:
                     return None
@@ -153,16 +148,57 @@ class RowRead:
                 elif isinstance(each, IndexedTable | RangedTable):
                     rows = [*islice(rows, most + 1)]  # of which more are too many
                 found[each.id] = rows
-            if self.grows and not _are_short(found):
-                return None
-            limit, offset = self.cut
-            if self.limit is not None:
-                limit = _bound(self.limit, args, value)
-            if self.offset is not None:
-                offset = _bound(self.offset, args, value) or 0
-            return _run(self.program, found, args, value, limit, offset)
+            return self._finished(found, args, value)
         except (TooMany, TooManyRows, RowFailed):
             return None
+
+    def keys(self, args: Sequence[Datum], value: SessionValue) -> list[Row] | None:
+        """Return the keys of its only source; None if they are to be found another way."""
+        (source,) = self.sources
+        if any(size_of(each) > LONG for each in args):
+            return None
+        try:
+            return _keys(source, {}, args, value)
+        except (TooMany, RowFailed):
+            return None
+
+    def over(
+        self, id: GlobalId, rows: Sequence[Row], args: Sequence[Datum], value: SessionValue
+    ) -> list[Row] | None:
+        """Return the finished rows over those of its only collection; None as `rows` does."""
+        if self.grows and any(size_of(each) > LONG for each in args):
+            return None
+        try:
+            return self._finished({id: rows}, args, value)
+        except (TooMany, RowFailed):
+            return None
+
+    def _finished(
+        self, found: Mapping[GlobalId, Iterable[Row]], args: Sequence[Datum], value: SessionValue
+    ) -> list[Row] | None:
+        if self.grows and not _are_short(found):
+            return None
+        limit, offset = self.cut
+        if self.limit is not None:
+            limit = _bound(self.limit, args, value)
+        if self.offset is not None:
+            offset = _bound(self.offset, args, value) or 0
+        return _run(self.program, found, args, value, limit, offset)
+
+
+def _keys(
+    source: RowsSource,
+    found: Mapping[GlobalId, Iterable[Row]],
+    args: Sequence[Datum],
+    value: SessionValue,
+) -> list[Row]:
+    """Return the keys of a source, each once and without NULL, or the ends of its range."""
+    keys = _run(source.keys, found, args, value)
+    if len(keys) > 1:
+        keys = list(dict.fromkeys(keys))
+    if isinstance(source, RangedTable):
+        return keys
+    return [key for key in keys if None not in key]
 
 
 def _counted(rows: Iterable[Row], most: int) -> Iterator[Row]:
@@ -235,8 +271,7 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     found = [each for each in sources if each is not None]
     if len(found) < len(sources):
         return None
-    bounds = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
-    is_cut, finishing = bounds != (None,) * 4, query.finishing
+    is_cut, finishing = _is_cut(query), query.finishing
     is_single = single_input(relation) is not None and not has_growing_call(relation)
     if is_single and is_cut and _is_in_order(found):
         finishing = Finishing((), finishing.limit, finishing.offset, finishing.project)
@@ -252,6 +287,26 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     takes_first = is_single and is_cut and not finishing.order_by
     programs = (program, limit, offset)
     return RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)
+
+
+def plan_over_rows(relation: Relation, query: Query | None = None) -> RowRead | None:
+    """Return a relation over rows that a statement has, compiled, as `query` finishes it."""
+    width = len(columns_of(relation))
+    finishing = Finishing((), None, 0, tuple(range(width))) if query is None else query.finishing
+    if query is not None and (query.row_outputs or _is_cut(query)):
+        return None
+    if is_heavy(relation) or cost_of_relation(relation, overhead=0)[1] > LIGHT:
+        return None
+    program = compile_rows(relation, finishing, is_cut=False)
+    if program is None:
+        return None
+    return RowRead.of((), (program, None, None), relation, finishing, takes_first=False)
+
+
+def _is_cut(query: Query) -> bool:
+    finishing = query.finishing
+    bounds = (query.limit, query.offset, finishing.limit, finishing.offset or None)
+    return bounds != (None,) * 4
 
 
 def _sources(
@@ -271,11 +326,6 @@ def _compiled(bound: Scalar | None) -> RowProgram | None:
     return None if bound is None else compile_rows(Map(Join(()), (bound,)))
 
 
-def are_simple(columns: Sequence[ColumnType]) -> bool:
-    """Whether rows of these columns can be sent as they are computed."""
-    return all(column.type.name in SIMPLE for column in columns)
-
-
 def _is_exact(relation: Relation, finishing: Finishing) -> bool:
     columns = columns_of(relation)
     if are_simple([columns[i] for i in finishing.project]):
@@ -292,7 +342,7 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
     views = [each for each in read.sources if isinstance(each, IndexedView)]
     for each in read.sources:
         if isinstance(each, TableSource):
-            index = await _index(context, each)
+            index = await index_of(context, each)
             if index is None:
                 return None
             indexes[each.id] = index
@@ -317,7 +367,9 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
             return rows_of_catalog(context, source, keys)
         index = indexes[source.id]
         if isinstance(source, KeyedTable):
-            return _rows_under(context, index, source, keys, time)
+            hashes = [index.layout.hash(key) for key in keys]
+            context.transaction.read_keys({source.lock: {*hashes}})
+            return rows_under(index, keys, hashes, time, own_rows(context, index))
         if not index.readable(time):
             return None
         if isinstance(source, IndexedTable):
@@ -345,7 +397,7 @@ def rows_of_catalog(
     return [row for key in keys for row in found.under(source.columns, source.used, key)]
 
 
-async def _index(context: StatementContext, source: TableSource) -> KeyIndex | None:
+async def index_of(context: StatementContext, source: TableSource) -> KeyIndex | None:
     """Return the index of a source, prepared; None if the table is not as it was planned."""
     coordinator = context.coordinator
     if context.transaction.catalog is not None:
@@ -367,25 +419,22 @@ async def _index(context: StatementContext, source: TableSource) -> KeyIndex | N
     return index if coordinator.keys.of(source.id) is found else None
 
 
-def _rows_under(
-    context: StatementContext,
+def rows_under(
     index: KeyIndex,
-    table: KeyedTable,
     keys: Sequence[Row],
+    hashes: Sequence[int],
     time: Timestamp,
-) -> Sequence[Row] | None:
-    """Return the rows under keys at `time`, and note that these were read.
+    written: OwnRows | None,
+) -> list[Row] | None:
+    """Return the rows under keys at `time`, with what the transaction has `written`.
 
     None if one has changed since, or the transaction has written rows that are no tuples.
     """
-    written = own_rows(context, index)
     own = written.newest if written else {}
     if own is None or not index.readable(time):
         return None
-    rows, hashes = [], set()
-    for key in keys:
-        hash = index.layout.hash(key)
-        hashes.add(hash)
+    rows = []
+    for key, hash in zip(keys, hashes, strict=True):
         if key in own:
             row = own[key]
         else:
@@ -395,5 +444,4 @@ def _rows_under(
             row = entry.row
         if row is not None:
             rows.append(row)
-    context.transaction.read_keys({table.lock: hashes})
     return rows

@@ -1,0 +1,136 @@
+"""Rows under keys, which are locked, as tuples: UPDATE, DELETE and SELECT FOR UPDATE of few rows.
+
+A `LockedRead` is a `RowRead` of the one table whose rows are locked. The keys are locked, then the
+rows are found at the newest time, and a program over them computes the rows to change or to return.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from foreshore.adapter.plans.access_path import PeekPlan
+from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find, own_rows
+from foreshore.adapter.read.keys.row_read import RowRead, index_of, plan_row_read, rows_under
+from foreshore.adapter.read.keys.row_sources import IndexedTable, KeyedTable, find_rows
+from foreshore.adapter.read.timestamp import read_time
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.catalog.planned import Planned
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_sets import Keys, joined
+from foreshore.compute.keys.layout import MANY, takes_tuples
+from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.compute.rows.program import MOST, TooMany
+from foreshore.ids import GlobalId
+from foreshore.table_rows import Row
+from foreshore.update import Timestamp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LockedRead:
+    """A read of few rows of one table, which are locked under the keys of `source`."""
+
+    read: RowRead
+    source: KeyedTable | IndexedTable
+
+    @property
+    def is_by_whole_key(self) -> bool:
+        """Whether each row is found by a whole key."""
+        return isinstance(self.source, KeyedTable)
+
+
+def plan_locked_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> LockedRead | None:
+    """Return `peek` compiled, if it is about rows of one table under keys that can be locked."""
+    if peek.key is None or peek.key.named is None:
+        return None
+    read = plan_row_read(peek, planned)
+    if read is None or len(read.sources) != 1:
+        return None
+    (source,) = read.sources
+    if isinstance(source, IndexedTable):
+        desc = source.planned.desc
+        if not all(takes_tuples(each, desc) for each in source.planned.unique):
+            return None
+        # The locks are those of all keys of the rows.
+        source = replace(source, used=frozenset(range(len(desc.columns))))
+        read = replace(read, sources=(source,))
+    elif not isinstance(source, KeyedTable):
+        return None
+    return LockedRead(read, source)
+
+
+async def locked_rows(
+    context: StatementContext, plan: LockedRead, *, nowait: bool = False
+) -> list[Row] | None:
+    """Return the finished rows of a read whose rows are locked; see `lock_and_find`.
+
+    None if they have to be read another way (`key_lookup.py`).
+    """
+    value = context.session_value(context.coordinator.oracle.read_ts())
+    keys = plan.read.keys(context.args, value)
+    rows = None if keys is None else await rows_under_keys(context, plan, keys, nowait=nowait)
+    if rows is None:
+        return None
+    time = context.transaction.time
+    assert time is not None
+    return plan.read.over(plan.source.id, rows, context.args, context.session_value(time))
+
+
+async def rows_under_keys(
+    context: StatementContext, plan: LockedRead, keys: Sequence[Row], *, nowait: bool = False
+) -> list[Row] | None:
+    """Return the rows under keys, whole ones, which are locked; None as `locked_rows` does."""
+    coordinator, transaction, source = context.coordinator, context.transaction, plan.source
+    index = await index_of(context, source)
+    if index is None or len(keys) > MANY:
+        return None
+    if not keys:
+        read_time(context, (source.id,), None, by_key=True)
+        return []
+    is_whole = isinstance(source, KeyedTable)
+    # Inserted rows are not locked under other columns. After a conflict with one the table is.
+    if not is_whole and context.again and not transaction.block:
+        return None
+    indexes = coordinator.keys.of(source.id)
+    layout = index.layout
+    if isinstance(source, IndexedTable):
+        layout = layout.by(source.columns)
+    hashes = [layout.hash(key) for key in keys]
+    wanted: Keys = {source.lock: {*hashes}}
+
+    def find(time: Timestamp) -> Located[list[Row]] | None:
+        own = own_rows(context, index)
+        if isinstance(source, KeyedTable):
+            found = rows_under(index, keys, hashes, time, own)
+        else:
+            found = _rows_by(index, source, keys, time, own)
+        if found is None:
+            return None
+        if is_whole and (len(indexes) == 1 or not found):
+            return wanted, wanted, found
+        return wanted, joined(wanted, locks_of(source.id, indexes, found)), found
+
+    return await lock_and_find(context, source.id, wanted, find, nowait=nowait, at_once=True)
+
+
+def _rows_by(
+    index: KeyIndex,
+    source: IndexedTable,
+    keys: Sequence[Row],
+    time: Timestamp,
+    own: OwnRows | None,
+) -> list[Row] | None:
+    """Return the rows under values of other columns, if they are at hand and few."""
+    if not index.readable(time):
+        return None
+    try:
+        rows = find_rows(source, index, keys, time, own, MOST)
+    except TooMany:
+        return None
+    return None if rows is None else [*rows]
+
+
+def locks_of(table: GlobalId, indexes: Mapping[str, KeyIndex], rows: Sequence[Row]) -> Keys:
+    """Return all keys of rows."""
+    return {
+        (table, name): {index.layout.hash(key) for row in rows if (key := index.layout.key(row))}
+        for name, index in indexes.items()
+    }
