@@ -8,18 +8,17 @@ the rows and columns of the selection are read and delivered.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from foreshore.ids import GlobalId
 from foreshore.storage.selection import ALL, Reading, Selection
 from foreshore.update import Timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class ListenEvent:
+class ListenEvent(Struct, frozen=True, eq=False):
     """All updates with `lower <= time < upper`. None means there are none."""
 
     id: GlobalId
@@ -84,7 +83,10 @@ class Listen:
             self._waiting.append((upper, updates))
             self.published.set()
         elif not self.cancelled and upper > self.frontier:
-            self.deliver(upper, updates)
+            if updates is None:
+                self.deliver_exactly(upper, None)
+            else:
+                self.deliver(upper, updates)
 
     def deliver(self, upper: Timestamp, updates: pa.Table | None) -> None:
         """Deliver the updates from the frontier to `upper`. `updates` may include earlier ones."""

@@ -13,7 +13,6 @@ Replay is idempotent where it has to be: uppers and frontiers only advance.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,8 +34,7 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 Mode = Literal["read", "write"]
 
 
-@dataclass(frozen=True, slots=True)
-class ShardWrite:
+class ShardWrite(msgspec.Struct, frozen=True, eq=False):
     """Updates to append to a shard whose upper is `lower`: all updates before `upper`.
 
     `token` is the token of the write capability used, None for the environment's own right.

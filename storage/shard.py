@@ -11,12 +11,13 @@ that has nothing in flight, and costs time only for shards that have listens.
 """
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from foreshore.errors import InternalError
 from foreshore.few_updates import FewUpdates, together
@@ -268,9 +269,11 @@ class Shard:
         if len(self._to_publish) > 1:
             return  # called from a listener; the outer call continues
         while self._to_publish:
-            self.listens = [listen for listen in self.listens if not listen.cancelled]
             for listen in tuple(self.listens):
-                listen.publish(*self._to_publish[0])
+                if listen.cancelled:
+                    self.listens.remove(listen)
+                else:
+                    listen.publish(*self._to_publish[0])
             self._to_publish.popleft()
 
     def size_bytes(self) -> int:
@@ -296,10 +299,13 @@ class Shard:
 
     def catch_up(self) -> None:
         """Advance upper to `reserved` if nothing is in flight."""
-        if not self.in_flight and self.reserved > self._upper:
-            self._upper = self.reserved
+        if self.in_flight:
+            return
+        reserved = self.reserved
+        if reserved > self._upper:
+            self._upper = reserved
             if self.listens:
-                self.publish(self._upper, None)
+                self.publish(reserved, None)
 
 
 def _should_coalesce(one: TailPart, next: TailPart) -> bool:

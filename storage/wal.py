@@ -24,7 +24,6 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -94,8 +93,7 @@ class LogState(State, frozen=True, kw_only=True):
 Ended: TypeAlias = Callable[[DatabaseError | None], None]
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """An entry that becomes durable in one piece, and the callbacks that follow.
 
     `ended` is called after `apply`, or with the error of an entry that has failed. `refuse` is

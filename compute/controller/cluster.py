@@ -335,13 +335,13 @@ class Cluster:
 
     def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
         """Send a command to all replicas."""
-        connections = self.connections
-        if are_large(tables):
-            for connection in connections:
+        large, frame = are_large(tables) if tables else False, None
+        for replica in self.replicas.values():
+            connection = replica.connection
+            if connection is not None and large:
                 connection.send(message, tables)
-        elif connections:
-            frame = encode_frame(message, tables)
-            for connection in connections:
+            elif connection is not None:
+                frame = frame or encode_frame(message, tables)
                 connection.send_frame(frame)
 
     async def ask(self, asked: PendingPeek) -> None:
@@ -380,9 +380,15 @@ class Cluster:
 
     def _flush(self) -> None:
         events, self._feed = self._feed, []
-        if events:
-            shards = tuple((e.id, e.lower, e.upper, e.updates is not None) for e in events)
-            self.send(Feed(shards), [e.updates for e in events if e.updates is not None])
+        if not events:
+            return
+        shards, tables = [], []
+        for event in events:
+            has_updates = event.updates is not None
+            shards.append((event.id, event.lower, event.upper, has_updates))
+            if has_updates:
+                tables.append(event.updates)
+        self.send(Feed(tuple(shards)), tables)
 
 
 def prepare(snapshots: Sequence[Snapshot]) -> Prepared:

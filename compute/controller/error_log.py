@@ -182,11 +182,15 @@ class ErrorLog:
             self._begin(upper - 1, errors)
             self._mark(upper - 1, upper, initial=True)
         elif upper > self.upper:
-            fresh = new_part(min(lower, self.upper), upper, errors, self.upper)
+            fresh = None
+            if errors is not None:
+                fresh = new_part(min(lower, self.upper), upper, errors, self.upper)
             self._replace(self.upper, upper, self._errors.take(fresh) if fresh is not None else [])
-            self._mark(self.upper, upper, initial=False)
+            if self._marks is not None:
+                self._mark(self.upper, upper, initial=False)
         self.upper = max(self.upper or 0, upper)
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def _begin(self, as_of: Timestamp, errors: pa.Table | None) -> None:
         """Append the errors at `as_of` to the stored steps of earlier times."""
@@ -201,6 +205,8 @@ class ErrorLog:
     ) -> None:
         """Replace all steps in [lower, upper) by `steps`."""
         start, end = bisect_left(self._times, lower), bisect_left(self._times, upper)
+        if start == end and not steps:
+            return
         self._unstored.update(self._times[start:end], (time for time, _ in steps))
         self._times[start:end] = [time for time, _ in steps]
         self._texts[start:end] = [text for _, text in steps]
@@ -306,7 +312,7 @@ class ErrorLog:
 
         Raises OutOfDisk if nothing was written.
         """
-        times = {time for time in self._unstored if time < before}
+        times = {time for time in self._unstored if time < before} if self._unstored else None
         if not times:
             return
         places = ((time, bisect_left(self._times, time)) for time in times)

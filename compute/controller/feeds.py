@@ -12,6 +12,11 @@ from foreshore.storage.controller import Listen, ListenEvent, StorageController
 class _Feed:
     listen: Listen | None
     clusters: dict[tuple[GlobalId, str], Cluster]  # by dataflow and the cluster's id
+    targets: tuple[Cluster, ...] = ()  # each of them once
+
+    def find_targets(self) -> None:
+        """Note the clusters after they have changed."""
+        self.targets = tuple({each.id: each for each in self.clusters.values()}.values())
 
 
 class Feeds:
@@ -34,6 +39,7 @@ class Feeds:
             start = max(self._storage.upper(shard), self._storage.since(shard))
             feed.listen = self._storage.listen(shard, start, self._deliver)
         feed.clusters[dataflow, cluster.id] = cluster
+        feed.find_targets()
 
     def remove(self, shards: Iterable[GlobalId], dataflow: GlobalId, cluster: Cluster) -> None:
         """Stop sending the updates of shards to a cluster on behalf of a dataflow."""
@@ -41,6 +47,7 @@ class Feeds:
             feed = self._feeds.get(shard)
             if feed is not None:
                 feed.clusters.pop((dataflow, cluster.id), None)
+                feed.find_targets()
                 if not feed.clusters:
                     if feed.listen is not None:
                         feed.listen.cancel()
@@ -49,5 +56,5 @@ class Feeds:
     def _deliver(self, event: ListenEvent) -> None:
         feed = self._feeds.get(event.id)
         if feed is not None:
-            for cluster in {c.id: c for c in feed.clusters.values()}.values():
+            for cluster in feed.targets:
                 cluster.feed(event)

@@ -142,7 +142,8 @@ class Mirror:
 
     def _take(self, window: Window) -> None:
         self.upper = window[1]
-        if self._arranging is None and not self._queue and _is_small(window):
+        is_free = self._arranging is None and not self._queue
+        if is_free and (window[2] is window[3] is None or _is_small(window)):
             try:
                 self._insert(window)
                 self._inserted(window)
@@ -187,7 +188,8 @@ class Mirror:
     def _inserted(self, window: Window) -> None:
         _, upper, rows, errors = window
         self._known = upper
-        self._wake(upper)
+        if self._waiting:
+            self._wake(upper)
         if rows is None and errors is None:
             return
         for updates in (rows, errors):

@@ -158,10 +158,11 @@ class SinkWriter:
             reached = upper
             tables = []
             for item in items:
-                lower = reached if item.lower is None else item.lower
-                fresh = new_part(lower, item.upper, item.updates, reached)
-                if fresh is not None:
-                    tables.append(conform(fresh, schema))
+                if item.updates is not None:
+                    lower = reached if item.lower is None else item.lower
+                    fresh = new_part(lower, item.upper, item.updates, reached)
+                    if fresh is not None:
+                        tables.append(conform(fresh, schema))
                 reached = max(reached, item.upper)
             try:
                 await self.errors.store(reached)

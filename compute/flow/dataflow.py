@@ -232,7 +232,7 @@ class FlowDataflow:
 
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""
-        return sum(each.due(upper) for each in self._temporal)
+        return sum([each.due(upper) for each in self._temporal]) if self._temporal else 0
 
     def next_due(self) -> Timestamp | None:
         """Return the time of the earliest update that is scheduled, None if there is none."""

@@ -28,18 +28,22 @@ class GroupKeys:
     def add(self, keyed: Mapping[GlobalId, Sequence[Keyed]]) -> None:
         """Add what one more write of the group writes."""
         for table, parts in keyed.items():
-            for name, rows in (pair for part in parts for pair in part.items()):
-                self._parts.setdefault((table, name), []).append(rows)
-                if rows.changes is not None:
-                    by_hash = self._few.setdefault((table, name), {})
-                    for change in rows.changes:
-                        by_hash.setdefault(change.hash, []).append(change)
-                elif len(rows) <= FEW:
-                    by_hash = self._few.setdefault((table, name), {})
-                    for place, hash in enumerate(rows.updates.key_hashes.tolist()):
-                        by_hash.setdefault(hash, []).append(rows.updates.slice(place, place + 1))
-                else:
-                    self._many.setdefault((table, name), []).append(rows.updates)
+            for part in parts:
+                for name, rows in part.items():
+                    self._add(table, name, rows)
+
+    def _add(self, table: GlobalId, name: str, rows: KeyedRows) -> None:
+        self._parts.setdefault((table, name), []).append(rows)
+        if rows.changes is not None:
+            by_hash = self._few.setdefault((table, name), {})
+            for change in rows.changes:
+                by_hash.setdefault(change.hash, []).append(change)
+        elif len(rows) <= FEW:
+            by_hash = self._few.setdefault((table, name), {})
+            for place, hash in enumerate(rows.updates.key_hashes.tolist()):
+                by_hash.setdefault(hash, []).append(rows.updates.slice(place, place + 1))
+        else:
+            self._many.setdefault((table, name), []).append(rows.updates)
 
     def writes(self, layout: KeyLayout) -> bool:
         """Whether any row of the table has been written."""

@@ -7,7 +7,7 @@ threads, merging on one of them.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -53,8 +53,11 @@ class KeyIndexes:
 
     def named(self, table: GlobalId, constraint: Unique) -> KeyIndex | None:
         """Return the index of `constraint`; None if its name is unknown, or another's now."""
-        index = self.of(table).get(constraint.name)
-        return index if index is not None and same(index.constraint, constraint) else None
+        index = self._indexes.get(table, {}).get(constraint.name)
+        if index is None:
+            return None
+        own = index.layout.constraint
+        return index if own is constraint or same(own, constraint) else None
 
     def replace(self, table: GlobalId, indexes: Mapping[str, KeyIndex]) -> None:
         """Let `indexes`, by their constraints' names, be those of a table from now on.
@@ -165,7 +168,9 @@ class KeyIndexes:
         `keyed` by itself was checked against the rows at `checked`.
         """
         for table, parts in keyed.items():
-            for name, index in self.of(table).items():
+            for name, index in self._indexes.get(table, {}).items():
+                if index.newest.changed <= checked and not earlier.writes(index.layout):
+                    continue
                 found = _duplicate(index, [part[name] for part in parts], checked, earlier)
                 if found is not None:
                     return found
@@ -210,8 +215,10 @@ class KeyIndexes:
         """Make the writes of a group at `time`; tables that it did not write advance."""
         for table, parts in keyed.items():
             indexes = self.of(table)
-            # equal constraints may share an arrangement, which takes each row once
-            for name, index in {i.arrangement: (n, i) for n, i in indexes.items()}.values():
+            named: Iterable[tuple[str, KeyIndex]] = indexes.items()
+            if len(indexes) > 1:  # equal constraints may share an arrangement: a row goes in once
+                named = {i.arrangement: (n, i) for n, i in named}.values()
+            for name, index in named:
                 index.insert([part[name] for part in parts], time)
                 if parts and (index.newest.is_due or index.newest.is_settled):
                     index.settled().compact(min(self._floor(table), time))
@@ -242,8 +249,6 @@ async def _first(*each: Coroutine[Any, Any, object]) -> None:
 def _duplicate(
     index: KeyIndex, parts: Sequence[KeyedRows], checked: Timestamp, earlier: GroupKeys
 ) -> Duplicate | None:
-    if index.newest.changed <= checked and not earlier.writes(index.layout):
-        return None
     changes = changes_of(parts)
     if changes is not None:
         before = earlier.changes(index.layout, [change.hash for change in changes])

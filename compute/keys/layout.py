@@ -130,7 +130,11 @@ class KeyLayout:
 
     def key(self, row: Row) -> Row | None:
         """Return the key of a row; None if a part of it is NULL."""
-        key = tuple([row[i] for i in self.constraint.columns])
+        columns = self.constraint.columns
+        if len(columns) == 1:
+            part = row[columns[0]]
+            return None if part is None else (part,)
+        key = tuple([row[i] for i in columns])
         return None if None in key else key
 
     def hash(self, key: Row) -> int:
@@ -139,7 +143,7 @@ class KeyLayout:
         if key == last:
             return hash
         if self._is_integer:
-            hash = hash_words((int(key[0]) & MASK,))  # type: ignore[arg-type]
+            hash = hash_words((key[0] & MASK,))  # type: ignore[operator]
         else:
             words = key_words(key, self.types)
             assert words is not None, key
@@ -149,9 +153,10 @@ class KeyLayout:
 
     def changes(self, rows: TableRows) -> list[Change]:
         """Return rows by their keys, in order."""
-        found = []
+        found, columns = [], self.constraint.columns
+        at = columns[0] if len(columns) == 1 else None
         for row, diff in zip(rows.tuples, rows.diffs, strict=True):
-            key = self.key(row)
+            key = self.key(row) if at is None else None if row[at] is None else (row[at],)
             if key is not None:
                 found.append(Change(self.hash(key), key, row, diff))
         return found

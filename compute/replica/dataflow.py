@@ -140,7 +140,10 @@ class DataflowState:
     @property
     def importable(self) -> Timestamp:
         """Return the least upper of the imports; without imports, the end of time."""
-        return min((queue.upper for queue in self.queues.values()), default=(1 << 63) - 1)
+        least: Timestamp = (1 << 63) - 1
+        for queue in self.queues.values():
+            least = min(least, queue.upper)
+        return least
 
     @property
     def indexes_ready(self) -> bool:
@@ -271,15 +274,19 @@ class DataflowState:
         """Advance the frontier to `upper` if no import changed before it; return whether it did."""
         if self._window is not None:
             return False  # a failed step is retried first
-        if any(queue.changes_before(upper) for queue in self.queues.values()):
+        for queue in self.queues.values():
+            if queue.changes_before(upper):
+                return False
+        if self._messages.corrections and self._messages.corrects_before(upper):
             return False
-        if self._messages.corrects_before(upper) or self._due(upper):
+        dataflow = self._dataflow
+        if dataflow is not None and dataflow.due(upper):
             return False
         self.errors.advance(upper)
         for index in self.indexes.values():
             index.rows.advance(upper)
-        if self._dataflow is not None:
-            self._dataflow.advanced(upper)
+        if dataflow is not None:
+            dataflow.advanced(upper)
         self.frontier = upper
         return True
 

@@ -45,7 +45,8 @@ class IndexSubscribers:
 
     def due(self, frontier: Timestamp) -> bool:
         """Whether a subscriber can be sent the initial contents."""
-        return any(self._begin(request) < frontier for request in self._requested)
+        requested = self._requested
+        return bool(requested) and any(self._begin(each) < frontier for each in requested)
 
     def begin(self, frontier: Timestamp) -> None:
         """Select the subscribers whose initial contents can be sent, for `beginnings`."""

@@ -77,7 +77,8 @@ class Reports:
         """Report the frontier for `exports` of a dataflow soon, together with others."""
         for export in exports:
             self._moved[export] = dataflow.frontier
-        self.flush_soon()
+        if not self._flushing:
+            self.flush_soon()
 
     def forget(self, exports: Iterable[GlobalId]) -> None:
         """Report nothing of these exports, which were dropped."""

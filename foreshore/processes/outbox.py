@@ -21,7 +21,7 @@ LEAST = 1 << 20  # bytes of a table in a file of its own
 
 def are_large(tables: Sequence[pa.Table]) -> bool:
     """Whether the tables of a message go through files."""
-    return sum(int(table.nbytes) for table in tables) > LARGE
+    return bool(tables) and sum(int(table.nbytes) for table in tables) > LARGE
 
 
 class Outbox:

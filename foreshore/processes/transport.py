@@ -285,7 +285,10 @@ class Connection(asyncio.Protocol, Generic[M]):
             self._greet(self._handshake, bytes(frame[_PREFIX.size : end]))
             return
         message = self._decode(frame[_PREFIX.size : end])
-        self._deliver(self, message, decode_tables(frame, end, count, self._files))
+        tables: Tables = ()
+        if count or end < len(frame):
+            tables = decode_tables(frame, end, count, self._files)
+        self._deliver(self, message, tables)
 
     def _greet(self, handshake: Handshake, data: bytes) -> None:
         """Take a message of the handshake."""

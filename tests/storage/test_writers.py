@@ -1,10 +1,10 @@
 """Several writers of one shard: the end of one, and the shared upper of another."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from foreshore.clock import ManualClock
 from foreshore.storage.shard import SharedUpper
