@@ -362,6 +362,13 @@ class State:
         item = self.objects.get(id)
         return (item.foreign_keys or ()) if isinstance(item, Item) else ()
 
+    def has_foreign_keys(self, id: GlobalId) -> bool:
+        """Whether a table refers to another one, or is referred to."""
+        item = self.objects.get(id)
+        if isinstance(item, Item) and item.foreign_keys:
+            return True
+        return referring_to(id) in self.groups and bool(self.references_to(id))
+
     def references_to(self, id: GlobalId) -> References:
         """Return the foreign keys that refer to table `id`, with their tables, oldest first."""
         if referring_to(id) not in self.groups:

@@ -75,7 +75,9 @@ class TableRows:
     @property
     def count(self) -> int:
         """How many rows there are, equal ones counted each."""
-        return sum(self.diffs) if self._table is None else count(self._table)
+        if self._table is not None:
+            return count(self._table)
+        return sum(self._diffs)  # type: ignore[arg-type]
 
     @property
     def size_bytes(self) -> int:

@@ -14,7 +14,6 @@ from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.watermarks import Watermarks
 from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.adapter.write.foreign_keys import referred_at_commit
-from foreshore.adapter.write.stage import has_foreign_keys
 from foreshore.adapter.write.violations import below_watermark, key_exists, not_present
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.naming import NameKey
@@ -58,7 +57,7 @@ async def wait_for_views(context: StatementContext) -> None:
         await context.coordinator.view_handoff.ready(change.planned, change.state)
 
 
-async def commit_effects(context: StatementContext, visible: Callable[[], None]) -> None:
+async def commit_effects(context: StatementContext, visible: Callable[[], None] | None) -> None:
     """Make what a transaction did durable and visible, and call `visible` at that moment.
 
     Raises Conflict if what it read has changed, and the errors of broken constraints.
@@ -67,7 +66,8 @@ async def commit_effects(context: StatementContext, visible: Callable[[], None])
     catalog, staged = transaction.catalog, transaction.staged
     altered = {} if catalog is None else altered_indexes(context)
     write = await write_of(context, altered)
-    write.applied = lambda time: visible()
+    if visible is not None:
+        write.applied = lambda time: visible()
     if catalog is not None and catalog.changed:
         contents = {
             id: each.contents for id, each in staged.altered.items() if each.contents is not None
@@ -75,7 +75,7 @@ async def commit_effects(context: StatementContext, visible: Callable[[], None])
         await coordinator.catalog_commits.commit(write, CatalogChange(catalog, altered, contents))
         return
     if write.moves:
-        move_positions(write, coordinator.subscriptions, visible)
+        move_positions(write, coordinator.subscriptions, visible or (lambda: None))
     await coordinator.group.write(write)
 
 
@@ -85,15 +85,18 @@ async def write_of(
     """Return the write of a transaction; rows of `altered` tables are arranged by their keys."""
     transaction, reads = context.transaction, None
     refers: Sequence[ReferredKeys] = ()
-    if any(has_foreign_keys(context, id) for id in transaction.staged.rows):
-        refers = await referred_at_commit(context)
+    state, staged = context.planner.state, transaction.staged
+    for id in staged.rows:
+        if state.has_foreign_keys(id):
+            refers = await referred_at_commit(context)
+            break
     if transaction.tables_read or transaction.keys_read:
         assert transaction.time is not None
         reads = Reads(frozenset(transaction.tables_read), transaction.time, transaction.keys_read)
     rows: dict[GlobalId, Sequence[TableRows]] = {}
     keyed: dict[GlobalId, list[Keyed]] = {}
-    for id, written in transaction.staged.rows.items():
-        parts = list(written)
+    for id, written in staged.rows.items():
+        parts = written.parts
         rows[id] = [part.rows for part in parts]
         if id in altered:
             executor = context.coordinator.executor
@@ -107,9 +110,9 @@ async def write_of(
         lock_timeout_ms=context.lock_timeout_ms,
         keyed=keyed,
         checked=transaction.began,
-        described=transaction.staged.known,
-        moves=transaction.moves,
-        viewer=context.viewer,
+        described=staged.known,
+        moves=transaction.moves if staged.moves else {},
+        viewer=lambda: context.viewer,
         refers=refers,
     )
 
@@ -154,7 +157,7 @@ class ConstraintGuard:
                 return late
             table = planned.get(late.table)
             desc = None if table is None else table.desc
-            return below_watermark(self.catalog.state, desc, late, write.viewer)
+            return below_watermark(self.catalog.state, desc, late, write.viewer())
         for referred in write.refers:
             if (error := self._missing(referred, write, earlier)) is not None:
                 return error
@@ -163,7 +166,7 @@ class ConstraintGuard:
         found = self.keys.duplicate(write.keyed, write.checked, earlier)
         if found is None:
             return None
-        return key_exists(self.catalog.state, planned[found.table].desc, found, write.viewer)
+        return key_exists(self.catalog.state, planned[found.table].desc, found, write.viewer())
 
     def _missing(
         self, referred: ReferredKeys, write: Write, earlier: GroupKeys
@@ -178,7 +181,7 @@ class ConstraintGuard:
         place = missing_at_commit(index, referred, write.checked, earlier, mine)
         if place is None:
             return None
-        return not_present(self.catalog.state, reference, referred.columns, place, write.viewer)
+        return not_present(self.catalog.state, reference, referred.columns, place, write.viewer())
 
     def changed(self, keys: Keys, time: Timestamp, earlier: GroupKeys) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
@@ -200,9 +203,9 @@ class ConstraintGuard:
 
     def _watermarked(self, write: Write) -> dict[GlobalId, Sequence[pa.Table | TableRows]]:
         """Return what is written to relations that may have a watermark."""
-        planned = self.catalog.planned
-        return {
-            id: rows
-            for id, rows in write.rows.items()
-            if (known := planned.get(id)) is None or known.desc.watermark is not None
-        }
+        planned, found = self.catalog.planned, {}
+        for id, rows in write.rows.items():
+            known = planned.get(id)
+            if known is None or known.desc.watermark is not None:
+                found[id] = rows
+        return found

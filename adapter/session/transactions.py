@@ -20,7 +20,7 @@ from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.locks import CATALOG
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
-from foreshore.notifications import Inbox
+from foreshore.notifications import NO_SIGNALS, Inbox
 from foreshore.session_limits import check_room
 from foreshore.session_variables import Mark, Variables
 from foreshore.setting_kinds import milliseconds
@@ -145,14 +145,16 @@ class Transactions:
             return
         channels, reserved = self._coordinator.channels, 0
         try:
-            reserved = channels.reserve(transaction.staged.signals)
+            if transaction.staged.signals is not NO_SIGNALS:
+                reserved = channels.reserve(transaction.staged.signals)
             if transaction.has_effects:
                 await self._commit_effects(transaction)
         except BaseException:
             await self.rollback()
             raise
         finally:
-            channels.release(reserved)
+            if reserved:
+                channels.release(reserved)
         self._has_committed(transaction)
 
     def _has_committed(self, transaction: Transaction) -> None:
@@ -161,7 +163,8 @@ class Transactions:
         if transaction.staged is not NOTHING_STAGED:
             for id, rows in transaction.staged.rows.items():
                 activity.committed(id, rows.count)
-            self._send_signals(transaction)
+            if transaction.staged.signals is not NO_SIGNALS:
+                self._send_signals(transaction)
         self._end(transaction)
         if self._variables.touched:
             self._variables.commit()
@@ -178,8 +181,11 @@ class Transactions:
             with self._interrupts.running():
                 await committing.wait_for_tables(context)
                 await committing.wait_for_views(context)
+        applied = None
+        if transaction.staged.signals is not NO_SIGNALS:
+            applied = partial(self._send_signals, transaction)
         with self._interrupts.sheltered():
-            await committing.commit_effects(context, partial(self._send_signals, transaction))
+            await committing.commit_effects(context, applied)
 
     def _send_signals(self, transaction: Transaction) -> None:
         transaction.send_signals(self._coordinator.channels, self._inbox)

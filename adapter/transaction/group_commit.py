@@ -286,9 +286,9 @@ class GroupCommit:
             write.fail(LockNotAvailable())
 
     def _is_blocked(self, write: Write) -> bool:
-        return write.waits and any(
-            self._blocked.get(id, write.owner) is not write.owner for id in write.rows
-        )
+        if not self._blocked or not write.waits:
+            return False
+        return any(self._blocked.get(id, write.owner) is not write.owner for id in write.rows)
 
     async def reached(self, time: Timestamp) -> None:
         """Wait until reads at `time` see all writes up to it, however far ahead it is."""
@@ -422,11 +422,12 @@ class GroupCommit:
         return group
 
     def _holds(self, reads: Reads, touched: set[GlobalId], earlier: GroupKeys) -> bool:
-        return (
-            touched.isdisjoint(reads.ids)
-            and all(id in self._tokens and self._changed[id] <= reads.time for id in reads.ids)
-            and not self._guard.changed(reads.keys, reads.time, earlier)
-        )
+        if not touched.isdisjoint(reads.ids):
+            return False
+        for id in reads.ids:
+            if id not in self._tokens or self._changed[id] > reads.time:
+                return False
+        return not self._guard.changed(reads.keys, reads.time, earlier)
 
     async def _commit(self, group: _Group) -> None:
         if not group.writes:
@@ -468,11 +469,13 @@ class GroupCommit:
             for id, together in tuples.items():
                 tables[id].append(updates_at(together, time))
             group.tables = tables.keys()
-            return [
-                ShardWrite(id, self._shards.upper(id), time + 1, joined(parts), self._tokens[id])
-                for id, parts in tables.items()
-                if id in self._tokens
-            ]
+            writes = []
+            for id, parts in tables.items():
+                if id in self._tokens:
+                    updates = parts[0] if len(parts) == 1 else joined(parts)
+                    lower, token = self._shards.upper(id), self._tokens[id]
+                    writes.append(ShardWrite(id, lower, time + 1, updates, token))
+            return writes
         except (OutOfDisk, Conflict, InvalidCapability):
             raise
         except Exception as error:
@@ -532,7 +535,8 @@ class GroupCommit:
             return error
         for write in group.writes:
             write.succeed(group.time)
-        group.answer()
+        if group.refused:
+            group.answer()
         if group.began:
             amounts = {"foreshore.writes": len(group.writes), "foreshore.tables": len(group.tables)}
             details = {"foreshore.timestamp": group.time, **amounts}
@@ -569,8 +573,9 @@ class GroupCommit:
         self._guard.apply(time, group)
         self._shared.advance(time + 1)
         self._oracle.apply_write(time)
-        for done in self._due(time):
-            done.set_result(None)
+        if self._awaited:
+            for done in self._due(time):
+                done.set_result(None)
 
     def _tell_not_reached(self, error: DatabaseError) -> None:
         """Fail the waits for times that should be reached by now."""
@@ -604,9 +609,7 @@ class GroupCommit:
 
 
 def joined(parts: Sequence[pa.Table | FewUpdates]) -> pa.Table | FewUpdates:
-    """Return the updates of `parts` as one."""
-    if len(parts) == 1:
-        return parts[0]
+    """Return the updates of several `parts` as one."""
     return pa.concat_tables(
         [part.table if isinstance(part, FewUpdates) else part for part in parts]
     )

@@ -11,7 +11,7 @@ so a block of many small INSERTs costs constant time for each. The locks of a tr
 `locks.py`, and the history that it reads is held in `read_holds.py`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -54,7 +54,12 @@ class WrittenRows:
         return self._length
 
     def __iter__(self) -> Iterator[Written]:
-        return iter(self._storage.parts[: self._length])
+        return iter(self.parts)
+
+    @property
+    def parts(self) -> Sequence[Written]:
+        """The parts, in order."""
+        return self._storage.parts[: self._length]
 
     def adding(self, part: Written) -> "WrittenRows":
         """Return the list with one more part."""
@@ -68,7 +73,7 @@ class WrittenRows:
     @property
     def count(self) -> int:
         """Return how many rows they add to the table, less those that they delete."""
-        return sum(part.rows.count for part in self)
+        return sum([part.rows.count for part in self.parts])
 
     @property
     def size_bytes(self) -> int:
@@ -211,9 +216,10 @@ class Transaction:
     @property
     def has_effects(self) -> bool:
         """Whether there is anything to commit."""
-        if self.staged is NOTHING_STAGED:
+        staged = self.staged
+        if staged is NOTHING_STAGED:
             return False
-        return self.changes_data or bool(self.moves)
+        return bool(staged.rows) or self.changes_data or bool(self.moves)
 
     @property
     def changes_data(self) -> bool:
@@ -259,10 +265,12 @@ class Transaction:
 
         They take about `kept` bytes of memory.
         """
-        if committed is not None:
+        if committed is not None and id not in self.staged.known:
             self.know(id, committed)
         if part.rows.num_rows:
-            self._stage_rows({**self.staged.rows, id: self.rows(id).adding(part)}, kept)
+            before = self.staged.rows.get(id)
+            rows = WrittenRows((part,)) if before is None else before.adding(part)
+            self._stage_rows({**self.staged.rows, id: rows}, kept)
 
     def know(self, id: GlobalId, committed: Planned) -> None:
         """Note the committed definition of table `id`, unless one is known already."""

@@ -48,7 +48,7 @@ class Write:
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
     moves: Moves = field(default_factory=dict)  # of subscriptions
     retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
-    viewer: Viewer = Viewer()  # noqa: RUF009 - who gets its errors
+    viewer: Callable[[], Viewer] = Viewer  # who gets its errors
     waits: bool = True  # for others who block its tables
     done: asyncio.Future[Timestamp] | None = field(init=False, default=None)
     asked_at: float = field(init=False, default=0.0)  # by the process's counter

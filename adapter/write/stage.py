@@ -84,7 +84,8 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
     The constraints are those for which the rows were made; `stage_rows` refuses the rows if the
     table's definition has changed since.
     """
-    rows = with_generated(target, rows)
+    if target.planned.computed:
+        rows = with_generated(target, rows)
     rules = context.prepared.rules
     if rules is None or rules.planned is not target.planned or not rows.are_tuples:
         _check_columns(context, target, rows)
@@ -182,11 +183,12 @@ async def stage(
     `updated` are those that replace each other, in one order. Raises what `stage_rows` does, and
     ForeignKeyViolation.
     """
-    staging = Staging(target, deleted, inserted, updated)
     if context.staging is not None:
-        context.staging.append(staging)
-    else:
-        await stage_all(context, (staging,))
+        context.staging.append(Staging(target, deleted, inserted, updated))
+        return
+    await stage_rows(context, target, deleted=deleted, inserted=inserted)
+    if has_foreign_keys(context, target.id):
+        await follow_foreign_keys(context, (Staging(target, deleted, inserted, updated),))
 
 
 async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:
@@ -207,8 +209,7 @@ async def follow_foreign_keys(context: StatementContext, changes: Sequence[Stagi
 
 def has_foreign_keys(context: StatementContext, id: GlobalId) -> bool:
     """Whether a table refers to another one, or is referred to."""
-    state = context.planner.state
-    return bool(state.foreign_keys_of(id) or state.references_to(id))
+    return context.planner.state.has_foreign_keys(id)
 
 
 async def stage_rows(
@@ -236,29 +237,30 @@ async def stage_rows(
         coordinator.storage.corruptions.check(id)
     if target.desc.watermark is not None and id in coordinator.capabilities:
         await coordinator.watermarks.ready(id)
-    unique, keyed = target.planned.unique, [dict[str, KeyedRows]() for _ in parts]
+    unique = target.planned.unique
+    found: list[list[KeyedRows]] = []  # by each key, of each part
     if unique:
         await coordinator.keys.ready(id)
-        before, are_few = transaction.rows(id), _are_few(parts)
+        before, are_few = transaction.staged.rows.get(id), _are_few(parts)
     for constraint in unique:
         index = key_index(context, target, constraint)
         own = before.by_key(index.layout) if before else None
         args = context, target, index, own, parts, deleted is not None
         if are_few:
-            found = _by_key(*args)
+            found.append(_by_key(*args))
         else:
             index.settled()
-            found = await blocking.run(coordinator.executor, _by_key, *args)
-        for by_constraint, rows in zip(keyed, found, strict=True):
-            by_constraint[constraint.name] = rows
+            found.append(await blocking.run(coordinator.executor, _by_key, *args))
     committed = coordinator.catalog.planned.get(id)
-    for part, by_constraint in zip(parts, keyed, strict=True):
+    for number, part in enumerate(parts):
+        keyed = {key.name: rows[number] for key, rows in zip(unique, found, strict=True)}
         part, size = await kept_in_transaction(context, part, len(unique))
-        transaction.write(id, Written(part, by_constraint), committed, size)
+        transaction.write(id, Written(part, keyed), committed, size)
     memory = memory_limit(context.variables)
     if memory is not None:
         check_memory(transaction.written_bytes, memory)
-    gone, come = (0 if rows is None else abs(rows.count) for rows in (deleted, inserted))
+    gone = 0 if deleted is None else abs(deleted.count)
+    come = 0 if inserted is None else inserted.count
     coordinator.activity.changed(id, gone, come, lambda: _estimated_rows(context, id))
     transaction.counted.append((id, gone, come))
 
@@ -282,7 +284,7 @@ def _parts(deleted: TableRows | None, inserted: TableRows | None) -> list[TableR
 
 def _are_few(parts: Sequence[TableRows]) -> bool:
     """Return whether keys of rows are found on the event loop, which hashes all that rows hold."""
-    count = sum([part.num_rows for part in parts])
+    count = parts[0].num_rows if len(parts) == 1 else sum([part.num_rows for part in parts])
     if count <= FEW:
         return True
     return count <= MANY and sum([part.size_bytes for part in parts]) <= FEW_BYTES

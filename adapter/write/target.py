@@ -21,16 +21,8 @@ class Target(Struct, frozen=True):
 
     id: GlobalId
     planned: Planned
-
-    @property
-    def desc(self) -> RelationDesc:
-        """The table's columns."""
-        return self.planned.desc
-
-    @property
-    def width(self) -> int:
-        """How many columns the table has."""
-        return len(self.planned.desc.columns)
+    desc: RelationDesc  # its columns
+    width: int  # how many they are
 
 
 def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) -> Target:
@@ -44,12 +36,17 @@ def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) 
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
     refuse_marks_written(context.planner.state, id)
-    change = context.transaction.catalog
-    planned = None if change is None else change.planned.get(id)
-    planned = planned or context.coordinator.catalog.planned.get(id)
+    planned = _planned(context, id)
     if planned is None:
         raise context.coordinator.group.gone(id)
-    return Target(id, planned)
+    return Target(id, planned, planned.desc, len(planned.desc.columns))
+
+
+def _planned(context: StatementContext, id: GlobalId) -> Planned | None:
+    """Return the definition of a table as the running transaction sees it."""
+    change = context.transaction.staged.catalog
+    planned = None if change is None else change.planned.get(id)
+    return planned or context.coordinator.catalog.planned.get(id)
 
 
 def refuse_marks_written(state: State, id: GlobalId) -> None:
@@ -78,7 +75,8 @@ def require_unaltered(context: StatementContext, target: Target) -> None:
 
     Other constraints or defaults may apply to its rows now, though its shard is the same.
     """
-    if target_of(context, target.id).planned is not target.planned:
+    if _planned(context, target.id) is not target.planned:
+        target_of(context, target.id)  # raises what has become of it
         raise TableAltered
 
 
