@@ -25,6 +25,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import shift
 from foreshore.sql.lower.equality import EquiCondition, equi_condition
+from foreshore.sql.lower.lateral import is_of_one_row
 from foreshore.sql.lower.rows import NOTHING_OUTSIDE, Outer, Row, equi_join, filter_, keys_of
 from foreshore.sql.lower.subquery import SubqueryLowering
 from foreshore.sql.lower.truth import call
@@ -82,8 +83,12 @@ class JoinLowering(SubqueryLowering):
             assert join.kind in ("inner", "left"), join
             row = Row(left, range(width, width + left_width), outer)
             places = {row.place(reference) for reference in self.references(join.right)}
-            keys, right = self.applied(row, join.right)
-            row = Row(self.rejoin(left, keys, right), (), outer)
+            if places and is_of_one_row(join.right):  # no key needs to be there once only
+                rows = Outer(left, tuple(row.types), row.within().outer.places)
+                row = Row(self.apply(join.right, rows), (), outer)
+            else:
+                keys, right = self.applied(row, join.right)
+                row = Row(self.rejoin(left, keys, right), (), outer)
             row.columns = list(range(width, len(row.types)))
             depends = {*on_left, *on_outer, *places}
         else:

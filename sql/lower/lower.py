@@ -67,12 +67,14 @@ from foreshore.expr.split import Test, may_fail
 from foreshore.ids import GlobalId
 from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql.lower.joins import JoinLowering
+from foreshore.sql.lower.lateral import before_lateral
 from foreshore.sql.lower.outer_columns import (
     has_subquery,
     substitute,
 )
 from foreshore.sql.lower.rows import NOTHING_OUTSIDE, Outer, Row
 from foreshore.sql.lower.subquery import over_no_rows
+from foreshore.sql.optimize.scalars import conjuncts
 from foreshore.types import BOOL, ColumnType
 
 
@@ -194,8 +196,9 @@ class _PlanLowering(JoinLowering):
                 row.relation = Map(row.relation, tuple(waiting)) if waiting else row.relation
                 return self.close(row)
             case Filter(input=input, predicates=predicates):
-                row = self.row(input, outer)
-                self.filter(row, predicates)
+                first, left = before_lateral(input, conjuncts(predicates), self.fallible)
+                row = self.row(first, outer)
+                self.filter(row, left)
                 return self.close(row)
             case Project(input=input, outputs=outputs):
                 row = self.row(input, outer)

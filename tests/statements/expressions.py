@@ -1,11 +1,14 @@
 """Random scalars of a type over the columns of a scope."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.statements.calls import CALLS, CONDITIONS
 from tests.statements.schema import Column
 from tests.statements.values import INTEGERS, NUMBERS, Values, plain
 
+_OPERAND = re.compile("<([a-z].*?|T)>")
 # Types whose values are compared and sorted.
 COMPARED = (
     *("int", "bigint", "smallint", "numeric", "text", "uuid", "date", "timestamp"),
@@ -66,25 +69,27 @@ class Expressions(Values):
         return self.random.choice(makers)(type, scope, depth - 1)
 
     def _makers(self, type: str) -> list[Callable[[str, Scope, int], str]]:
-        match type:
-            case "smallint" | "int" | "bigint":
-                return [self._arithmetic, self._of_integer, self._of_integer]
-            case "numeric" | "float8":
-                return [self._arithmetic, self._of_number]
-            case "text":
-                return [self._of_text, self._of_text, self._of_text]
-            case "bool":
-                return [lambda _, scope, depth: self.condition(scope, depth)]
-            case "date" | "timestamp" | "timestamptz" | "interval" | "time":
-                return [self._of_time, self._of_time]
-            case "jsonb":
-                return [self._of_json, self._of_json]
-            case "int[]" | "text[]":
-                return [self._of_array, self._of_array]
-            case "uuid":
-                return [self._nullif]
-            case _:
-                return [self._nullif]
+        if type == "bool":
+            return [lambda _, scope, depth: self.condition(scope, depth)]
+        if type in NUMBERS:
+            return [self._arithmetic, self._call, self._call, self._call]
+        return [self._call, self._call, self._call]
+
+    def _call(self, type: str, scope: Scope, depth: int) -> str:
+        return self._filled(self.random.choice(CALLS[type]), type, scope, depth)
+
+    def _filled(self, call: str, type: str, scope: Scope, depth: int) -> str:
+        """Return a call with its operands."""
+
+        def operand(match: re.Match[str]) -> str:
+            of = type if match[1] == "T" else match[1]
+            return (
+                self.scalar(of, scope, depth - 1)
+                if self.chance(0.4)
+                else self.typed_leaf(of, scope)
+            )
+
+        return _OPERAND.sub(operand, call).replace("::T", f"::{type}")
 
     def _case(self, type: str, scope: Scope, depth: int) -> str:
         other = f" ELSE {self.scalar(type, scope, depth)}" if self.chance(0.7) else ""
@@ -97,9 +102,6 @@ class Expressions(Values):
 
     def _coalesce(self, type: str, scope: Scope, depth: int) -> str:
         return f"coalesce({self.scalar(type, scope, depth)}, {self.typed_leaf(type, scope)})"
-
-    def _nullif(self, type: str, scope: Scope, _: int) -> str:
-        return f"nullif({self.typed_leaf(type, scope)}, {self.typed_leaf(type, scope)})"
 
     def _subquery(self, type: str, scope: Scope, depth: int) -> str:
         raise NotImplementedError
@@ -116,201 +118,6 @@ class Expressions(Values):
             b = small if operator in "/%" else f"({self.typed_leaf(type, scope)} % 100::{type})"
             return f"({a} {operator} {b}::{type})" if b == small else f"({a} {operator} {b})"
         return f"({a} {self.random.choice('+-')} {self.typed_leaf(type, scope)})"
-
-    def _of_integer(self, type: str, scope: Scope, depth: int) -> str:
-        text = self.scalar("text", scope, depth)
-        choices = [
-            f"length({text})::{type}",
-            f"abs({self.scalar(type, scope, depth)} % 50::{type})",
-            f"greatest({self.typed_leaf(type, scope)}, {self.typed_leaf(type, scope)})",
-            f"least({self.typed_leaf(type, scope)}, {self.typed_leaf(type, scope)})",
-            f"strpos({text}, {self.leaf('text', scope)})::{type}",
-            f"octet_length({text})::{type}",
-            f"extract(year FROM {self.typed_leaf('date', scope)})::{type}",
-            f"coalesce(array_length({self.typed_leaf('int[]', scope)}, 1), 0)::{type}",
-            f"cardinality({self.typed_leaf('text[]', scope)})::{type}",
-            f"({self.condition(scope, depth)})::int::{type}",
-            f"sign({self.typed_leaf('numeric', scope)})::{type}",
-            f"ascii({text})::{type}",
-            f"({self.typed_leaf('int[]', scope)})[{self.random.randint(0, 3)}]::{type}",
-            f"({self.typed_leaf('date', scope)} - {self.typed_leaf('date', scope)})::{type}"
-            if type != "smallint"
-            else "1::smallint",
-            f"jsonb_array_length('[1,2]'::jsonb)::{type}",
-            f"mod({self.typed_leaf(type, scope)}, 5::{type})",
-        ]
-        if (column := self.column("text", scope)) and self.chance(self.failing * 2):
-            return f"({column})::{type}"
-        return self.random.choice(choices)
-
-    def _of_number(self, type: str, scope: Scope, depth: int) -> str:
-        a = self.scalar(type, scope, depth)
-        integer = self.random.choice(INTEGERS)
-        choices = [
-            f"abs({a})",
-            f"round({a})",
-            f"floor({a})",
-            f"ceil({a})",
-            f"trunc({a})",
-            f"({self.typed_leaf(integer, scope)})::{type}",
-            f"greatest({a}, {self.typed_leaf(type, scope)})",
-            f"-({a})",
-        ]
-        if type == "numeric":
-            choices += [
-                f"round({a}, {self.random.randint(0, 3)})",
-                f"({a} * {self.random.choice(('2', '1.5', '-1'))})",
-                f"extract(epoch FROM {self.typed_leaf('date', scope)})",
-                f"extract(day FROM {self.typed_leaf('timestamp', scope)})",
-            ]
-        return self.random.choice(choices)
-
-    def _of_text(self, _: str, scope: Scope, depth: int) -> str:
-        a = self.scalar("text", scope, depth)
-        leaf = self.leaf("text", scope)
-        any_type = self.random.choice(
-            ("int", "bool", "date", "numeric", "uuid", "bigint", "timestamp", "jsonb", "int[]")
-        )
-        shown = self.typed_leaf(any_type, scope)
-        n = self.random.randint(-2, 4)
-        return self.random.choice(
-            (
-                f"upper({a})",
-                f"lower({a})",
-                f"({a} || {leaf})",
-                f"({a} || {self.typed_leaf('int', scope)})",
-                f"concat({a}, {self.typed_leaf('int', scope)}, {self.typed_leaf('bool', scope)})",
-                f"concat_ws('-', {a}, {self.typed_leaf('text', scope)})",
-                f"substr({a}, {n})",
-                f"substring({a} FROM {n} FOR {abs(n)})",
-                f"left({a}, {n})",
-                f"right({a}, {n})",
-                f"replace({a}, {leaf}, 'q')",
-                f"trim({a})",
-                f"ltrim({a}, 'a')",
-                f"reverse({a})",
-                f"repeat({a}, {abs(n)})",
-                f"lpad({a}, {abs(n)}, '*')",
-                f"rpad({a}, {abs(n)})",
-                f"initcap({a})",
-                f"split_part({a}, ' ', {max(1, abs(n))})",
-                f"md5({a})",
-                f"({shown})::text",
-                f"({self.typed_leaf('jsonb', scope)} ->> 'a')",
-                f"({self.typed_leaf('jsonb', scope)} #>> '{{a,b}}')",
-                f"array_to_string({self.typed_leaf('text[]', scope)}, ',')",
-                f"to_char({self.typed_leaf('timestamp', scope)}, 'YYYY-MM-DD HH24:MI:SS')",
-                f"to_char({self.typed_leaf('int', scope)} % 1000, 'FM0999')",
-                f"translate({a}, 'ab', 'xy')",
-                f"quote_literal({a})",
-                f"regexp_replace({a}, '[a-b]+', 'R')",
-                f"format('%s-%s', {a}, {self.typed_leaf('int', scope)})",
-                f"encode({self.typed_leaf('bytea', scope)}, 'hex')",
-                f"greatest({a}, {leaf})",
-                f"nullif({a}, {leaf})",
-                f"overlay({a} PLACING 'zz' FROM 1 FOR 1)",
-                f"jsonb_typeof({self.typed_leaf('jsonb', scope)})",
-                f"({self.typed_leaf('text[]', scope)})[1]",
-                f"({a})::varchar(3)::text",
-            )
-        )
-
-    def _of_time(self, type: str, scope: Scope, depth: int) -> str:
-
-        def leaf(type: str) -> str:
-            return self.typed_leaf(type, scope)
-
-        unit = self.random.choice(("day", "month", "year", "hour", "week", "quarter"))
-        days = self.random.randint(-40, 40)
-        match type:
-            case "date":
-                return self.random.choice(
-                    (
-                        f"({leaf('date')} + {days})",
-                        f"({leaf('timestamp')})::date",
-                        f"({leaf('date')} + {leaf('interval')})::date",
-                        f"greatest({leaf('date')}, {leaf('date')})",
-                        f"make_date(2020, {abs(days) % 12 + 1}, 5)",
-                    )
-                )
-            case "timestamp":
-                return self.random.choice(
-                    (
-                        f"({leaf('timestamp')} + {leaf('interval')})",
-                        f"date_trunc('{unit}', {leaf('timestamp')})",
-                        f"({leaf('date')})::timestamp",
-                        f"({leaf('timestamptz')} AT TIME ZONE 'UTC')",
-                        f"({leaf('timestamptz')} AT TIME ZONE 'Europe/Berlin')",
-                        f"({leaf('date')} + {leaf('time')})",
-                    )
-                )
-            case "timestamptz":
-                return self.random.choice(
-                    (
-                        f"({leaf('timestamptz')} - {leaf('interval')})",
-                        f"date_trunc('{unit}', {leaf('timestamptz')})",
-                        f"({leaf('timestamp')} AT TIME ZONE 'America/New_York')",
-                        f"to_timestamp({abs(days) * 1000})",
-                        f"({leaf('date')})::timestamptz",
-                    )
-                )
-            case "interval":
-                return self.random.choice(
-                    (
-                        f"({leaf('timestamp')} - {leaf('timestamp')})",
-                        f"({leaf('interval')} + {leaf('interval')})",
-                        f"({leaf('interval')} * {days})",
-                        f"justify_hours({leaf('interval')})",
-                        f"make_interval(days => {days})",
-                        f"age({leaf('timestamp')}, {leaf('timestamp')})",
-                    )
-                )
-            case _:
-                return self.random.choice(
-                    (
-                        f"({leaf('time')} + {leaf('interval')})",
-                        f"({leaf('timestamp')})::time",
-                    )
-                )
-
-    def _of_json(self, _: str, scope: Scope, depth: int) -> str:
-        leaf = self.typed_leaf("jsonb", scope)
-        return self.random.choice(
-            (
-                f"({leaf} -> 'a')",
-                f"({leaf} -> 0)",
-                f"({leaf} #> '{{a,b}}')",
-                f"to_jsonb({self.typed_leaf('text', scope)})",
-                f"to_jsonb({self.typed_leaf('int', scope)})",
-                f"jsonb_build_object('x', {self.typed_leaf('int', scope)}, 'y', {leaf})",
-                f"jsonb_build_array({leaf}, {self.typed_leaf('bool', scope)})",
-                f"({leaf} || '[1]'::jsonb)",
-                f"jsonb_set({leaf}, '{{a}}', '1')" if self.chance(0.2) else leaf,
-                f"jsonb_strip_nulls({leaf})",
-                f"({self.parameter('jsonb', cast=1)})",
-                f"to_jsonb({self.typed_leaf('int[]', scope)})",
-                f"to_jsonb({self.typed_leaf('numeric', scope)})",
-            )
-        )
-
-    def _of_array(self, type: str, scope: Scope, depth: int) -> str:
-        leaf, element = self.typed_leaf(type, scope), type.removesuffix("[]")
-        item = self.scalar(element, scope, min(depth, 1))
-        return self.random.choice(
-            (
-                f"array_append({leaf}, {item})",
-                f"array_prepend({item}, {leaf})",
-                f"({leaf} || {self.typed_leaf(type, scope)})",
-                f"ARRAY[{item}, {self.typed_leaf(element, scope)}]",
-                f"array_remove({leaf}, {item})",
-                f"({leaf})[1:1]",
-                f"array_replace({leaf}, {item}, {item})",
-                *(
-                    (f"string_to_array({self.typed_leaf('text', scope)}, ' ')",)
-                    * (element == "text")
-                ),
-            )
-        )
 
     # --- conditions --------------------------------------------------------------------
 
@@ -398,18 +205,4 @@ class Expressions(Values):
         return f"({a}) {self.random.choice(('=', '<', '>=', '<>'))} ({b})"
 
     def _other(self, scope: Scope, depth: int) -> str:
-        json = self.typed_leaf("jsonb", scope)
-        return self.random.choice(
-            (
-                f"{json} ? 'a'",
-                f"{json} @> '{{\"a\": 1}}'",
-                f"{self.typed_leaf('int[]', scope)} @> {self.parameter('int[]', cast=1)}",
-                f"{self.typed_leaf('int[]', scope)} && ARRAY[1, 2]",
-                f"starts_with({self.scalar('text', scope, depth)}, 'a')",
-                f"{self.typed_leaf('bool', scope)}",
-                f"{self.typed_leaf('bool', scope)} IS {self.random.choice(('', 'NOT '))}TRUE",
-                "true",
-                f"({self.typed_leaf('date', scope)}, {self.typed_leaf('date', scope)}) OVERLAPS"
-                f" ({self.typed_leaf('date', scope)}, {self.typed_leaf('date', scope)})",
-            )
-        )
+        return f"({self._filled(self.random.choice(CONDITIONS), 'bool', scope, depth)})"

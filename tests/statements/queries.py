@@ -81,7 +81,7 @@ class Queries(Expressions):
             case "least":
                 return f"{name} >= {key(column)} AND {name} < {key(column)}"
             case "computed" if plain(column.type) in ("int", "bigint"):
-                return f"{name} = {key(column)} + 1"
+                return f"{name} = {key(column)} - 1"
             case "computed" if plain(column.type) == "text":
                 return f"{name} = lower({key(column)})"
             case _:
