@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, InvalidOperation
 
-NUMERIC, JSONB = 1700, 3802
+FLOAT, NUMERIC = 701, 1700
 USER_OID = 16384  # the first of types that users make
 _COMPARED = Context(prec=14)
 IGNORED = frozenset(b"123tnsZNSA")  # ParseComplete and the like
@@ -99,6 +99,8 @@ def shown(value: bytes | None, oid: int, format: int) -> object:
 
     Numerics may have other zeros at their end (docs/decisions/0002), and quotients fewer digits.
     """
+    if oid == FLOAT and value in (b"-0", b"\x80" + bytes(7)):  # equal to 0: one of a group is shown
+        return bytes(8) if format else b"0"
     if value is None or oid != NUMERIC:
         return value
     if format:

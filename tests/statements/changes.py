@@ -138,6 +138,46 @@ class Changes(Queries):
             )
         )
 
+    def merge_table(self) -> str:
+        """Return a MERGE from at most one row of another table for each."""
+        table = self._table()
+        other = self.random.choice(self.schema.tables[:3])
+        scope = Scope().with_columns("y", table.columns)
+        conditions = [
+            f"y.{name} = {self.random.choice(found)[0]}"
+            if (found := Scope().with_columns("z", other.columns).of(table.column(name).type))
+            else f"y.{name} = {self._key(table.column(name))}"
+            for name in table.key
+        ]
+        picked = self.by_key(other, "v")
+        condition = f" AND {self.condition(scope, 0)}" if self.chance(0.4) else ""
+        does = self.random.choice(
+            ("DELETE", "DO NOTHING", f"UPDATE SET {self._sets(table, scope)}")
+        )
+        source = f"(SELECT * FROM {other.name} AS v WHERE {picked} ORDER BY {', '.join(other.key)} LIMIT 1) AS z"
+        return f"MERGE INTO {table.name} AS y USING {source} ON {' AND '.join(conditions)} WHEN MATCHED{condition} THEN {does}"
+
+    def set_rows(self) -> str:
+        """Return an UPDATE of several columns by a subquery."""
+        table, other = self._table(), self.random.choice(self.schema.tables[:3])
+        scope = Scope().with_columns("y", table.columns)
+        where = self._correlated(other, "z", scope)
+        found = self.where(scope, self.by_key(table, "y"))
+        picked = f"SELECT z.s, z.s FROM {other.name} AS z WHERE {where} ORDER BY 1 LIMIT 1"
+        return self.random.choice(
+            (
+                f"UPDATE {table.name} AS y SET s = ({picked.replace('z.s, ', '')}){found}",
+                f"UPDATE {table.name} AS y SET (s) = ROW ({self.scalar('text', scope, 1)}){found}{self._returning('y', table)}",
+                f"INSERT INTO {table.name} DEFAULT VALUES",
+            )
+        )
+
+    def delete_in(self) -> str:
+        """Return a DELETE of the rows that a subquery finds."""
+        table = self._table()
+        scope = Scope().with_columns("y", table.columns)
+        return f"DELETE FROM {table.name} AS y WHERE {self.by_key(table, 'y')} AND {self.exists(scope)}{self._returning('y', table)}"
+
     def within(self) -> str:
         """Return a query over what a part of its WITH has changed."""
         change = self.random.choice((self.insert, self.update, self.delete, self.upsert))()

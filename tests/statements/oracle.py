@@ -219,6 +219,14 @@ class Round:
             await self._text(self._maker.definition(), 0)
         elif chance < 0.45:
             await self._each(self._maker.catalog())
+        elif chance < 0.48:
+            await self._texts([self._next() for _ in range(self.random.randint(2, 3))])
+        elif chance < 0.5:
+            await self._cursor(self._maker.query())
+        elif chance < 0.52:
+            await self._by_name(self._maker.query())
+        elif chance < 0.54:
+            await self._wrong(self._next())
         else:
             await self._each(self._next())
 
@@ -278,6 +286,54 @@ class Round:
         )
         texts = [f"{text} {each}" for each in args]
         await self._compare(data + SYNC, texts, ["none"] * count, "many", statement)
+
+    async def _texts(self, statements: Sequence[Statement]) -> None:
+        """Run several statements as one text."""
+        self._count(len(statements))
+        texts = [each.literal(0) for each in statements]
+        orders = [each.order for each in statements]
+        of = next((each for each in statements if each.changes), statements[0])
+        await self._compare(query("; ".join(texts)), texts, orders, "texts", of)
+
+    async def _cursor(self, statement: Statement) -> None:
+        """Fetch the rows of a query by a cursor; all if nothing says which come first."""
+        if "FOR " in statement.text:
+            return
+        self._count(1)
+        step = "FETCH 2 FROM c" if statement.order == "total" else "FETCH ALL FROM c"
+        declared = f"DECLARE c CURSOR FOR {statement.literal(0)}"
+        texts = ["BEGIN", declared, step, step, "CLOSE c", "COMMIT"]
+        if self.status == "T":
+            texts = texts[1:-1]
+        await self._compare(
+            query("; ".join(texts)), texts, [statement.order] * len(texts), "cursor", statement
+        )
+
+    async def _by_name(self, statement: Statement) -> None:
+        """Run PREPARE and EXECUTE."""
+        self._count(1)
+        texts = [f"PREPARE x AS {statement.prepared()}"]
+        for _ in range(2):
+            args = ", ".join(
+                "NULL" if each is None else "'" + each.replace("'", "''") + "'"
+                for each in statement.some_args(self.random)
+            )
+            texts.append(f"EXECUTE x({args})" if args else "EXECUTE x")
+        texts.append("DEALLOCATE x")
+        for text in texts:
+            await self._compare(query(text), [text], [statement.order], "execute", statement)
+
+    async def _wrong(self, statement: Statement) -> None:
+        """Run a statement with types of parameters, or arguments, that need not suit it."""
+        self._count(1)
+        text, args, oids = statement.prepared(), statement.args(0), statement.oids()
+        if self.random.random() < 0.5:
+            oids = [self.random.choice((0, 20, 23, 25, 1700, 1043)) for _ in oids]
+        else:
+            oids = []
+            args = [self.random.choice((each, each, each, "x", "1", "")) for each in args]
+        data = parse("", text, oids) + self._bound("", args) + DESCRIBE + execute() + SYNC
+        await self._compare(data, [text], [statement.order], f"wrong {oids} {args}", statement)
 
     async def _in_parts(self, statement: Statement) -> None:
         """Run a query whose rows are fetched in two parts."""

@@ -219,7 +219,8 @@ class Queries(Expressions):
                 *(self.plain, self.plain, self.plain, self.star, self.star, self.grouped),
                 *(self.grouped, self.together, self.distinct, self.windowed, self.with_part),
                 *(self.constant, self.nested, self.locking, self.unnested, self.point, self.point),
-                *(self.point, self.point),
+                *(self.point, self.point, self.named_columns, self.ties, self.recursive),
+                self.of_sets,
             )
         )
         text, order = make()
@@ -246,6 +247,74 @@ class Queries(Expressions):
             f"SELECT {', '.join(items)} FROM {table.name} AS {alias} WHERE {found}{ending}",
             order,
         )
+
+    def named_columns(self) -> tuple[str, str]:
+        """Return a join by columns of one name, or a query with names of its columns."""
+        tables = self.random.sample(self.schema.tables[:3], 2)
+        a, b = self.alias(), self.alias()
+        shared = [each.name for each in tables[0].columns if each in _plain(tables[1])]
+        scope = Scope().with_columns(a, tables[0].columns).with_columns(b, tables[1].columns)
+        where = self.where(scope, self.by_key(tables[0], a))
+        if shared and self.chance(0.7):
+            join = f"JOIN {tables[1].name} AS {b} USING ({self.random.choice(shared)})"
+        else:
+            join = f"JOIN {tables[1].name} AS {b} ON {self._correlated(tables[1], b, scope)}"
+        kind = self.random.choice(("", "LEFT "))
+        items = self.items(scope, self.types(scope))
+        named = ", ".join(
+            f'{item} AS "{name}"' for item, name in zip(items, ("p", "q", "r s", "t"), strict=False)
+        )
+        return f"SELECT {named} FROM {tables[0].name} AS {a} {kind}{join}{where}", "none"
+
+    def ties(self) -> tuple[str, str]:
+        """Return the first rows with those that are equal to the last."""
+        source, scope, found = self.source()
+        items = self.items(scope, self.types(scope))
+        first = self.random.choice(("1", "2", self.parameter("bigint", ("1", "3"), cast=0)))
+        where = self.where(scope, found)
+        return (
+            f"SELECT {', '.join(items)} FROM {source}{where} ORDER BY 1 FETCH FIRST ({first}) ROWS WITH TIES",
+            "none",
+        )
+
+    def recursive(self) -> tuple[str, str]:
+        """Return a recursive query."""
+        table, alias = self.random.choice(self.schema.tables), self.alias()
+        scope = Scope().with_columns(alias, table.columns)
+        start = f"SELECT coalesce({self.typed_leaf('int', scope)}, 1) % 5 FROM {table.name} AS {alias} WHERE {self.by_key(table, alias)}"
+        step = f"SELECT v + 1 FROM w WHERE v < {self.parameter('int', ('3', '5'), cast=0)}"
+        return (
+            f"WITH RECURSIVE w (v) AS ({start} UNION {step}) SELECT v, count(*) OVER () FROM w ORDER BY 1",
+            "total",
+        )
+
+    def of_sets(self) -> tuple[str, str]:
+        """Return a query with further aggregates, windows and frames."""
+        source, scope, found = self.source()
+        where = self.where(scope, found)
+        number, text = self.typed_leaf("int", scope), self.typed_leaf("text", scope)
+        names = ", ".join(name for name, each in scope.columns if each.type != "jsonb")
+        key = self.scalar(self.type(scope), scope, 1)
+        return self.random.choice(
+            (
+                f"SELECT {key}, percentile_disc(0.5) WITHIN GROUP (ORDER BY {number}) FROM {source}{where} GROUP BY 1",
+                f"SELECT {key}, string_agg(DISTINCT {text}, '-' ORDER BY {text}) FROM {source}{where} GROUP BY 1",
+                f"SELECT count(*), sum({number}) FILTER (WHERE {self.condition(scope, 1)}) FROM {source}{where} HAVING count(*) >= 0",
+                f"SELECT {key} AS k, max({text}) FROM {source}{where} GROUP BY k HAVING max({text}) > 'a' OR min({number}) IS NULL",
+                f"SELECT {number}, sum({number}::bigint) OVER (ORDER BY {names} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM {source}{where}",
+                f"SELECT {text}, count(*) OVER w, max({number}) OVER w FROM {source}{where} WINDOW w AS (PARTITION BY {text})",
+                f"SELECT {number}, sum(count(*)) OVER (ORDER BY {number}) FROM {source}{where} GROUP BY {number}"
+                if number[0] == "x"
+                else f"SELECT count(*) FROM {source}{where}",
+                f"SELECT every({self.condition(scope, 1)}), bit_or({number}), var_pop({number} % 100) FROM {source}{where}",
+                f"SELECT (SELECT count(*) FROM (SELECT 1 FROM {source}{where}) AS q), {self.parameter('int', cast=1)}",
+                f"SELECT ARRAY(SELECT {text} FROM {source}{where} ORDER BY 1)",
+                f"SELECT jsonb_object_agg({text}, {number}) FILTER (WHERE {text} IS NOT NULL) IS NULL FROM {source}{where}",
+                f"SELECT unnest(ARRAY[{number}, 1]), {text} FROM {source}{where}",
+                f"SELECT max({text}) FROM {source}{where} UNION ALL SELECT min({text}) FROM {source}{where}",
+                f"SELECT {key} IN (SELECT {key} FROM {source}{where}) FROM {source}{where}",
+            )
+        ), "none"
 
     def catalog(self) -> Statement:
         """Return a query of the catalog."""
@@ -520,3 +589,8 @@ class Queries(Expressions):
         where = self.where(scope, found)
         ending, order = self.ending(len(items))
         return f"SELECT {', '.join(items)} FROM {source} CROSS JOIN {more}{where}{ending}", order
+
+
+def _plain(table: Table) -> list[Column]:
+    """Return the columns of a table whose types have one form, without their rules."""
+    return [each for each in table.columns if each.type in ("int", "text")]
