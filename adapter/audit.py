@@ -11,12 +11,12 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
 
 from foreshore.adapter.client import Rows, Startup
+from foreshore.adapter.services.process import Audit
 from foreshore.catalog.item import Item, Role
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
@@ -31,17 +31,6 @@ AUDITS = Counter("foreshore_view_audits", "Audits of materialized views, by outc
 MOST_SECONDS = 600  # of one audit
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """The result of an audit: the number of distinct rows that differ, or why it failed."""
-
-    time: Timestamp
-    finished_at: int  # microseconds since 1970
-    seconds: float
-    differences: int | None
-    error: str | None = None
 
 
 class Auditor:

@@ -7,10 +7,12 @@ also after restarts, or until `mz_forget_leftover` gives it up. A try takes a pr
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from foreshore.adapter.external.access import Find
 from foreshore.adapter.external.inherited import is_paused
+from foreshore.adapter.services.collections import Stored
+from foreshore.adapter.services.leftovers import Removal
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.durable import CATALOG_SHARD, left
@@ -19,42 +21,72 @@ from foreshore.catalog.leftovers import Leftover, leftover
 from foreshore.catalog.rights import owns
 from foreshore.errors import DatabaseError, InsufficientPrivilege
 from foreshore.ids import GlobalId
+from foreshore.processes.launch import Launcher
 from foreshore.sinks import spec as sinks
+from foreshore.sinks.spec import SinkSpec
 from foreshore.sources import spec as sources
+from foreshore.sources.spec import SourceSpec
 from foreshore.storage.export.messages import Answer as ExportAnswer
 from foreshore.storage.export.messages import DisposeSink, Export
+from foreshore.storage.external.access import Accesses
 from foreshore.storage.external.request import answer_to
-from foreshore.storage.external.retries import Pauses, error_text
+from foreshore.storage.external.retries import error_text
 from foreshore.storage.ingest.messages import Answer as IngestAnswer
 from foreshore.storage.ingest.messages import Dispose
 from foreshore.types import Datum, RelationDesc
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.statement.context import StatementContext
 
 logger = logging.getLogger(__name__)
 
-LONGEST_PAUSE_SECONDS = 600.0  # between two tries
 AT_ONCE = 2  # tries, as each starts a process
 
 
-@dataclass(slots=True)
-class Removal:
-    """A leftover, and how far its removal is; times are in milliseconds since 1970."""
+class Sources(Protocol):
+    """How sources reach their systems."""
 
-    leftover: Leftover
-    tries: int = 0
-    error: str | None = None  # of the last try
-    next_try: int | None = None
-    pauses: Pauses = field(default_factory=lambda: Pauses(LONGEST_PAUSE_SECONDS))
-    task: asyncio.Task[None] | None = None
+    def own_spec(self, item: Item, spec: SourceSpec) -> SourceSpec:
+        """Return what a source reads here: in a restored database not by the original's slot."""
+
+    def accesses(self, spec: SourceSpec, *, find: Find) -> Accesses:
+        """Return what a source needs to reach its external system."""
+
+
+class Sinks(Protocol):
+    """How sinks reach their targets."""
+
+    def target_name(self, id: str, spec: SinkSpec) -> str:
+        """Return the name of a sink in its target."""
+
+    def accesses(self, spec: SinkSpec, find: Find) -> Accesses:
+        """Return what a sink needs to reach its target."""
+
+
+class Leaving(Stored, Protocol):
+    """What is asked about what is left."""
+
+    @property
+    def ingestion(self) -> Sources:
+        """Sources that run."""
+
+    @property
+    def exports(self) -> Sinks:
+        """Sinks that run."""
+
+    @property
+    def ingest(self) -> Launcher:
+        """Starts processes of sources."""
+
+    @property
+    def export(self) -> Launcher:
+        """Starts processes of sinks."""
 
 
 class Leftovers:
     """The leftovers of one environment; owned by the event loop."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Leaving) -> None:
         self._coordinator = coordinator
         self._removals: dict[GlobalId, Removal] = {}
         self._room = asyncio.Semaphore(AT_ONCE)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import msgspec
 
 from foreshore.adapter.client import Login, Startup
-from foreshore.adapter.coordinator.catalog_commit import CatalogChange
-from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl.roles.settings import settings_at_login
+from foreshore.adapter.services.names import Names
 from foreshore.adapter.statement.roles import SessionRoles, require_login, require_settable
+from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.item import Role
 from foreshore.catalog.network_policies import check_peer
@@ -129,7 +129,7 @@ def has_passwords(state: State) -> bool:
     return any(role.verifier is not None for role in state.all(Role))
 
 
-async def set_password(coordinator: Coordinator, name: str, password: str) -> None:
+async def set_password(coordinator: Names, name: str, password: str) -> None:
     """Give the role `name` a password, durably, if it exists and has another one."""
     role = coordinator.state.role(name)
     if role is None:

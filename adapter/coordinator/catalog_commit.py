@@ -8,7 +8,7 @@ replicas follow from the difference of the two states.
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +17,8 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.coordinator.view_handoff import Beginning
 from foreshore.adapter.ddl.tables.error_policy import error_policy, set_policy_times
-from foreshore.adapter.rights.watch import may_change_rights
 from foreshore.adapter.sinks.previous import refuse_awaited, set_cut_times
+from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.audit import AuditRows
 from foreshore.catalog.dangling import check_references
@@ -31,8 +31,8 @@ from foreshore.catalog.sequence_numbers import Generation, generation_of
 from foreshore.catalog.state import AUDIT_EVENTS, State
 from foreshore.catalog.table_changes import moved_views
 from foreshore.catalog.transaction import Transaction
+from foreshore.catalog.watch import may_change_rights
 from foreshore.compute.controller.controller import ComputeController
-from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -45,19 +45,6 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 FEW_OBJECTS = 32  # created or dropped, whose audit is encoded on the loop
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogChange:
-    """A change of the catalog, and the rows of its tables.
-
-    `indexes` holds the key indexes of new and altered tables, by constraint name; `contents` the
-    rows with which a table's new shard begins, at `Item.since`.
-    """
-
-    transaction: Transaction
-    indexes: Mapping[GlobalId, Mapping[str, KeyIndex]] = field(default_factory=dict)
-    contents: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
 
 
 class _Difference:

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.activity import Activity
-from foreshore.adapter.audit import Audit
 from foreshore.adapter.client import ServerConfiguration
 from foreshore.adapter.coordinator.catalog_commit import (
     CatalogCommits,
@@ -32,6 +31,7 @@ from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.leftovers import Leftovers
 from foreshore.adapter.metrics.published import PublishedMetrics
 from foreshore.adapter.services.copies import Copies
+from foreshore.adapter.services.process import Audit
 from foreshore.adapter.session.commit import ConstraintGuard
 from foreshore.adapter.sinks.exports import SinkExports
 from foreshore.adapter.sinks.previous import previous_of

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.coordinator.catalog_commit import CatalogChange
-from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl.drop import drop_objects
+from foreshore.adapter.services.names import Names
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import PERMANENT
 from foreshore.upkeep import goes_on
@@ -48,7 +48,7 @@ def discard(context: StatementContext) -> None:
         drop_objects(context, items, cascade=True)
 
 
-async def run_sweeps(coordinator: Coordinator, sessions: Mapping[int, "Session"]) -> None:
+async def run_sweeps(coordinator: Names, sessions: Mapping[int, "Session"]) -> None:
     """Drop the temporary objects of ended sessions every second, until cancelled."""
     while True:
         await asyncio.sleep(SWEEP_INTERVAL_S)
@@ -56,7 +56,7 @@ async def run_sweeps(coordinator: Coordinator, sessions: Mapping[int, "Session"]
         await goes_on(dropped, "temporary objects are not dropped yet")
 
 
-async def sweep(coordinator: Coordinator, sessions: Mapping[int, "Session"]) -> None:
+async def sweep(coordinator: Names, sessions: Mapping[int, "Session"]) -> None:
     """Drop the temporary schemas of sessions that are not among `sessions` any more."""
     live = {each.temporary_schema for each in sessions.values()}
     change = coordinator.catalog.transaction()

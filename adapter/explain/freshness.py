@@ -4,10 +4,10 @@ It shows the present state and waits for nothing, so that it answers even if no 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from foreshore.adapter.introspection.failing_views import failing_of
 from foreshore.adapter.read.cluster_choice import collections_read
+from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.calendar import TIMESTAMP_INFINITY
@@ -24,9 +24,6 @@ from foreshore.sql.plan import FRESHNESS_DESC, ExplainFreshness, Query
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import Datum
 from foreshore.update import EMPTY, Timestamp
-
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 Row = tuple[Datum, ...]
 
@@ -56,7 +53,7 @@ def explain_freshness(context: StatementContext, plan: ExplainFreshness) -> Sele
 
 
 def _with_inputs(
-    coordinator: "Coordinator", read: Iterable[GlobalId]
+    coordinator: Collections, read: Iterable[GlobalId]
 ) -> dict[GlobalId, frozenset[GlobalId]]:
     """Return the inputs of collections and of all collections below, each before its inputs."""
     found: dict[GlobalId, frozenset[GlobalId]] = {}
@@ -72,14 +69,14 @@ def _with_inputs(
     return found
 
 
-def _upper(coordinator: "Coordinator", id: GlobalId) -> Timestamp | None:
+def _upper(coordinator: Collections, id: GlobalId) -> Timestamp | None:
     """Return the upper of a collection, None if it is not readable yet."""
     if id in coordinator.as_ofs and not coordinator.is_hydrated(id):
         return None
     return coordinator.upper(id)
 
 
-def _progress(coordinator: "Coordinator", id: GlobalId) -> Progress:
+def _progress(coordinator: Collections, id: GlobalId) -> Progress:
     """Return the progress of a collection's dataflow, or of the group commit for a table."""
     if (corruption := coordinator.storage.corruptions.of(id)) is not None:
         return Progress("damaged", failure=corruption.message)

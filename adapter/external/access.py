@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from foreshore.adapter.services.names import Names
 from foreshore.catalog.groups import using
 from foreshore.catalog.item import Connection, Item, Object, Role, Secret
 from foreshore.catalog.references import Reference
@@ -12,20 +13,17 @@ from foreshore.connection_spec import TUNNEL, ConnectionSpec
 from foreshore.errors import InvalidParameterValue
 from foreshore.storage.external.access import APPLICATION, Access, Accesses, Tunnel
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-
 Find: TypeAlias = Callable[[str], Object | None]  # the objects by their ids
 
 SSH_PORT = "22"
 
 
-def accesses(coordinator: "Coordinator", find: Find, connections: Iterable[str]) -> Accesses:
+def accesses(coordinator: Names, find: Find, connections: Iterable[str]) -> Accesses:
     """Return these connections by their ids; raises DatabaseError if a secret cannot be read."""
     return {id: access(coordinator, find, _connection(find, id)) for id in connections}
 
 
-def access(coordinator: "Coordinator", find: Find, connection: Connection) -> Access:
+def access(coordinator: Names, find: Find, connection: Connection) -> Access:
     """Return a connection with the values of its secrets; raises as `accesses` does."""
     spec = connection.spec
     if spec.kind == TUNNEL:
@@ -34,7 +32,7 @@ def access(coordinator: "Coordinator", find: Find, connection: Connection) -> Ac
 
 
 def access_by(
-    coordinator: "Coordinator", find: Find, name: str, spec: ConnectionSpec, owner: str
+    coordinator: Names, find: Find, name: str, spec: ConnectionSpec, owner: str
 ) -> Access:
     """Return a connection of this name and owner with the values of its secrets.
 
@@ -43,7 +41,7 @@ def access_by(
     """
     options = {}
     if spec.kind == "postgres":
-        options[APPLICATION] = f"foreshore {coordinator.database[:12]}"
+        options[APPLICATION] = f"foreshore {coordinator.lineage.database[:12]}"
     for option, value in spec.options.items():
         if isinstance(value, str):
             options[option] = value
@@ -87,7 +85,7 @@ def _connection(find: Find, id: str) -> Connection:
     return found
 
 
-def _tunnel(coordinator: "Coordinator", connection: Connection) -> Tunnel:
+def _tunnel(coordinator: Names, connection: Connection) -> Tunnel:
     """Return an SSH server with our private keys, and where its host key is kept."""
     given = {name: str(value) for name, value in connection.spec.options.items()}
     host, port = given["host"], given.get("port", SSH_PORT)

@@ -5,12 +5,14 @@ a quiet system reads it once. Events go in commits of at most `MOST` rows.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
+from foreshore.adapter.services.collections import Stored
+from foreshore.adapter.services.engines import Engines
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import AUDIT_EVENTS
 from foreshore.catalog.system_settings import system_setting
@@ -18,19 +20,20 @@ from foreshore.rows import negated
 from foreshore.setting_kinds import milliseconds
 from foreshore.upkeep import goes_on
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-
 LOOK_SECONDS = 3600.0
 FIRST_LOOK_SECONDS = 60.0
 LOCK_TIMEOUT_MS = 10_000
 MOST = 10_000
 
 
+class Audited(Stored, Engines, Protocol):
+    """The audit, and threads for it."""
+
+
 class AuditRetention:
     """Trims the audit of one environment."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Audited) -> None:
         self._coordinator = coordinator
         self._oldest_us: int | None = None  # of the events that are left; None: not known
 

@@ -7,6 +7,7 @@ relation whose data has the error.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.services.collections import Maintained
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Item, Role
 from foreshore.catalog.rights import holds
@@ -19,7 +20,6 @@ from foreshore.ids import GlobalId
 from foreshore.sql.rewrite.full_names import dotted
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.statement.context import StatementContext
 
 _HINT = (
@@ -30,7 +30,7 @@ _HINT_OF_SKIP = " ALTER MATERIALIZED VIEW {} SET (ON ERROR = SKIP) leaves them o
 _HINT_OF_PAST = "The view has no error now; mz_internal.mz_materialized_view_errors has past ones."
 
 
-def causes_of(coordinator: "Coordinator", id: GlobalId) -> list[Cause]:
+def causes_of(coordinator: Maintained, id: GlobalId) -> list[Cause]:
     """Return the views and indexes whose errors make reads of `id` fail; itself first.
 
     It is there too with errors that it skips.
@@ -52,7 +52,7 @@ def failing_of(context: "StatementContext", id: GlobalId) -> Failing | None:
     return Failing(first.message if own else f"{first.message}, in {relation.name}")
 
 
-def for_state(coordinator: "Coordinator", error: DataError) -> DataError:
+def for_state(coordinator: Maintained, error: DataError) -> DataError:
     """Return an error in the data of a view for states, which everybody sees: without its text."""
     if error.collection is None:
         return error
@@ -65,12 +65,12 @@ def for_state(coordinator: "Coordinator", error: DataError) -> DataError:
     )
 
 
-def _named(coordinator: "Coordinator", relation: Item) -> str:
+def _named(coordinator: Maintained, relation: Item) -> str:
     _, schema, name = coordinator.state.full_name(relation)
     return f"{relation.type} {dotted((schema, name))}"
 
 
-def explained(coordinator: "Coordinator", error: DatabaseError) -> DatabaseError:
+def explained(coordinator: Maintained, error: DatabaseError) -> DatabaseError:
     """Return an error in the data of a view with the view's name, and any other error as it is."""
     relation = None if error.collection is None else _relation(coordinator.state, error.collection)
     if relation is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from foreshore import tracing
 
 if TYPE_CHECKING:
-    from foreshore.adapter.introspection.usage_history import FlowSample
+    from foreshore.adapter.services.usage import FlowSample
 
 
 def record_flow(kind: str, before: "FlowSample | None", now: "FlowSample") -> None:

@@ -7,9 +7,11 @@ day or exceed `MAX_ROWS`. After a failure the sample is lost, and the next one i
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from foreshore import blocking
+from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.engines import Engines
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Item
@@ -20,9 +22,6 @@ from foreshore.rows import negated
 from foreshore.update import DIFF_FIELD
 from foreshore.upkeep import goes_on
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-
 LOOK_SECONDS = 1.0
 LOOKS = 60  # in a sample
 LOOKED_AT_ONCE = 256  # collections in one turn of the loop
@@ -30,10 +29,14 @@ LOCK_TIMEOUT_MS = 10_000
 MAX_ROWS = 50_000
 
 
+class Watched(Collections, Engines, Protocol):
+    """Collections, and threads for their history."""
+
+
 class LagHistory:
     """Writes the table of one environment."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Watched) -> None:
         self._coordinator = coordinator
         self._samples = LagSamples()  # of maintained collections
         self._tables = LagSamples()  # of all tables, under the catalog's shard

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from foreshore.adapter.services.names import Names
+from foreshore.adapter.services.sources import Received
 from foreshore.adapter.sources.versions import left_out_of
-from foreshore.adapter.sources.webhooks import Received
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.builtin.relation import Row
@@ -19,9 +19,6 @@ from foreshore.sources.outputs import ERRORS, LATE, is_auxiliary
 from foreshore.sources.postgres import PostgresSource
 from foreshore.storage.external.states import Status
 from foreshore.storage.ingest.statuses import OutputStatus, SourceStatus
-
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 
 def source_statuses(context: StatementContext) -> Iterator[Row]:
@@ -183,7 +180,7 @@ def dead_letters(context: StatementContext) -> Iterator[Row]:
             }
 
 
-def letters_of(coordinator: "Coordinator", source: GlobalId) -> Iterator[Item]:
+def letters_of(coordinator: Names, source: GlobalId) -> Iterator[Item]:
     """Yield the relations of what a source could not decode, and of rows that came too late."""
     for item in coordinator.state.items_of(parts_of(source)):
         if item.feed and (item.feed.reference == ERRORS or item.feed.reference.startswith(LATE)):

@@ -9,12 +9,15 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from foreshore import blocking, tracing
 from foreshore.adapter.introspection.flow_spans import record_flow
+from foreshore.adapter.services.collections import Maintained
+from foreshore.adapter.services.feeds import Feeds
+from foreshore.adapter.services.usage import FlowSample, ReplicaChange, ReplicaSample
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Replica
@@ -22,41 +25,13 @@ from foreshore.memory import physical_bytes
 from foreshore.processes.usage import Usage, usage_of
 from foreshore.upkeep import goes_on
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-
 SAMPLE_SECONDS = 5.0
 MOST_SAMPLES = 20_000  # of each kind
 MOST_CHANGES = 1_000
 
 
-class ReplicaSample(msgspec.Struct, frozen=True, gc=False):
-    """The usage of a replica at a time in milliseconds; `cpu` is in billionths of a core."""
-
-    at: int
-    replica: str
-    cpu: int | None
-    memory: int
-
-
-class ReplicaChange(msgspec.Struct, frozen=True, gc=False):
-    """The state that a replica had from a time on, in milliseconds."""
-
-    at: int
-    replica: str
-    status: str
-    reason: str | None
-
-
-class FlowSample(msgspec.Struct, frozen=True, gc=False):
-    """Counters of a source or sink, from the start of the server to a time in milliseconds."""
-
-    at: int
-    id: str
-    updates: int
-    bytes: int
-    messages: int | None
-    lag: int | None  # a source's in offsets, a sink's in milliseconds
+class Observed(Maintained, Feeds, Protocol):
+    """What is sampled."""
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -70,7 +45,7 @@ class _Seen(msgspec.Struct, frozen=True):
 class UsageHistory:
     """The samples of one environment, which its event loop owns."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Observed) -> None:
         self._coordinator = coordinator
         self.replicas: deque[ReplicaSample] = deque(maxlen=MOST_SAMPLES)
         self.changes: deque[ReplicaChange] = deque(maxlen=MOST_CHANGES)

@@ -14,8 +14,9 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from foreshore.adapter.services.collections import Stored
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import VIEW_ERRORS
 from foreshore.compute.controller.error_log import Steps
@@ -25,9 +26,6 @@ from foreshore.expr.recursion import may_fail
 from foreshore.ids import GlobalId
 from foreshore.update import DIFF_FIELD, Timestamp
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
@@ -36,7 +34,7 @@ RETRY_SECONDS = 1.0
 class ViewErrors:
     """The table of one environment; `coordinator` returns its coordinator once that exists."""
 
-    def __init__(self, coordinator: Callable[[], "Coordinator"]) -> None:
+    def __init__(self, coordinator: Callable[[], Stored]) -> None:
         self._coordinator = coordinator
         self._stored = StoredErrors()
         self._locks: defaultdict[GlobalId, asyncio.Lock] = defaultdict(asyncio.Lock)

@@ -10,8 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from typing import Literal as OneOf
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,9 @@ import pyarrow.compute as pc
 from foreshore.adapter.client import Rows
 from foreshore.adapter.metrics.create import check_names_free, check_readable, index_of, relation_of
 from foreshore.adapter.metrics.series import Change, Labels, Series
+from foreshore.adapter.services.metrics import Status
+from foreshore.adapter.services.names import Names
+from foreshore.adapter.services.times import Times
 from foreshore.catalog.groups import METRICS
 from foreshore.catalog.item import Item, Object, Role
 from foreshore.catalog.roles import role_with
@@ -30,7 +32,6 @@ from foreshore.text_columns import text_column
 from foreshore.types import RelationDesc
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,10 @@ HEAD = 3  # columns of a SUBSCRIBE before those of the view: time, progress, cop
 OpenSession = Callable[[Role, str, Mapping[str, str]], "Session"]
 
 
+class Measured(Names, Times, Protocol):
+    """The metrics of the catalog."""
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """A metric as a scrape shows it."""
@@ -51,15 +56,6 @@ class Family:
     help: str
     labels: Labels
     series: Sequence[tuple[Labels, float]]
-
-
-@dataclass(slots=True)
-class Status:
-    """How a metric does; `since` is in milliseconds since 1970."""
-
-    state: OneOf["starting", "running", "stalled"]
-    since: int
-    error: str | None = None
 
 
 class _Published:
@@ -78,7 +74,7 @@ class _Published:
 class PublishedMetrics:
     """The metrics of one environment."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Measured) -> None:
         self._coordinator = coordinator
         self._followed: dict[GlobalId, _Published] = {}
         self._open_session: OpenSession | None = None

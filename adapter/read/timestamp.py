@@ -12,11 +12,11 @@ that this reads knows the time.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.cluster_choice import collections_read
+from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.timestamp_selection import (
     Interval,
@@ -31,9 +31,6 @@ from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Changes
 from foreshore.types import MZ_TIMESTAMP
 from foreshore.update import Timestamp
-
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 FAR_AHEAD_MS = 20_000  # of a requested time from which on waiting for it sends a notice
 FAR_BEHIND_MS = 20_000  # lag of an input from which on waiting for it does
@@ -265,7 +262,7 @@ def refuse_own_past(context: StatementContext, ids: Iterable[GlobalId]) -> None:
 
 
 def younger_views(
-    coordinator: "Coordinator", ids: Iterable[GlobalId], time: Timestamp
+    coordinator: Collections, ids: Iterable[GlobalId], time: Timestamp
 ) -> frozenset[GlobalId]:
     """Return the views among `ids`, and below them, to be computed from what knows `time`.
 
@@ -281,7 +278,7 @@ def younger_views(
 
 
 def _computed(
-    coordinator: "Coordinator", id: GlobalId, time: Timestamp
+    coordinator: Collections, id: GlobalId, time: Timestamp
 ) -> frozenset[GlobalId] | None:
     """Return the views to be computed for `id` to be known at `time`; None if it cannot be."""
     item = coordinator.state.get(id)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.coordinator.catalog_commit import CatalogChange
 from foreshore.adapter.ddl.tables.alter import altered_indexes
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.watermarks import Watermarks

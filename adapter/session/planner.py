@@ -13,7 +13,6 @@ from msgspec import structs
 
 from foreshore import tracing
 from foreshore.adapter.calls.side_effects import calls_in
-from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.definitions.plan_items import verify_sql_round_trip
 from foreshore.adapter.plans.access_path import (
@@ -23,6 +22,7 @@ from foreshore.adapter.plans.access_path import (
 )
 from foreshore.adapter.read.keys.locked_rows import plan_locked_read
 from foreshore.adapter.read.keys.row_read import plan_row_read
+from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.session.prepared import (
     LONGEST_SCRIPT,
     MOST_STATEMENTS,
@@ -125,7 +125,7 @@ class SessionPlanner:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
-        self._coordinator: Coordinator = session.coordinator
+        self._coordinator: Collections = session.coordinator
         self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
         self._recent: dict[tuple[str, tuple[int, ...], int], Prepared] = {}
 

@@ -9,11 +9,13 @@ transaction commits within its attempts (`Session.attempt`), so it runs again if
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from foreshore import blocking
 from foreshore.adapter.control.portals import BoundPortal, Portals
-from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl import temporary
+from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.process import Process
 from foreshore.adapter.session import commit as committing
 from foreshore.adapter.session.activity import Interrupts
 from foreshore.adapter.statement.context import StatementContext
@@ -27,6 +29,10 @@ from foreshore.setting_kinds import milliseconds
 from foreshore.sql import plan as plans
 
 MUCH = 16 << 20  # bytes of rows, which take long to be freed
+
+
+class Ended(Collections, Process, Protocol):
+    """What is told of the end of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class Transactions:
         self,
         pid: int,
         temporary_schema: str,
-        coordinator: Coordinator,
+        coordinator: Ended,
         variables: Variables,
         interrupts: Interrupts,
         inbox: Inbox,

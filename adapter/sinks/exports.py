@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -19,7 +19,8 @@ from foreshore.adapter.definitions.catalog_reader import DefinitionCatalog
 from foreshore.adapter.external.access import Find, accesses, affected_items
 from foreshore.adapter.external.inherited import PAUSED, is_paused
 from foreshore.adapter.external.signal import Signal
-from foreshore.adapter.rights.watch import obstacle_of
+from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.copies import Copies
 from foreshore.adapter.sinks.previous import previous_of
 from foreshore.adapter.subscribe.reading import (
     changed,
@@ -34,6 +35,7 @@ from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.durable import Position
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.subscription_positions import Move, Previous
+from foreshore.catalog.watch import obstacle_of
 from foreshore.errors import (
     DatabaseError,
     InvalidParameterValue,
@@ -65,16 +67,32 @@ from foreshore.storage.lineage import Lineage
 from foreshore.types import RelationDesc
 from foreshore.update import Timestamp
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-
 logger = logging.getLogger(__name__)
+
+
+class Modules(Protocol):
+    """Python modules."""
+
+    def check_module(self, module: str) -> None:
+        """Raise InsufficientPrivilege unless sources and sinks may import a module."""
+
+
+class Exporting(Collections, Protocol):
+    """What sinks need of the environment."""
+
+    @property
+    def copies(self) -> Copies:
+        """The places where files may be written."""
+
+    @property
+    def ingestion(self) -> Modules:
+        """The Python modules that may be imported."""
 
 
 class SinkExports:
     """The sinks of one environment; `lineage` is its database."""
 
-    def __init__(self, coordinator: "Coordinator", launcher: Launcher, lineage: Lineage) -> None:
+    def __init__(self, coordinator: Exporting, launcher: Launcher, lineage: Lineage) -> None:
         self._coordinator = coordinator
         self._launcher = launcher
         self._lineage = lineage
@@ -381,7 +399,7 @@ class SinkExports:
         return planned.definition.id
 
 
-def secret_texts(coordinator: "Coordinator", ids: Iterable[str]) -> dict[str, str]:
+def secret_texts(coordinator: Exporting, ids: Iterable[str]) -> dict[str, str]:
     """Return the values of secrets by their ids; raises DatabaseError if one is no text."""
     found = {}
     for id in ids:

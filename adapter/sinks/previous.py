@@ -11,10 +11,10 @@ relation is needed: its history is held, and it cannot be dropped.
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from foreshore.adapter.services.collections import Stored
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.item import AT_COMMIT, Item, Object
 from foreshore.catalog.state import with_objects
@@ -23,9 +23,6 @@ from foreshore.catalog.transaction import Transaction
 from foreshore.errors import DependentObjectsStillExist
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
-
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 
 def previous_of(catalog: Catalog, id: GlobalId) -> Previous | None:
@@ -50,7 +47,7 @@ def set_cut_times(
 
 
 def refuse_awaited(
-    coordinator: "Coordinator", changed: Iterable[Object], dropped: Iterable[Object]
+    coordinator: Stored, changed: Iterable[Object], dropped: Iterable[Object]
 ) -> None:
     """Raise DependentObjectsStillExist if a sink needs what is dropped for its next change.
 

@@ -8,17 +8,19 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from foreshore.adapter.external.access import Find, accesses, affected_items
-from foreshore.adapter.rights.watch import obstacle_of
+from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.copies import Copies
 from foreshore.adapter.sources.changes.schema_changes import SchemaChanges
 from foreshore.adapter.sources.inputs import SourceInputs
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item, Object
+from foreshore.catalog.watch import obstacle_of
 from foreshore.errors import (
     CheckViolation,
     DatabaseError,
@@ -61,7 +63,6 @@ from foreshore.storage.ingest.postgres.own_slot import with_own_slot
 from foreshore.update import DIFF, DIFF_FIELD
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.metrics.published import OpenSession
 
 logger = logging.getLogger(__name__)
@@ -71,10 +72,18 @@ PRESENT_ROWS_SECONDS = 10.0  # for these, as the catalog is locked meanwhile
 ROWS_AT_ONCE = 65_536  # that a source reads of a relation of its own
 
 
+class Ingesting(Collections, Protocol):
+    """What sources need of the environment."""
+
+    @property
+    def copies(self) -> Copies:
+        """The places where files may be read."""
+
+
 class Ingestion:
     """The sources of one environment."""
 
-    def __init__(self, coordinator: "Coordinator", launcher: Launcher) -> None:
+    def __init__(self, coordinator: Ingesting, launcher: Launcher) -> None:
         self._coordinator = coordinator
         self._launcher = launcher
         self.python_modules: frozenset[str] = frozenset()  # that sources may import

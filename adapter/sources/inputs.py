@@ -7,12 +7,12 @@ source has not read, and moves in the commit of the rows that the source has mad
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.external.signal import Signal
+from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.subscribe.reading import changed, contents, interval, sound_through
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.write import Write
@@ -25,14 +25,11 @@ from foreshore.ids import GlobalId
 from foreshore.sources.python import INPUT
 from foreshore.update import Timestamp
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-
 
 class SourceInputs:
     """The inputs of all sources of an environment."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Collections) -> None:
         self._coordinator = coordinator
         self._moved = Signal()
         # By subscriptions: from when on changes were asked for, and the time before which there

@@ -9,11 +9,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING
 
 from foreshore import blocking
 from foreshore.adapter.client import TooManyRequests
 from foreshore.adapter.definitions.catalog_reader import DefinitionCatalog
+from foreshore.adapter.services.collections import Stored
+from foreshore.adapter.services.sources import Received
 from foreshore.adapter.sources.webhook_check import (
     Condition,
     EmptySecret,
@@ -28,9 +29,6 @@ from foreshore.ids import GlobalId
 from foreshore.sources.spec import secrets_of
 from foreshore.sources.webhook import WebhookSource
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-
 logger = logging.getLogger(__name__)
 
 MOST_REFUSAL = 300  # characters of a refusal that are kept
@@ -38,21 +36,6 @@ MOST_WAITING = 1_000  # requests of all webhooks
 MOST_BYTES = 64 << 20  # of these, with their headers
 AT_ONCE = 256  # requests that are written together
 BYTES_AT_ONCE = 8 << 20  # of these, unless one has more
-
-
-@dataclass(slots=True)
-class Received:
-    """Counts of a webhook since the start of the server; times are in milliseconds."""
-
-    since: int
-    requests: int = 0  # whose rows are durable
-    bytes: int = 0  # of these
-    rows: int = 0
-    last_at: int | None = None  # when the last one was
-    refused: int = 0
-    refused_at: int | None = None
-    refusal: str | None = None  # SQLSTATE and message of the last one that was refused
-    error: str | None = None  # why none is taken, until somebody acts
 
 
 @dataclass(slots=True)
@@ -67,7 +50,7 @@ class _Waiting:
 class Webhooks:
     """The webhooks of one environment; owned by the event loop."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Stored) -> None:
         self._coordinator = coordinator
         self._waiting: dict[GlobalId, _Waiting] = {}
         self._received: dict[GlobalId, Received] = {}

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Notice
+from foreshore.adapter.services.services import Services
 from foreshore.adapter.statement.roles import require_visible
 from foreshore.adapter.write.violations import Viewer
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
@@ -33,7 +34,6 @@ from foreshore.update import Timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.session.activity import Interrupts
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.prepared import Prepared
@@ -99,7 +99,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     alone: bool
     transaction: "Transaction"
     planner: "SessionPlanner"  # the catalog as the transaction sees it
-    coordinator: "Coordinator"
+    coordinator: Services
     sessions: "Mapping[int, Session]"  # all of the environment, by pid
     pid: int
     roles: "SessionRoles"

@@ -13,57 +13,28 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from prometheus_client import Gauge
 
-from foreshore.adapter.rights.watch import Watch, may_change_rights
+from foreshore.adapter.services.changelogs import Follower, Source, ended_because
+from foreshore.adapter.services.collections import Collections
 from foreshore.catalog.state import State
+from foreshore.catalog.watch import Watch, may_change_rights
 from foreshore.compute.changelog import Changelog, End
 from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.protocol import DataflowDescription, SubscribeExport
-from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState
+from foreshore.errors import DatabaseError, InternalError
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent
 from foreshore.storage.read_holds import Hold
 from foreshore.update import Timestamp
 
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
-    from foreshore.adapter.subscribe.subscriber import Subscriber
-
 logger = logging.getLogger(__name__)
 
 CHANGELOGS = Gauge("foreshore_changelogs", "Collections and queries that have subscribers.")
 SUBSCRIPTIONS = Gauge("foreshore_subscriptions", "Subscriptions that are running.")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What a changelog is of: the updates of `relation`, which is computed from `inputs`.
-
-    Without a cluster, that is a shard. Otherwise it is an indexed view if there is an `index`,
-    which is the only input then, or a query that the cluster computes.
-    """
-
-    relation: Relation
-    inputs: frozenset[GlobalId]
-    cluster: str | None = None
-    index: GlobalId | None = None
-    memory: int | None = None  # the most bytes that the query's state may take
-
-    @property
-    def is_shard(self) -> bool:
-        """Whether the updates come from a shard, which can be read itself."""
-        return self.cluster is None
-
-    def end(self, reasons: Mapping[str, str]) -> DatabaseError | None:
-        """Return the error for the end of objects that it needs, if there are any in `reasons`."""
-        needed = {*self.inputs, self.cluster}
-        found = sorted(reason for id, reason in reasons.items() if id in needed)
-        return _ended_because(found[0]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +46,11 @@ class _Open:
 class Changelogs:
     """All open changelogs and all running subscriptions; equal sources share a changelog."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Collections) -> None:
         self._coordinator = coordinator
         self._open: dict[Changelog, _Open] = {}
         self._shared: dict[Source, Changelog] = {}
-        self._subscribers: set[Subscriber] = set()
+        self._subscribers: set[Follower] = set()
         self._renderings: WeakValueDictionary[tuple[Relation | None, Form], Rendering] = (
             WeakValueDictionary()
         )
@@ -102,12 +73,12 @@ class Changelogs:
 
     # --- subscribers
 
-    def add(self, subscriber: "Subscriber") -> None:
+    def add(self, subscriber: Follower) -> None:
         """Register a subscription that is starting."""
         self._subscribers.add(subscriber)
         SUBSCRIPTIONS.set(len(self._subscribers))
 
-    def join(self, subscriber: "Subscriber", source: Source, as_of: Timestamp) -> Changelog:
+    def join(self, subscriber: Follower, source: Source, as_of: Timestamp) -> Changelog:
         """Return a changelog with all changes later than `as_of` for a subscriber.
 
         Only that of a shard may lack some, which the subscriber reads from the shard.
@@ -120,7 +91,7 @@ class Changelogs:
         log.subscribers.add(subscriber)
         return log
 
-    def leave(self, subscriber: "Subscriber", log: Changelog | None) -> None:
+    def leave(self, subscriber: Follower, log: Changelog | None) -> None:
         """Remove a subscription; the last one closes its changelog."""
         self._subscribers.discard(subscriber)
         SUBSCRIPTIONS.set(len(self._subscribers))
@@ -148,7 +119,7 @@ class Changelogs:
         for subscriber in list(self._subscribers):
             lost = sorted(reasons[id] for id in reasons.keys() & subscriber.constrained)
             if lost:
-                subscriber.limit(End(at, _ended_because(lost[0])))
+                subscriber.limit(End(at, ended_because(lost[0])))
 
     def end_unauthorized(self, old: State, new: State) -> None:
         """End the subscriptions whose roles have lost a right that they need."""
@@ -250,7 +221,3 @@ class Changelogs:
         finally:
             hold.release()
             self._close(log)
-
-
-def _ended_because(reason: str) -> DatabaseError:
-    return ObjectNotInPrerequisiteState(f"the subscription has ended because {reason}")

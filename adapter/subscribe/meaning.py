@@ -7,10 +7,10 @@ security may show other rows.
 
 from hashlib import blake2b
 
-from foreshore.adapter.rights.watch import policies_of
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
+from foreshore.catalog.watch import policies_of
 from foreshore.ids import GlobalId
 
 BYTES = 8

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +10,12 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.introspection.failing_views import for_state
+from foreshore.adapter.services.collections import Collections
 from foreshore.errors import DataError
 from foreshore.ids import GlobalId
 from foreshore.storage.difference import difference
 from foreshore.storage.listen import ListenEvent
 from foreshore.update import Timestamp, at_time
-
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 ROWS_AT_ONCE = 65_536
 BYTES_AT_ONCE = 8 << 20
@@ -26,7 +23,7 @@ MOST_ROWS = 500_000  # of an interval that has several times
 MOST_BYTES = 128 << 20  # of these, as they are stored
 
 
-async def check_errors(coordinator: "Coordinator", relation: GlobalId, time: Timestamp) -> None:
+async def check_errors(coordinator: Collections, relation: GlobalId, time: Timestamp) -> None:
     """Raise the error in a relation's data at a time, as states show it: with the view's name."""
     try:
         await coordinator.compute.maintained.check_errors([relation], time)
@@ -35,7 +32,7 @@ async def check_errors(coordinator: "Coordinator", relation: GlobalId, time: Tim
 
 
 async def sound_through(
-    coordinator: "Coordinator", relation: GlobalId, through: Timestamp
+    coordinator: Collections, relation: GlobalId, through: Timestamp
 ) -> Timestamp:
     """Return a time through which a reader goes; raises the error in the relation's data.
 
@@ -54,7 +51,7 @@ async def sound_through(
 
 
 async def changed(
-    coordinator: "Coordinator",
+    coordinator: Collections,
     relation: GlobalId,
     frontier: Timestamp,
     idle: Callable[[Timestamp], None],
@@ -89,7 +86,7 @@ def _end(times: pa.ChunkedArray, most: int, newest: Timestamp) -> Timestamp:
 
 
 async def _published(
-    coordinator: "Coordinator",
+    coordinator: Collections,
     relation: GlobalId,
     frontier: Timestamp,
     idle: Callable[[Timestamp], None],
@@ -111,7 +108,7 @@ async def _published(
 
 
 async def interval(
-    coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp, through: Timestamp
+    coordinator: Collections, relation: GlobalId, frontier: Timestamp, through: Timestamp
 ) -> AsyncGenerator[pa.Table, None]:
     """Yield the updates with frontier <= time <= through, each row once for each time."""
     read, _ = coordinator.capabilities_of(relation)
@@ -123,7 +120,7 @@ async def interval(
 
 
 async def contents(
-    coordinator: "Coordinator", relation: GlobalId, time: Timestamp
+    coordinator: Collections, relation: GlobalId, time: Timestamp
 ) -> AsyncGenerator[pa.Table, None]:
     """Yield the contents at a time, as updates at that time."""
     read, _ = coordinator.capabilities_of(relation)
@@ -135,7 +132,7 @@ async def contents(
 
 
 async def changed_relation(
-    coordinator: "Coordinator",
+    coordinator: Collections,
     previous: GlobalId,
     before: Timestamp,
     relation: GlobalId,
@@ -153,7 +150,7 @@ async def changed_relation(
 
 
 async def last_changes(
-    coordinator: "Coordinator", relation: GlobalId, frontier: Timestamp, cut: Timestamp
+    coordinator: Collections, relation: GlobalId, frontier: Timestamp, cut: Timestamp
 ) -> Timestamp | None:
     """Return a time before `cut` through which an interval of a former relation may go.
 
@@ -177,7 +174,7 @@ async def last_changes(
     return through
 
 
-def _most(coordinator: "Coordinator", relation: GlobalId) -> int:
+def _most(coordinator: Collections, relation: GlobalId) -> int:
     """Return how many updates of a relation an interval should have at most."""
     storage = coordinator.storage
     per_row = storage.size_bytes(relation) / max(1, storage.count_updates(relation))

@@ -12,13 +12,13 @@ from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.read.bind import bind_peek, timestamp_of
 from foreshore.adapter.read.cluster_choice import answering_cluster
 from foreshore.adapter.read.timestamp import choose, notify_of_waiting, younger_views
-from foreshore.adapter.rights.watch import Usage, Watch, policies_of
+from foreshore.adapter.services.changelogs import Source
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, RowSource, Selected
-from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.subscriber import Request, Subscriber
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item
+from foreshore.catalog.watch import Usage, Watch, policies_of
 from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.local.linear import can_evaluate_locally, evaluated
 from foreshore.compute.subscription_states import end_of_constant

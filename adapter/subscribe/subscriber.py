@@ -11,10 +11,10 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter.coordinator.coordinator import Coordinator
-from foreshore.adapter.rights.watch import Watch
+from foreshore.adapter.services.changelogs import Source
+from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.statement.result import all_rows
-from foreshore.adapter.subscribe.changelogs import Source
+from foreshore.catalog.watch import Watch
 from foreshore.compute.changelog import Changelog, End, earliest
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.envelope import Form
@@ -72,7 +72,7 @@ class Subscriber:
 
     streaming = True
 
-    def __init__(self, coordinator: Coordinator, request: Request) -> None:
+    def __init__(self, coordinator: Collections, request: Request) -> None:
         self._coordinator = coordinator
         self._request = request
         self._progress = request.form.progress

@@ -15,19 +15,16 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.services.collections import Stored
 from foreshore.adapter.transaction.write import Write
 from foreshore.ids import GlobalId
 from foreshore.rows import negated
 from foreshore.types import Watermark
 from foreshore.update import DIFF
 from foreshore.upkeep import goes_on
-
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 LOOK_SECONDS = 1.0
 MOST_PASSED = 10_000_000  # microseconds between two looks that count, as a clock may be set
@@ -47,7 +44,7 @@ class _Silence:
 class IdleWatermarks:
     """Moves the watermarks of one environment's silent relations."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Stored) -> None:
         self.clock = coordinator.clock
         self._coordinator = coordinator
         self._silent: dict[GlobalId, _Silence] = {}

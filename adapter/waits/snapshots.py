@@ -6,16 +6,15 @@ wait_for_snapshot = on it waits for the snapshot, as in Materialize.
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from foreshore.adapter.rights.authorize import authorize_any
+from foreshore.adapter.services.feeds import Feeds
+from foreshore.adapter.services.names import Names
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.waits.recency import sources_below
 from foreshore.adapter.waits.stalled import attended
 from foreshore.ids import GlobalId
-
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 _HINT = (
     "SET wait_for_snapshot = on lets reads wait for it;"
@@ -23,7 +22,11 @@ _HINT = (
 )
 
 
-def unfilled_sources(coordinator: "Coordinator", relations: Iterable[GlobalId]) -> set[GlobalId]:
+class Sources(Names, Feeds, Protocol):
+    """The sources of the catalog."""
+
+
+def unfilled_sources(coordinator: Sources, relations: Iterable[GlobalId]) -> set[GlobalId]:
     """Return the sources below relations, and below views, that have no snapshot yet."""
     controller = coordinator.ingestion.controller
     found: set[GlobalId] = set()

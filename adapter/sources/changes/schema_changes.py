@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.services.names import Names
 from foreshore.adapter.sources.versions import table_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.roles import role_with
@@ -22,7 +23,6 @@ from foreshore.storage.ingest.controller import IngestController, SourceDescript
 from foreshore.storage.ingest.statuses import OutputStatus
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
     from foreshore.adapter.metrics.published import OpenSession
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class SchemaChanges:
     """Refreshes the tables of one environment; owned by the event loop."""
 
     def __init__(
-        self, coordinator: "Coordinator", controller: IngestController, open_session: "OpenSession"
+        self, coordinator: Names, controller: IngestController, open_session: "OpenSession"
     ) -> None:
         self._coordinator, self._controller = coordinator, controller
         self._open_session = open_session

@@ -3,7 +3,7 @@
 import pytest
 
 from foreshore.adapter.coordinator import catalog_commit
-from foreshore.adapter.coordinator.catalog_commit import CatalogChange
+from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.item import Database, NetworkPolicy, Object, Role, Schema
 from foreshore.catalog.state import with_objects

@@ -11,12 +11,8 @@ from typing import Any, cast
 import pytest
 
 from foreshore import tracing
-from foreshore.adapter.introspection.usage_history import (
-    FlowSample,
-    ReplicaChange,
-    ReplicaSample,
-    UsageHistory,
-)
+from foreshore.adapter.introspection.usage_history import UsageHistory
+from foreshore.adapter.services.usage import FlowSample, ReplicaChange, ReplicaSample
 from foreshore.processes.usage import usage_of
 from tests.adapter.harness import TestEnvironment, in_environment
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.adapter.rights.watch import may_change_rights
+from foreshore.catalog.watch import may_change_rights
 from tests.adapter.harness import TestEnvironment
 
 

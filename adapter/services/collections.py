@@ -1,0 +1,20 @@
+"""Collections: tables and views with their names and times, for what reads or writes some."""
+
+from typing import Protocol
+
+from foreshore.adapter.services.names import Names
+from foreshore.adapter.services.tables import Tables
+from foreshore.adapter.services.times import Times
+from foreshore.adapter.services.views import Views
+
+
+class Stored(Names, Times, Tables, Protocol):
+    """What is in shards."""
+
+
+class Maintained(Names, Times, Views, Protocol):
+    """What dataflows maintain."""
+
+
+class Collections(Stored, Maintained, Protocol):
+    """All collections."""
