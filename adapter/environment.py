@@ -24,6 +24,7 @@ from foreshore.adapter.audit import Auditor
 from foreshore.adapter.client import Login, ServerConfiguration, Startup
 from foreshore.adapter.coordinator.catalog_commit import follow_bursts, start_replica
 from foreshore.adapter.coordinator.coordinator import Coordinator
+from foreshore.adapter.coordinator.idle_watermarks import IdleWatermarks
 from foreshore.adapter.coordinator.view_handoff import Beginning
 from foreshore.adapter.ddl.temporary import run_sweeps
 from foreshore.adapter.definitions.plan_items import plan_items
@@ -41,7 +42,6 @@ from foreshore.adapter.logins import (
 from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.statement.planning_cost import PlanningCost
-from foreshore.adapter.transaction.idle_watermarks import IdleWatermarks
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.builtin.registry import load_recorded

@@ -5,10 +5,10 @@
     pg_sleep(seconds)                    waits
     random(), gen_random_uuid()          random values
     setseed(seed)                        lets those of random() follow from a seed
-    nextval(sequence), ...               numbers of sequences (`adapter/write/nextval.py`)
+    nextval(sequence), ...               numbers of sequences (`adapter/calls/nextval.py`)
     pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/activity.py`)
     pg_reload_conf()                     reads configuration files of the server again
-    pg_advisory_lock(key), ...           locks (`adapter/transaction/advisory_locks.py`)
+    pg_advisory_lock(key), ...           locks (`adapter/calls/advisory_locks.py`)
     pg_notify(channel, payload)          NOTIFY (`adapter/calls/notifications.py`)
 
 In a plan they are calls of volatile functions that no engine can evaluate. If their arguments are
@@ -19,7 +19,7 @@ binder (`sql/bind/side_effects.py`) and made for the rows of the result, in orde
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -28,12 +28,13 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter import leftovers
+from foreshore.adapter.calls import advisory_locks as advisory
+from foreshore.adapter.calls import nextval as numbering
 from foreshore.adapter.calls import notifications
+from foreshore.adapter.plans.calls import SETTINGS
 from foreshore.adapter.session.activity import signal
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.roles import require_settable, require_visible
-from foreshore.adapter.transaction import advisory_locks as advisory
-from foreshore.adapter.write import nextval as numbering
 from foreshore.compute.local.calls import evaluate_with_calls
 from foreshore.errors import DataError, FeatureNotSupported, InsufficientPrivilege
 from foreshore.expr.columns import type_of
@@ -49,13 +50,11 @@ from foreshore.expr.functions.system import (
     SIGNALS,
     SLEEP,
 )
-from foreshore.expr.ir import Call, Literal, Relation, Scalar
-from foreshore.expr.scalars import Replace, scalars_of
-from foreshore.expr.traversal import walk_relations, walk_scalars
+from foreshore.expr.ir import Call, Literal, Scalar
+from foreshore.expr.scalars import Replace
 from foreshore.session_variables import OF_ROLES
 from foreshore.types import Datum
 
-SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
 # No transaction undoes these, and a second call has another effect than the first.
 LASTING = {
     "setval",
@@ -63,27 +62,6 @@ LASTING = {
     *SIGNALS,
     *(each for each in ADVISORY if not advisory.ends(each)),
 }
-
-
-def calls_in(relation: Relation) -> list[Call]:
-    """Return the calls with side effects in `relation`, each once, in order."""
-    return calls_of(scalar for node in walk_relations(relation) for scalar in scalars_of(node))
-
-
-def call_nextval(calls: Iterable[Call]) -> bool:
-    """Return whether one of `calls` is of nextval."""
-    return any(call.function == "nextval" for call in calls)
-
-
-def calls_of(scalars: Iterable[Scalar]) -> list[Call]:
-    """Return the calls with side effects in `scalars`, each once, in order."""
-    found = {
-        each: None
-        for scalar in scalars
-        for each in walk_scalars(scalar)
-        if isinstance(each, Call) and (each.number or each.function in SETTINGS)
-    }
-    return list(found)
 
 
 async def results_of(context: StatementContext, calls: Sequence[Call]) -> dict[Scalar, Literal]:

@@ -39,7 +39,7 @@ from foreshore.adapter.show.metrics import metric_statuses
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.roles import visible_settings
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
-from foreshore.adapter.write.violations import Viewer
+from foreshore.adapter.transaction.violations import Viewer
 from foreshore.catalog.builtin.relation import Frontier, Row
 from foreshore.catalog.item import Item, Replica
 from foreshore.catalog.rights import may_act_as, owns

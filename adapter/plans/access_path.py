@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
-from foreshore.adapter.calls.side_effects import call_nextval, calls_in
+from foreshore.adapter.plans.calls import call_nextval, calls_in
 from foreshore.compute.local.given_arrays import reads_arrays
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.compute.local.streamed import can_stream

@@ -10,8 +10,9 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore import blocking
-from foreshore.adapter.calls.side_effects import calls_in, results_of
+from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.plans.access_path import AccessPath, IndexRead, PeekPlan
+from foreshore.adapter.plans.calls import calls_in
 from foreshore.adapter.read.scan_limit import refuse_large_scan
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.keys.bound_keys import is_large

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from foreshore.adapter.calls.side_effects import SETTINGS, calls_in, calls_of
 from foreshore.adapter.client import Reading, ReadRelation
+from foreshore.adapter.plans.calls import SETTINGS, calls_in, calls_of
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State

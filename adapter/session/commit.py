@@ -11,10 +11,10 @@ from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.moves import move_positions
 from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.transaction.violations import below_watermark, key_exists, not_present
 from foreshore.adapter.transaction.watermarks import Watermarks
 from foreshore.adapter.transaction.write import Reads, Write
 from foreshore.adapter.write.foreign_keys import referred_at_commit
-from foreshore.adapter.write.violations import below_watermark, key_exists, not_present
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.naming import NameKey
 from foreshore.catalog.subscription_positions import DurablePositions

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from foreshore import tracing
-from foreshore.adapter.calls.side_effects import calls_in
 from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.definitions.plan_items import verify_sql_round_trip
 from foreshore.adapter.plans.access_path import (
@@ -20,6 +19,7 @@ from foreshore.adapter.plans.access_path import (
     PeekPlan,
     plan_peek,
 )
+from foreshore.adapter.plans.calls import calls_in
 from foreshore.adapter.read.keys.locked_rows import plan_locked_read
 from foreshore.adapter.read.keys.row_read import plan_row_read
 from foreshore.adapter.services.collections import Collections

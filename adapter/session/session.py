@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import interruptible, tracing
 from foreshore.adapter import dispatch
+from foreshore.adapter.calls.nextval import LastValues
 from foreshore.adapter.client import (
     Completed,
     CopyIn,
@@ -62,7 +63,6 @@ from foreshore.adapter.together import (
     run_together,
 )
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
-from foreshore.adapter.write.nextval import LastValues
 from foreshore.catalog.builtin.object_names import object_names
 from foreshore.catalog.item import Role
 from foreshore.errors import (

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from foreshore.adapter.client import Notice
 from foreshore.adapter.services.services import Services
 from foreshore.adapter.statement.roles import require_visible
-from foreshore.adapter.write.violations import Viewer
+from foreshore.adapter.transaction.violations import Viewer
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import ActiveSqlTransaction, InternalError, ReadOnlySqlTransaction
@@ -34,6 +34,7 @@ from foreshore.update import Timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from foreshore.adapter.calls.nextval import LastValues
     from foreshore.adapter.session.activity import Interrupts
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.prepared import Prepared
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from foreshore.adapter.statement.roles import SessionRoles
     from foreshore.adapter.statement.trace import Trace
     from foreshore.adapter.transaction.transaction import Transaction
-    from foreshore.adapter.write.nextval import LastValues
     from foreshore.adapter.write.stage import Staging
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from msgspec import Struct
 
-from foreshore.adapter.write.violations import Viewer
+from foreshore.adapter.transaction.violations import Viewer
 from foreshore.catalog.subscription_positions import Moves
 from foreshore.compute.keys.group_keys import Keyed
 from foreshore.compute.keys.key_sets import NO_KEYS, Keys

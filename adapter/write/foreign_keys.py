@@ -22,10 +22,10 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.transaction.violations import match_full_nulls, not_present, still_referenced
 from foreshore.adapter.write.referential_actions import acted, referring_rows
 from foreshore.adapter.write.stage import Staging, key_index, stage_rows
 from foreshore.adapter.write.target import target_of
-from foreshore.adapter.write.violations import match_full_nulls, not_present, still_referenced
 from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.keys.key_index import KeyIndex

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from foreshore.adapter.calls.side_effects import calls_in, results_of
+from foreshore.adapter.calls.side_effects import results_of
+from foreshore.adapter.plans.calls import calls_in
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.keys.row_read import RowRead, plan_over_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time

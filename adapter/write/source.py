@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from foreshore.adapter.calls.side_effects import call_nextval, calls_of, results_by_row
+from foreshore.adapter.calls.side_effects import results_by_row
 from foreshore.adapter.plans.access_path import PeekPlan
+from foreshore.adapter.plans.calls import call_nextval, calls_of
 from foreshore.adapter.read.bind import (
     BoundPeek,
     Given,

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from foreshore import blocking
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.transaction.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.adapter.write.uncommitted import kept_in_transaction
-from foreshore.adapter.write.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.catalog.planned import Planned
 from foreshore.compute.engine import check_memory
 from foreshore.compute.keys.key_index import KeyIndex

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from foreshore.adapter import environment
-from foreshore.adapter.coordinator import coordinator
+from foreshore.adapter.coordinator import coordinator, idle_watermarks
 from foreshore.adapter.ddl import temporary
 from foreshore.adapter.introspection import audit_retention, lag_history, usage_history
-from foreshore.adapter.transaction import idle_watermarks
 from foreshore.compute.controller import bursts, input_holds
 from foreshore.compute.replica import dataflow, memory, reports
 from foreshore.storage import garbage

@@ -6,8 +6,12 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.transaction.violations import (
+    check_is_violated,
+    key_is_there_twice,
+    nulls_there,
+)
 from foreshore.adapter.write.stage import first_failing
-from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.table_changes import AddedConstraints
 from foreshore.compute.arrange.arrangement import consolidate

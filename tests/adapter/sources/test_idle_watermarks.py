@@ -38,7 +38,7 @@ class Clock:
 
 @pytest.fixture
 def clock(own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr("foreshore.adapter.transaction.idle_watermarks.LOOK_SECONDS", 1e9)
+    monkeypatch.setattr("foreshore.adapter.coordinator.idle_watermarks.LOOK_SECONDS", 1e9)
     return Clock(own_env)
 
 
